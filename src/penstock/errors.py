@@ -1,0 +1,78 @@
+"""Every condition Penstock reports, in one view.
+
+A user's mistake is an `InputError` (exit code 2). Its message names the thing, the place and
+what is allowed; where the place is in SQL text, `SqlError` underlines it.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Root of all conditions raised by Penstock."""
+
+    #: exit code of the command line when this condition ends a run
+    exit_code = 1
+
+
+class InputError(PenstockError, ValueError):
+    """The user asked for something that cannot be: exit code 2, nothing started."""
+
+    exit_code = 2
+
+
+class SqlError(InputError):
+    """A mistake at a place in SQL text.
+
+    Args:
+        message: what is wrong and what is allowed.
+        text: the whole SQL text.
+        start: offset in characters of the first offending character.
+        end: offset after the last one.
+    """
+
+    def __init__(self, message: str, text: str = "", start: int = 0, end: int = 0) -> None:
+        self.message = message
+        self.text = text
+        self.start = start
+        self.end = end
+        super().__init__(self.render())
+
+    def __reduce__(self) -> tuple[type[SqlError], tuple[str, str, int, int]]:
+        return type(self), (self.message, self.text, self.start, self.end)
+
+    def render(self) -> str:
+        """The message with the offending line of SQL underlined."""
+        if not self.text:
+            return self.message
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", self.start)
+        line = self.text[line_start : line_end if line_end >= 0 else len(self.text)]
+        number = self.text.count("\n", 0, self.start) + 1
+        column = self.start - line_start
+        width = max(1, min(self.end, line_start + len(line)) - self.start)
+        margin = f"line {number}: "
+        return f"{self.message}\n  {margin}{line}\n  {' ' * (len(margin) + column)}{'^' * width}"
+
+
+class UnknownNameError(SqlError):
+    """A table, view, column or function that does not exist."""
+
+
+class TypeMismatchError(SqlError):
+    """Values that cannot be compared or computed with one another."""
+
+
+class UnsupportedError(SqlError):
+    """A construct Penstock does not run, or not yet."""
+
+
+class DuplicateNameError(SqlError):
+    """A name that is taken."""
+
+
+class ConnectionFailedError(InputError):
+    """A path, topic, broker, master or Java that cannot be reached or used."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint that does not fit the run."""

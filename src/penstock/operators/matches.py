@@ -1,0 +1,25 @@
+"""What a selection operator answers for one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """The queries each tuple of a batch satisfies, in compressed sparse rows.
+
+    Attributes:
+        names: query names.
+        offsets: int64[rows + 1]; tuple i satisfies queries[offsets[i]:offsets[i + 1]].
+        queries: int32 indices into `names`, row by row, ascending within a row.
+        evaluations: ASC evaluations made for the batch, or None where the index answered it.
+    """
+
+    names: list[str]
+    offsets: npt.NDArray[np.int64]
+    queries: npt.NDArray[np.int32]
+    evaluations: int | None
