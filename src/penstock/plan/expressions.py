@@ -1,0 +1,89 @@
+"""Scalar expressions in Spark SQL text: who answers for them, and what is computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A column computed by Spark before any row reaches Python.
+
+    Attributes:
+        name: the column's name in the batches handed to operators.
+        expression: the Spark SQL text that computes it, over the stream's own columns.
+        type: its Arrow type, as `ExpressionHost.types` gives it.
+        error_column: name of a boolean column, never NULL, that tells for which rows the expression
+            raised; the value is NULL there. None where the expression cannot raise.
+    """
+
+    name: str
+    expression: str
+    type: pa.DataType
+    error_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Stands for the value of a constant expression that raises when it is computed."""
+
+    message: str
+
+
+class ExpressionHost(Protocol):
+    """Answers questions about scalar expressions over the columns of one stream.
+
+    Every method takes many expressions at once and answers in their order.
+    """
+
+    def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
+        """The Arrow type of each expression.
+
+        Timestamps are `timestamp("us", "UTC")`, timestamps without time zone `timestamp("us")`.
+        Intervals of months and calendar intervals are `month_day_nano_interval()`.
+
+        Raises:
+            UnknownNameError: a column or function does not exist.
+            TypeMismatchError: operands of types that do not go together.
+            UnsupportedError: an aggregate, a window function, a generator or a subquery, or a value
+                that differs from one evaluation to the next (`rand()`, `current_timestamp()`).
+            SqlError: anything else that is no expression. In all four, `text` is the expression.
+        """
+        ...
+
+    def plain(self, expressions: Sequence[str]) -> list[bool]:
+        """Whether values of each expression's type compare as `penstock.plan.selection.Domain` says.
+
+        False for strings with a collation other than binary, nested types, intervals of months
+        and variants: comparisons of those are left to Spark, whichever side they are on.
+        Raises what `types` raises.
+        """
+        ...
+
+    def constants(self, expressions: Sequence[str]) -> list[object]:
+        """The exact value of each constant expression, or a `Raised` in its place.
+
+        bool, int, float, str, bytes and `decimal.Decimal` stand for themselves and None for NULL.
+        A date is an int of days since 1970-01-01; a timestamp an int of microseconds since then
+        (in UTC; of its own wall clock where it has no time zone); a time of day an int of
+        nanoseconds; a day-time interval an int of microseconds. Raises what `types` raises.
+        """
+        ...
+
+    def may_raise(self, expressions: Sequence[str]) -> list[bool]:
+        """False where no row can make the expression raise; True where that is not known.
+
+        Raises what `types` raises.
+        """
+        ...
+
+    def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether both expressions of each pair resolve to the same computation.
+
+        False where one of them cannot be resolved.
+        """
+        ...
