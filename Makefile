@@ -1,0 +1,69 @@
+# One Makefile for a laptop and for continuous integration. `make` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := .cache
+INSTALLED := $(VENV)/.installed
+KAFKA_PORT ?= 9092
+MASTER_PORT ?= 7077
+PYTEST_OPTIONS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv java demo test lint format bench-selection kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+$(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml
+	@scripts/venv.sh $(VENV) $(PYTHON)
+	@touch $@
+
+venv: $(INSTALLED) ## make .venv with the pinned requirements
+
+java:
+	@scripts/java.sh >/dev/null
+
+demo: java $(INSTALLED) ## replay a year of real flights against 2,000 standing queries
+	$(BIN)/penstock demo
+
+test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+lint: $(INSTALLED) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+format: $(INSTALLED) ## rewrite the sources in the one style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench-selection: java $(INSTALLED) ## tables and pictures: the paper's findings, scale, Spark
+	$(BIN)/python benchmarks/selection_paper.py
+	$(BIN)/python benchmarks/selection_scale.py
+	$(BIN)/python benchmarks/selection_spark.py
+
+# Tests that need the jars are skipped, saying so, where they cannot be fetched.
+kafka-jars: java
+	@scripts/kafka/fetch.sh $(CACHE) || echo "Without Kafka's jars the tests that need them are skipped."
+
+kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT)
+	@scripts/kafka/fetch.sh $(CACHE)
+	@$(BIN)/python -m penstock.testing.kafka start --port $(KAFKA_PORT) --jars $(CACHE)/kafka --data $(CACHE)/kafka-data
+
+kafka-stop: $(INSTALLED) ## stop that broker
+	@$(BIN)/python -m penstock.testing.kafka stop --data $(CACHE)/kafka-data
+
+cluster: java $(INSTALLED) ## start a standalone master and two workers on 127.0.0.1:7077 (MASTER_PORT)
+	@$(BIN)/python -m penstock.testing.cluster start --port $(MASTER_PORT) --data $(CACHE)/cluster
+
+cluster-stop: $(INSTALLED) ## stop them
+	@$(BIN)/python -m penstock.testing.cluster stop --data $(CACHE)/cluster
+
+lock: $(INSTALLED) ## pin the newest versions that pyproject.toml allows, with their hashes
+	scripts/lock.sh $(BIN)/uv
+
+clean: ## remove what the other targets made, .venv and the fetched jars included
+	-@[ ! -x $(BIN)/python ] || $(MAKE) --no-print-directory kafka-stop cluster-stop
+	rm -rf $(VENV) $(CACHE) out build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

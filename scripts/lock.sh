@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Pins requirements with their hashes, using the uv executable $1. No index address is written.
+set -euo pipefail
+
+compile() {
+  "$uv" pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links --upgrade --quiet "$@"
+}
+
+readonly uv=$1
+compile pyproject.toml --extra dev --extra demo --output-file requirements/dev.txt
+compile requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
+if grep -n '://' requirements/*.txt; then
+  echo "A requirements file names an address" >&2
+  exit 1
+fi

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes the virtual environment $1 with the Python $2 and installs the pinned requirements and the project.
+set -euo pipefail
+
+readonly venv=$1 python=$2
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  echo "Python 3.11 or newer is needed; $python is $("$python" --version 2>&1 || echo missing)." \
+    "Name another one: make PYTHON=python3.12" >&2
+  exit 2
+fi
+
+if [ ! -x "$venv/bin/pip" ] && ! "$python" -c 'import ensurepip' 2>/dev/null; then
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    echo "This Python cannot make virtual environments: installing python$version-venv with apt" >&2
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv"
+  else
+    echo "This Python cannot make virtual environments" \
+      "(Debian: apt-get install python$version-venv)." >&2
+    exit 2
+  fi
+fi
+
+[ -x "$venv/bin/pip" ] || "$python" -m venv "$venv"
+
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+# PySpark comes as source only: what builds it is pinned and installed first.
+pip install --quiet --require-hashes -r requirements/build.txt
+echo "Installing the pinned requirements (PySpark alone is 450 MB: minutes the first time)"
+pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.txt
+pip install --quiet --no-deps --no-build-isolation --editable .
