@@ -1,0 +1,198 @@
+"""A real Kafka broker on the loopback address: one KRaft node, started from fetched jars.
+
+Needs the jars that `make kafka-jars` fetches and the package `kafka-python` (extra `dev`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from penstock.errors import ConnectionFailedError
+from penstock.testing.processes import LOOPBACK, ServerProcess, free_port, java_executable, stop_recorded
+
+_NAME = "kafka"
+
+
+class KafkaBroker:
+    """A broker that can be stopped, killed and started again with the same data.
+
+    Args:
+        jars: folder with the broker's jars.
+        data: folder for its log, its configuration and its topics; one that a broker used before is
+            taken up again.
+        port: TCP port on 127.0.0.1; a free one by default.
+        heap: the Java heap, as `-Xmx` takes it.
+    """
+
+    def __init__(self, jars: Path, data: Path, port: int | None = None, heap: str = "256m") -> None:
+        self.port = port or free_port()
+        self._topics = data.absolute() / "topics"
+        self._properties = data / "server.properties"
+        classpath = str(jars.absolute() / "*")
+        self._java = [java_executable(), f"-Xmx{heap}", "-cp", classpath]
+        self._server = ServerProcess(_NAME, [*self._java, "kafka.Kafka", str(self._properties)], data)
+
+    @property
+    def address(self) -> str:
+        """What `kafka.bootstrap.servers` is set to."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def start(self) -> Self:
+        """Starts the broker and waits until it answers.
+
+        Raises:
+            ConnectionFailedError: it could not be started; the message ends with its log.
+        """
+        self._configure()
+        if not (self._topics / "meta.properties").exists():
+            self._format()
+        self._server.start(self._answers)
+        return self
+
+    def stop(self) -> None:
+        """Ends the broker in good order; its data stay."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """Ends the broker as a crash would; its data stay."""
+        self._server.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Creates a topic and waits until it can be written."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+        finally:
+            admin.close()
+
+    def produce(self, topic: str, values: Iterable[str | bytes], partition: int | None = None) -> None:
+        """Appends values to a topic and returns when the broker has acknowledged all of them.
+
+        Args:
+            topic: an existing topic.
+            values: the records' values; text is encoded as UTF-8.
+            partition: the partition to append to; the client's choice by default.
+        """
+        producer = KafkaProducer(bootstrap_servers=self.address, acks="all", linger_ms=20)
+        try:
+            sent = [
+                producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)
+                for value in values
+            ]
+            producer.flush()
+            for record in sent:
+                record.get(timeout=30)
+        finally:
+            producer.close()
+
+    def consume(self, topic: str) -> list[bytes]:
+        """The values of all records now in a topic, partition by partition, each in order."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, enable_auto_commit=False)
+        try:
+            partitions = [
+                TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())
+            ]
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for partition, records in consumer.poll(timeout_ms=500).items():
+                    values[partition] += [
+                        record.value for record in records if record.offset < ends[partition]
+                    ]
+            return [value for partition in partitions for value in values[partition]]
+        finally:
+            consumer.close()
+
+    def _configure(self) -> None:
+        controller_port = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{LOOPBACK}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": self._topics,
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": 1,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+        self._topics.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+        formatting = subprocess.run(
+            [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if formatting.returncode:
+            raise ConnectionFailedError(
+                f"Kafka's storage could not be formatted:\n{formatting.stdout}{formatting.stderr}"
+            )
+
+    def _answers(self) -> bool:
+        try:
+            admin = KafkaAdminClient(
+                bootstrap_servers=self.address, bootstrap_timeout_ms=1000, request_timeout_ms=2000
+            )
+        except (KafkaError, OSError, ValueError):
+            return False
+        try:
+            return bool(admin.describe_cluster()["brokers"])
+        except KafkaError:
+            return False
+        finally:
+            admin.close()
+
+
+def main() -> None:
+    """Starts a broker that outlives this program, or stops it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("action", choices=["start", "stop"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--jars", type=Path)
+    parser.add_argument("--port", type=int, default=9092)
+    options = parser.parse_args()
+    if options.action == "stop":
+        stopped = stop_recorded(options.data / f"{_NAME}.pid")
+        print("Kafka stopped" if stopped else "Kafka was not running")
+        return
+    try:
+        broker = KafkaBroker(options.jars, options.data, options.port).start()
+    except ConnectionFailedError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    print(f"Kafka answers on {broker.address}")
+
+
+if __name__ == "__main__":
+    main()

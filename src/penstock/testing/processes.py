@@ -1,0 +1,145 @@
+"""Server processes of the test surroundings: started, awaited, stopped or killed with their children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from penstock.errors import ConnectionFailedError
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nothing listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def java_executable() -> str:
+    """The Java that PySpark would start: that of JAVA_HOME, else the first on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
+
+
+class ServerProcess:
+    """One server in a process group of its own, its output in a log file.
+
+    The process id is kept beside the log, so that another program can stop the server later.
+
+    Args:
+        name: the server's name, for messages and for its files `<name>.log` and `<name>.pid`.
+        command: the command line.
+        directory: where those files are kept; created if missing.
+        environment: variables to set besides those of this process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = directory / f"{name}.log"
+        self.pid_file = directory / f"{name}.pid"
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Starts the server and waits until `is_ready` says so.
+
+        Raises:
+            ConnectionFailedError: it runs already, it ended, or it was not ready in time; in the last
+                case it is stopped.
+        """
+        if self.pid_file.exists() and _leads_its_group(int(self.pid_file.read_text())):
+            raise ConnectionFailedError(f"{self.name} runs already, as process {self.pid_file.read_text()}.")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environment},
+                start_new_session=True,
+            )
+        self.pid_file.write_text(str(self._process.pid))
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            if not self.is_running or time.monotonic() > deadline:
+                state = "not ready in time" if self.is_running else "ended"
+                self.kill()
+                tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+                raise ConnectionFailedError(f"{self.name}: {state}. The end of its log, {self.log}:\n{tail}")
+            time.sleep(0.1)
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """Asks the server to end, and kills it if it has not in time. No effect if it is not running."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.pid_file.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """Kills the server and its children, as a crash would."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self.pid_file.unlink(missing_ok=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def stop_recorded(pid_file: Path, timeout_s: float = 30.0) -> bool:
+    """Stops the server that another program started and recorded in `pid_file`.
+
+    Returns:
+        Whether there was a running one.
+    """
+    if not pid_file.exists():
+        return False
+    pid = int(pid_file.read_text())
+    pid_file.unlink()
+    if not _leads_its_group(pid):
+        return False
+    os.killpg(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    while _leads_its_group(pid):
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+            break
+        time.sleep(0.1)
+    return True
+
+
+def _leads_its_group(pid: int) -> bool:
+    try:
+        return os.getpgid(pid) == pid
+    except ProcessLookupError:
+        return False

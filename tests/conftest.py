@@ -1,0 +1,77 @@
+"""The surroundings tests run in: one Spark session, a Kafka broker, a standalone cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.testing.cluster import StandaloneCluster
+    from penstock.testing.kafka import KafkaBroker
+
+CACHE = Path(__file__).parents[1] / ".cache"
+CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
+
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@pytest.fixture(scope="session")
+def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-tests")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
+    )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark(_session: SparkSession) -> Iterator[SparkSession]:
+    """The one Spark session of all tests; streaming queries a test leaves behind are stopped."""
+    yield _session
+    for query in _session.streams.active:
+        query.stop()
+    _session.streams.resetTerminated()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A Kafka broker that all tests share: give topics names of their own, leave it running."""
+    jars = CACHE / "kafka"
+    if not (CONNECTOR_JARS and any(jars.glob("kafka_*.jar"))):
+        pytest.skip("Kafka's jars are not there: `make kafka-jars` fetches them")
+    from penstock.testing.kafka import KafkaBroker
+
+    with KafkaBroker(jars, tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A standalone master and two workers of one core each, new for each test, which may kill them."""
+    from penstock.testing.cluster import StandaloneCluster
+
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
