@@ -1,0 +1,1 @@
+"""Adaptive continuous queries on Apache Spark."""
