@@ -1,0 +1,468 @@
+"""Kernels of attribute selection constructs (ASCs): building, evaluating, measuring.
+
+| kernel | what | time |
+|---|---|---|
+| `fill_blocks` | supersets and listed predicates of one ASC | ranges x blocks each spans |
+| `restrict` | AND one region's qrb into a GRB | used words + predicates listed in the block |
+| `evaluate` | run an arrangement over a batch | ASC evaluations x `restrict` |
+| `passed_bits` | evaluation instances passed, every candidate | distinct regions x `restrict` |
+| `drop_counts` | tuples dropped, every candidate | tuples x candidates x `restrict` |
+| `failures_after` | what each next ASC fails, tuple by tuple | tuples x candidates x `restrict` |
+| `candidate_arrows` | cab of every region of one ASC | regions x (words + p-attributes) |
+
+Bits are *slots*: terms, reordered so that terms over the same attributes share words. A region's
+query-result bitmap (qrb) is not stored region by region, which would grow with the square of the
+number of terms, but as a block's superset (the OR over the block's regions) minus the predicates
+*listed* for the block, those with a bound strictly inside it. An ASC with few regions has one a block
+and lists nothing: there the superset is the qrb.
+
+Source: Lee & Lee, definition 1 and sections 3.2, 4.1-4.3, 5.1; the blocks are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Bits = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.uint32]
+
+
+class AscTables(NamedTuple):
+    """The ASCs of one selection set as flat arrays (a = p-attribute, slot = reordered term).
+
+    Attributes:
+        live: uint64[W], ones at the slots in use: a GRB's first value.
+        slot_query: int32[slots], the query of each slot.
+        qub: uint64[n, W], query-usage bitmaps.
+        run_start: int64[n + 1], each ASC's first run; a run is a stretch of words its qub uses.
+        run_word, run_length: int64[runs], first word and number of words.
+        used: int64[n], words used: the sum of the ASC's run lengths.
+        code_start: int64[n + 1], each ASC's first entry in `block_of_code` (one a region code).
+        block_of_code: int32[codes of all ASCs], block within the ASC.
+        block_start: int64[n + 1], each ASC's first block.
+        superset_start: int64[n], each ASC's first word in `superset`, block-major, `used` a block.
+        superset: uint64, OR of the qrbs of the block's regions, used words only.
+        listed_start: int64[blocks + 1], each block's first listed predicate.
+        listed_word: int32, listed_mask: uint64, the predicate's word and bit.
+        listed_range: int64, listed_ranges: int32, its first code range in the block and how many.
+        range_low, range_high: uint32, closed code ranges.
+    """
+
+    live: Bits
+    slot_query: npt.NDArray[np.int32]
+    qub: Bits
+    run_start: npt.NDArray[np.int64]
+    run_word: npt.NDArray[np.int64]
+    run_length: npt.NDArray[np.int64]
+    used: npt.NDArray[np.int64]
+    code_start: npt.NDArray[np.int64]
+    block_of_code: npt.NDArray[np.int32]
+    block_start: npt.NDArray[np.int64]
+    superset_start: npt.NDArray[np.int64]
+    superset: Bits
+    listed_start: npt.NDArray[np.int64]
+    listed_word: npt.NDArray[np.int32]
+    listed_mask: Bits
+    listed_range: npt.NDArray[np.int64]
+    listed_ranges: npt.NDArray[np.int32]
+    range_low: Codes
+    range_high: Codes
+
+
+@njit(cache=False)
+def fill_blocks(
+    predicates: npt.NDArray[np.int64],
+    slots: npt.NDArray[np.int64],
+    predicate_start: npt.NDArray[np.int64],
+    range_low: Codes,
+    range_high: Codes,
+    block_of_code: npt.NDArray[np.int32],
+    block_first: npt.NDArray[np.int64],
+    position_of_word: npt.NDArray[np.int64],
+    superset: Any,
+) -> Any:
+    """Sets one ASC's superset bits and lists the predicates with a bound strictly inside a block.
+
+    Args:
+        predicates: int64[P], the ASC's predicates, by ascending slot.
+        slots: int64[P], their slots.
+        predicate_start: int64, each predicate's first code range.
+        range_low, range_high: uint32, closed code ranges.
+        block_of_code: int32[codes].
+        block_first: int64[blocks + 1], each block's first code.
+        position_of_word: int64[W], column of a word in `superset`, -1 where the ASC does not use it.
+        superset: uint64[blocks, used words], changed in place; starts as the complement of the qub.
+
+    Returns:
+        start int64[blocks + 1], word int32, mask uint64, first range int64, ranges int32.
+    """
+    blocks = len(block_first) - 1
+    start = np.zeros(blocks + 1, np.int64)
+    word = np.empty(0, np.int32)
+    mask = np.empty(0, np.uint64)
+    first = np.empty(0, np.int64)
+    ranges = np.empty(0, np.int32)
+    cursor = np.zeros(blocks, np.int64)
+    for filling in range(2):
+        if filling:
+            for block in range(blocks):
+                cursor[block] = start[block]
+                start[block + 1] += start[block]
+            word = np.empty(start[blocks], np.int32)
+            mask = np.empty(start[blocks], np.uint64)
+            first = np.empty(start[blocks], np.int64)
+            ranges = np.empty(start[blocks], np.int32)
+        for i in range(len(predicates)):
+            slot = slots[i]
+            bit = np.uint64(1) << np.uint64(slot & 63)
+            column = position_of_word[slot >> 6]
+            last_listed = -1
+            for r in range(predicate_start[predicates[i]], predicate_start[predicates[i] + 1]):
+                low, high = np.int64(range_low[r]), np.int64(range_high[r])
+                low_block, high_block = block_of_code[low], block_of_code[high]
+                if filling == 0:
+                    for block in range(low_block, high_block + 1):
+                        superset[block, column] |= bit
+                for edge in range(2):
+                    block = high_block if edge else low_block
+                    if edge and high_block == low_block:
+                        continue
+                    if low <= block_first[block] and high >= block_first[block + 1] - 1:
+                        continue
+                    if block == last_listed:
+                        if filling:
+                            ranges[cursor[block] - 1] += 1
+                        continue
+                    last_listed = block
+                    if filling == 0:
+                        start[block + 1] += 1
+                    else:
+                        at = cursor[block]
+                        cursor[block] = at + 1
+                        word[at] = slot >> 6
+                        mask[at] = bit
+                        first[at] = r
+                        ranges[at] = 1
+    return start, word, mask, first, ranges
+
+
+@njit(cache=False)
+def _ones(bits: Any) -> Any:
+    bits = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(cache=False)
+def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> int:
+    """ANDs the qrb of a region into a GRB and returns how many of its words became zero."""
+    block = np.int64(t.block_of_code[t.code_start[attribute] + code])
+    at = t.superset_start[attribute] + block * t.used[attribute]
+    emptied = 0
+    for run in range(t.run_start[attribute], t.run_start[attribute + 1]):
+        first = t.run_word[run]
+        length = t.run_length[run]
+        for i in range(length):
+            before = grb[first + i]
+            after = before & t.superset[at + i]
+            grb[first + i] = after
+            emptied += np.int64(before != 0) - np.int64(after != 0)
+        at += length
+    listing = t.block_start[attribute] + block
+    for entry in range(t.listed_start[listing], t.listed_start[listing + 1]):
+        word = t.listed_word[entry]
+        mask = t.listed_mask[entry]
+        if grb[word] & mask:
+            inside = False
+            first = t.listed_range[entry]
+            for r in range(first, first + t.listed_ranges[entry]):
+                if t.range_low[r] <= code and code <= t.range_high[r]:
+                    inside = True
+                    break
+            if not inside:
+                grb[word] &= ~mask
+                if grb[word] == 0:
+                    emptied += 1
+    return emptied
+
+
+@njit(cache=False)
+def _live_words(bits: Bits) -> int:
+    words = 0
+    for i in range(len(bits)):
+        words += bits[i] != 0
+    return words
+
+
+@njit(cache=False)
+def _total_ones(bits: Bits) -> int:
+    total = 0
+    for i in range(len(bits)):
+        total += _ones(bits[i])
+    return total
+
+
+@njit(cache=False)
+def _first_unevaluated(
+    geb: npt.NDArray[np.int64], row: int, order: npt.NDArray[np.int64], position: int
+) -> int:
+    while geb[order[position]] == row:
+        position += 1
+    return position
+
+
+@njit(cache=False)
+def _sort_distinct(values: npt.NDArray[np.int32]) -> int:
+    """Sorts in place, moves the distinct values to the front and returns how many they are."""
+    if len(values) > 32:
+        values.sort()
+    else:
+        for i in range(1, len(values)):
+            value = values[i]
+            j = i
+            while j > 0 and values[j - 1] > value:
+                values[j] = values[j - 1]
+                j -= 1
+            values[j] = value
+    kept = min(1, len(values))
+    for i in range(1, len(values)):
+        if values[i] != values[kept - 1]:
+            values[kept] = values[i]
+            kept += 1
+    return kept
+
+
+@njit(cache=False)
+def evaluate(
+    t: AscTables,
+    codes: Codes,
+    order: npt.NDArray[np.int64],
+    micro: npt.NDArray[np.int16],
+) -> Any:
+    """Runs an arrangement over a batch.
+
+    Args:
+        t: the ASCs.
+        codes: uint32[n, tuples], region codes.
+        order: int64[ASCs in use], the macro-sequence.
+        micro: int16[codes of all ASCs] laid out as `t.block_of_code`, -1 none; or empty.
+
+    Returns:
+        offsets int64[tuples + 1] and queries int32 (ascending and distinct within a tuple),
+        evaluations int32[tuples], micro-arrows followed, tuples dropped.
+    """
+    tuples = codes.shape[1]
+    words = len(t.live)
+    all_live = _live_words(t.live)
+    grb = np.empty(words, np.uint64)
+    geb = np.full(codes.shape[0], -1, np.int64)
+    offsets = np.zeros(tuples + 1, np.int64)
+    queries = np.empty(max(1024, tuples), np.int32)
+    evaluations = np.zeros(tuples, np.int32)
+    size = 0
+    arrows = 0
+    dropped = 0
+    for row in range(tuples):
+        grb[:] = t.live
+        live = all_live
+        position = 0
+        target = -1
+        visited = 0
+        while live > 0 and visited < len(order):
+            position = _first_unevaluated(geb, row, order, position)
+            attribute = order[position]
+            if target >= 0 and geb[target] != row:
+                attribute = np.int64(target)
+                arrows += 1
+            geb[attribute] = row
+            visited += 1
+            code = codes[attribute, row]
+            live -= restrict(t, grb, attribute, code)
+            if len(micro) > 0:
+                target = micro[t.code_start[attribute] + code]
+        evaluations[row] = visited
+        begin = size
+        if live > 0:
+            for w in range(words):
+                rest = grb[w]
+                while rest:
+                    low = rest & (~rest + np.uint64(1))
+                    rest ^= low
+                    if size == len(queries):
+                        grown = np.empty(2 * size, np.int32)
+                        grown[:size] = queries
+                        queries = grown
+                    queries[size] = t.slot_query[64 * w + _ones(low - np.uint64(1))]
+                    size += 1
+            size = begin + _sort_distinct(queries[begin:size])
+        else:
+            dropped += 1
+        offsets[row + 1] = size
+    return offsets, queries[:size].copy(), evaluations, arrows, dropped
+
+
+@njit(cache=False)
+def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDArray[np.int64]) -> Any:
+    """Counts the evaluation instances each candidate passes: EI of definition 3.
+
+    The sequence so far has no predicate of an uncovered term, so its GRB is all ones there.
+
+    Args:
+        t: the ASCs.
+        codes: uint32[n, tuples], the tuples of one period.
+        uncovered: uint64[W], the terms no ASC of the sequence covers.
+        candidates: int64, the ASCs to measure.
+
+    Returns:
+        int64[candidates], ones left at the uncovered terms, summed over the tuples.
+    """
+    passed = np.zeros(len(candidates), np.int64)
+    grb = np.empty(len(uncovered), np.uint64)
+    for c in range(len(candidates)):
+        attribute = candidates[c]
+        known = np.full(t.code_start[attribute + 1] - t.code_start[attribute], -1, np.int64)
+        for row in range(codes.shape[1]):
+            code = codes[attribute, row]
+            if known[code] < 0:
+                grb[:] = uncovered
+                restrict(t, grb, attribute, code)
+                known[code] = _total_ones(grb)
+            passed[c] += known[code]
+    return passed
+
+
+@njit(cache=False)
+def drop_counts(
+    t: AscTables, codes: Codes, sequence: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
+) -> Any:
+    """Counts the tuples dropped by a sequence extended by each candidate: definition 4.
+
+    Args:
+        t: the ASCs.
+        codes: uint32[n, tuples], the tuples of one period.
+        sequence: int64, the ASCs before the candidate.
+        candidates: int64, the ASCs to measure.
+
+    Returns:
+        int64[candidates], tuples whose GRB is zero after sequence and candidate.
+    """
+    dropped = np.zeros(len(candidates), np.int64)
+    words = _live_words(t.live)
+    before = np.empty(len(t.live), np.uint64)
+    after = np.empty(len(t.live), np.uint64)
+    for row in range(codes.shape[1]):
+        before[:] = t.live
+        live = words
+        for attribute in sequence:
+            live -= restrict(t, before, attribute, codes[attribute, row])
+        for c in range(len(candidates)):
+            left = live
+            if left > 0:
+                after[:] = before
+                left -= restrict(t, after, candidates[c], codes[candidates[c], row])
+            dropped[c] += left == 0
+    return dropped
+
+
+@njit(cache=False)
+def failures_after(
+    t: AscTables,
+    codes: Codes,
+    order: npt.NDArray[np.int64],
+    micro: npt.NDArray[np.int16],
+    depth: int,
+) -> Any:
+    """Lets tuples visit `depth` ASCs and measures what each ASC would fail as the next one.
+
+    Args:
+        t: the ASCs.
+        codes: uint32[n, tuples], the tuples of one period.
+        order: int64[ASCs in use], the macro-sequence.
+        micro: int16[codes of all ASCs], the micro-arrows known so far, -1 none.
+        depth: ASCs visited before, at least 1 and less than the ASCs in use.
+
+    Returns:
+        at int32[tuples], the ASC visited last, -1 where the tuple was dropped before;
+        macro int32[tuples], the target of the tuple's macro-arrow;
+        covering bool[tuples], whether the ASCs visited are a cover set;
+        failed int64[tuples, n], live bits the ASC would clear, -1 where it is evaluated already;
+        emptied bool[tuples, n], whether none would be left.
+    """
+    n, tuples = codes.shape
+    words = len(t.live)
+    all_live = _live_words(t.live)
+    at = np.full(tuples, -1, np.int32)
+    macro = np.full(tuples, -1, np.int32)
+    covering = np.zeros(tuples, np.bool_)
+    failed = np.full((tuples, n), -1, np.int64)
+    emptied = np.zeros((tuples, n), np.bool_)
+    every = np.zeros(words, np.uint64)
+    for attribute in order:
+        every |= t.qub[attribute]
+    grb = np.empty(words, np.uint64)
+    after = np.empty(words, np.uint64)
+    geb = np.full(n, -1, np.int64)
+    for row in range(tuples):
+        grb[:] = t.live
+        live = all_live
+        covered = np.zeros(words, np.uint64)
+        position = 0
+        target = -1
+        attribute = -1
+        for _ in range(depth):
+            position = _first_unevaluated(geb, row, order, position)
+            attribute = order[position]
+            if target >= 0 and geb[target] != row:
+                attribute = np.int64(target)
+            geb[attribute] = row
+            covered |= t.qub[attribute]
+            code = codes[attribute, row]
+            live -= restrict(t, grb, attribute, code)
+            if live == 0:
+                break
+            target = micro[t.code_start[attribute] + code]
+        if live == 0:
+            continue
+        at[row] = attribute
+        macro[row] = order[_first_unevaluated(geb, row, order, position)]
+        covering[row] = np.array_equal(covered, every)
+        ones = _total_ones(grb)
+        for candidate in order:
+            if geb[candidate] != row:
+                after[:] = grb
+                left = live - restrict(t, after, candidate, codes[candidate, row])
+                failed[row, candidate] = ones - _total_ones(after)
+                emptied[row, candidate] = left == 0
+    return at, macro, covering, failed, emptied
+
+
+@njit(cache=False)
+def candidate_arrows(t: AscTables, attribute: int, codes: int) -> Any:
+    """The candidate-arrow bitmaps of one ASC: which other ASCs can still fail a term after a region.
+
+    Args:
+        t: the ASCs.
+        attribute: the ASC.
+        codes: its number of region codes.
+
+    Returns:
+        bool[codes, n], true where region.qrb AND qub of the other ASC is not zero (section 4.1).
+    """
+    n, words = t.qub.shape
+    cab = np.zeros((codes, n), np.bool_)
+    qrb = np.empty(words, np.uint64)
+    for code in range(codes):
+        qrb[:] = t.live
+        restrict(t, qrb, attribute, code)
+        for other in range(n):
+            if other != attribute:
+                for w in range(words):
+                    if qrb[w] & t.qub[other, w]:
+                        cab[code, other] = True
+                        break
+    return cab
