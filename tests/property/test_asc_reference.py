@@ -64,14 +64,14 @@ def test_runs_of_random_arrangements_equal_the_reference(seed: int) -> None:
     assert_same_run(coded, codes, Arrangement(ArrangementKind.HYBRID, order, micro))
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("small_words", [1, 4])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_blocks_change_no_answer(seed: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asc_module, "_SMALL_WORDS", 0)
-    monkeypatch.setattr(asc_module, "_BLOCKS", blocks)
+def test_blocks_change_no_answer(seed: int, small_words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asc_module, "_SMALL_WORDS", small_words)
+    monkeypatch.setattr(asc_module, "_WORDS_A_PREDICATE", 0)
     _, coded, codes = case(seed)
     index = AscIndex(coded)
-    assert max(np.diff(index.tables.block_start)[list(index.attributes)]) <= blocks
+    assert max(np.diff(index.tables.block_start)[list(index.attributes)]) <= small_words
     assert_same_run(coded, codes, index.given_order())
 
 

@@ -159,7 +159,7 @@ def _ones(bits: Any) -> Any:
 
 
 @njit(cache=False)
-def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> int:
+def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> Any:
     """ANDs the qrb of a region into a GRB and returns how many of its words became zero."""
     block = np.int64(t.block_of_code[t.code_start[attribute] + code])
     at = t.superset_start[attribute] + block * t.used[attribute]
@@ -167,10 +167,12 @@ def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> int:
     for run in range(t.run_start[attribute], t.run_start[attribute + 1]):
         first = t.run_word[run]
         length = t.run_length[run]
+        bits = grb[first : first + length]
+        qrb = t.superset[at : at + length]
         for i in range(length):
-            before = grb[first + i]
-            after = before & t.superset[at + i]
-            grb[first + i] = after
+            before = bits[i]
+            after = before & qrb[i]
+            bits[i] = after
             emptied += np.int64(before != 0) - np.int64(after != 0)
         at += length
     listing = t.block_start[attribute] + block

@@ -16,12 +16,10 @@ from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-#: An ASC cuts its codes into at most this many blocks ...
-_BLOCKS = 256
-#: ... unless a superset a region needs no more than this many words,
+#: An ASC has a block a region while its supersets fit this many words; ...
 _SMALL_WORDS = 1 << 16
-#: and never takes more than this many words a predicate, which keeps memory linear.
-_WORDS_A_PREDICATE = 8
+#: ... beyond that, its blocks take this many words a predicate, which keeps memory linear.
+_WORDS_A_PREDICATE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,8 +249,7 @@ def _blocks(
 ) -> npt.NDArray[np.int32]:
     """Block of every region code, ascending; cut so that blocks hold equally many bounds."""
     limit = max(_SMALL_WORDS, _WORDS_A_PREDICATE * len(predicates)) // max(1, used)
-    limit = max(1, min(limit, _BLOCKS))
-    if codes <= limit or codes * used <= _SMALL_WORDS:
+    if codes <= limit or not used:
         return np.arange(codes, dtype=np.int32)
     ranges = np.concatenate(
         [np.arange(coded.predicate_start[p], coded.predicate_start[p + 1]) for p in predicates]
@@ -260,7 +257,7 @@ def _blocks(
     bounds = np.bincount(coded.range_low[ranges], minlength=codes + 1)
     bounds += np.bincount(coded.range_high[ranges].astype(np.int64) + 1, minlength=codes + 1)
     before = np.cumsum(bounds[:codes])
-    share = before * limit // max(1, before[-1] + 1)
+    share = before * max(1, limit) // max(1, before[-1] + 1)
     return np.cumsum(np.diff(share, prepend=share[0]) > 0).astype(np.int32)
 
 
