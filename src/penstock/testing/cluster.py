@@ -20,6 +20,9 @@ _MASTER = "master"
 class StandaloneCluster:
     """A master and workers; workers can be killed and started again.
 
+    Attributes:
+        work: each worker's folder; its executors run in `<folder>/<application>/<executor>`.
+
     Args:
         data: folder for logs and for the workers' files.
         workers: how many workers.
@@ -48,24 +51,12 @@ class StandaloneCluster:
             data,
             environment,
         )
-        offer = ["--cores", str(cores), "--memory", memory, "--webui-port", "0"]
-        work = ["--work-dir", str(data.absolute() / "work")]
+        self.work = [data.absolute() / "work" / f"worker-{number}" for number in range(workers)]
+        offer = ["--host", LOOPBACK, "--cores", str(cores), "--memory", memory, "--webui-port", "0"]
+        worker = [spark_class, "org.apache.spark.deploy.worker.Worker", *offer]
         self._workers = [
-            ServerProcess(
-                f"worker-{number}",
-                [
-                    spark_class,
-                    "org.apache.spark.deploy.worker.Worker",
-                    "--host",
-                    LOOPBACK,
-                    *offer,
-                    *work,
-                    self.url,
-                ],
-                data,
-                environment,
-            )
-            for number in range(workers)
+            ServerProcess(folder.name, [*worker, "--work-dir", str(folder), self.url], data, environment)
+            for folder in self.work
         ]
 
     @property

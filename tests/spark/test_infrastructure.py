@@ -1,0 +1,94 @@
+"""The surroundings themselves: a broker that restarts, a cluster that loses a worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.testing.cluster import StandaloneCluster
+    from penstock.testing.kafka import KafkaBroker
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_kafka_keeps_records_over_a_restart(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("restart-in", partitions=2)
+    kafka.create_topic("restart-out")
+    kafka.produce("restart-in", [f"first-{number}" for number in range(100)])
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.address)
+        .option("subscribe", "restart-in")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    copy = (
+        source.select("value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.address)
+        .option("topic", "restart-out")
+        .option("checkpointLocation", str(tmp_path))
+    )
+
+    copy.trigger(availableNow=True).start().awaitTermination(60)
+    kafka.stop()
+    kafka.start()
+    kafka.produce("restart-in", [f"second-{number}" for number in range(50)])
+    copy.trigger(availableNow=True).start().awaitTermination(60)
+
+    expected = {f"first-{number}" for number in range(100)} | {f"second-{number}" for number in range(50)}
+    copied = [value.decode() for value in kafka.consume("restart-out")]
+    assert sorted(copied) == sorted(expected)
+
+
+JOB = """
+import os, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+spark = (
+    SparkSession.builder.master({url!r})
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.ui.enabled", "false")
+    .config("spark.executor.memory", "512m")
+    .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    .getOrCreate()
+)
+
+def slow_square(number):
+    Path({folder!r}, f"started-{{number}}").write_text(os.getcwd())
+    time.sleep(0.5)
+    return number * number
+
+print("sum", spark.sparkContext.parallelize(range(16), 16).map(slow_square).sum())
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.chaos
+def test_cluster_finishes_a_job_without_one_of_its_workers(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    job = textwrap.dedent(JOB).format(url=cluster.url, folder=str(tmp_path))
+    driver = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.PIPE, text=True)
+    try:
+        while not any(str(cluster.work[0]) in started.read_text() for started in tmp_path.glob("started-*")):
+            assert driver.poll() is None, "the job ended before the worker took part in it"
+            time.sleep(0.05)
+        cluster.kill_worker(0)
+        output, _ = driver.communicate(timeout=120)
+    finally:
+        driver.kill()
+
+    assert output.split() == ["sum", "1240"]
+    assert cluster.alive_workers == 1
