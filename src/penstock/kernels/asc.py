@@ -151,7 +151,8 @@ def fill_blocks(
 
 
 @njit(cache=False)
-def _ones(bits: Any) -> Any:
+def ones(bits: Any) -> Any:
+    """Number of 1-bits of a word."""
     bits = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
     bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
     bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -163,7 +164,7 @@ def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> Any:
     """ANDs the qrb of a region into a GRB and returns how many of its words became zero."""
     block = np.int64(t.block_of_code[t.code_start[attribute] + code])
     at = t.superset_start[attribute] + block * t.used[attribute]
-    emptied = 0
+    emptied: Any = 0
     for run in range(t.run_start[attribute], t.run_start[attribute + 1]):
         first = t.run_word[run]
         length = t.run_length[run]
@@ -194,7 +195,8 @@ def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> Any:
 
 
 @njit(cache=False)
-def _live_words(bits: Bits) -> int:
+def live_words(bits: Bits) -> int:
+    """Number of words that are not zero."""
     words = 0
     for i in range(len(bits)):
         words += bits[i] != 0
@@ -202,10 +204,11 @@ def _live_words(bits: Bits) -> int:
 
 
 @njit(cache=False)
-def _total_ones(bits: Bits) -> int:
+def total_ones(bits: Bits) -> int:
+    """Number of 1-bits of a bitmap."""
     total = 0
     for i in range(len(bits)):
-        total += _ones(bits[i])
+        total += ones(bits[i])
     return total
 
 
@@ -260,7 +263,7 @@ def evaluate(
     """
     tuples = codes.shape[1]
     words = len(t.live)
-    all_live = _live_words(t.live)
+    all_live = live_words(t.live)
     grb = np.empty(words, np.uint64)
     geb = np.full(codes.shape[0], -1, np.int64)
     offsets = np.zeros(tuples + 1, np.int64)
@@ -299,7 +302,7 @@ def evaluate(
                         grown = np.empty(2 * size, np.int32)
                         grown[:size] = queries
                         queries = grown
-                    queries[size] = t.slot_query[64 * w + _ones(low - np.uint64(1))]
+                    queries[size] = t.slot_query[64 * w + ones(low - np.uint64(1))]
                     size += 1
             size = begin + _sort_distinct(queries[begin:size])
         else:
@@ -333,7 +336,7 @@ def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDA
             if known[code] < 0:
                 grb[:] = uncovered
                 restrict(t, grb, attribute, code)
-                known[code] = _total_ones(grb)
+                known[code] = total_ones(grb)
             passed[c] += known[code]
     return passed
 
@@ -354,7 +357,7 @@ def drop_counts(
         int64[candidates], tuples whose GRB is zero after sequence and candidate.
     """
     dropped = np.zeros(len(candidates), np.int64)
-    words = _live_words(t.live)
+    words = live_words(t.live)
     before = np.empty(len(t.live), np.uint64)
     after = np.empty(len(t.live), np.uint64)
     for row in range(codes.shape[1]):
@@ -397,7 +400,7 @@ def failures_after(
     """
     n, tuples = codes.shape
     words = len(t.live)
-    all_live = _live_words(t.live)
+    all_live = live_words(t.live)
     at = np.full(tuples, -1, np.int32)
     macro = np.full(tuples, -1, np.int32)
     covering = np.zeros(tuples, np.bool_)
@@ -433,12 +436,12 @@ def failures_after(
         at[row] = attribute
         macro[row] = order[_first_unevaluated(geb, row, order, position)]
         covering[row] = np.array_equal(covered, every)
-        ones = _total_ones(grb)
+        live_bits = total_ones(grb)
         for candidate in order:
             if geb[candidate] != row:
                 after[:] = grb
                 left = live - restrict(t, after, candidate, codes[candidate, row])
-                failed[row, candidate] = ones - _total_ones(after)
+                failed[row, candidate] = live_bits - total_ones(after)
                 emptied[row, candidate] = left == 0
     return at, macro, covering, failed, emptied
 

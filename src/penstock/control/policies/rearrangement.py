@@ -1,0 +1,203 @@
+"""When to look for a new evaluation sequence, and finding it from sampled tuples.
+
+Source: Lee & Lee, section 5.2. Watching the evaluations a tuple besides the dropping ratio is ours:
+the dropping ratio of a whole sequence does not depend on its order, so a drift that leaves the share of
+unmatched tuples as it was would go unseen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.control.actions import Action, Figures, KeepSequence, SampleTuples, SwapSequence
+from penstock.control.events import Event, SelectionsBound, StatisticsReported
+from penstock.kernels.asc import Codes
+from penstock.optimizer.sequences import SequenceArranger
+from penstock.plan.arrangement import ArrangementKind
+
+
+@dataclass(frozen=True, slots=True)
+class RearrangementSettings:
+    """Parameters of the rearrangement of evaluation sequences.
+
+    Attributes:
+        kind: MACRO or HYBRID sequences.
+        recomputation_tuples: lambda: tuples of the stream after which the running sequence is judged.
+        period_tuples: tau: sampled tuples one step of an arrangement measures.
+        threshold: mu: relative change of the dropping ratio or of the evaluations a tuple that calls
+            for a new sequence; 0 finds a new one every lambda.
+    """
+
+    kind: ArrangementKind = ArrangementKind.HYBRID
+    recomputation_tuples: int = 200_000
+    period_tuples: int = 500
+    threshold: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind is ArrangementKind.FIXED:
+            raise ValueError("kind must be macro or hybrid, got fixed")
+        if self.recomputation_tuples < 1 or self.period_tuples < 1:
+            raise ValueError(
+                "recomputation_tuples and period_tuples must be at least 1, "
+                f"got {self.recomputation_tuples} and {self.period_tuples}"
+            )
+        if self.threshold < 0:
+            raise ValueError(f"threshold must not be negative, got {self.threshold}")
+
+
+class RearrangementPolicy:
+    """Keeps every stream's evaluation sequence fitting its data.
+
+    A sequence is looked for when a stream's selections are bound and whenever the running one has come
+    to behave differently for a whole recomputation period. The periods tau are the newest sampled
+    tuples, those that passed just before included, so that with dense samples the answer is at hand
+    when the question arises. Both ratios are measured on the samples with the running arrangement,
+    which works as well where the workers answer batches by the index.
+
+    Args:
+        settings: parameters, the same for all streams.
+    """
+
+    def __init__(self, settings: RearrangementSettings | None = None) -> None:
+        self._settings = settings or RearrangementSettings()
+        self._streams: dict[str, _Stream] = {}
+
+    def handle(self, event: Event) -> list[Action]:
+        """Takes an event and returns the actions it gives rise to."""
+        if isinstance(event, SelectionsBound):
+            self._streams[event.stream] = _Stream(self._settings, event)
+            return self._streams[event.stream].begin()
+        stream = self._streams.get(event.stream)
+        if stream is None or stream.version != event.version:
+            return []
+        return stream.report(event)
+
+
+@dataclass(slots=True)
+class _Behaviour:
+    """How an arrangement did on sampled tuples."""
+
+    tuples: int = 0
+    dropped: int = 0
+    evaluations: int = 0
+
+    @property
+    def dropping_ratio(self) -> float:
+        return self.dropped / self.tuples if self.tuples else 0.0
+
+    @property
+    def evaluations_a_tuple(self) -> float:
+        return self.evaluations / self.tuples if self.tuples else 0.0
+
+
+class _Stream:
+    """One stream: either measuring towards a new sequence or watching the running one."""
+
+    def __init__(self, settings: RearrangementSettings, bound: SelectionsBound) -> None:
+        self._settings = settings
+        self._name = bound.stream
+        self.version = bound.version
+        self._index = bound.index
+        self._costs = bound.costs
+        self._running = bound.index.given_order()
+        self._initial = _Behaviour()
+        self._current = _Behaviour()
+        self._seen = 0
+        self._arranger: SequenceArranger | None = SequenceArranger(self._index, settings.kind, self._costs)
+        self._wanted = self._arranger.periods * settings.period_tuples
+        self._recent = np.empty((len(bound.index.coded.codings), 0), np.uint32)
+        self._unmeasured = 0
+
+    def begin(self) -> list[Action]:
+        """The first sequence is to be found; a single ASC needs none."""
+        if self._wanted == 0:
+            self._arranger = None
+            return []
+        reason = f"the selections of version {self.version} have no measured sequence yet"
+        return [SampleTuples(self._name, self.version, reason, {"sampled_tuples": self._wanted})]
+
+    def report(self, event: StatisticsReported) -> list[Action]:
+        self._remember(event.sample)
+        if self._arranger is None:
+            return self._watch(event)
+        return self._measure()
+
+    def _remember(self, sample: Codes) -> None:
+        recent = np.concatenate([self._recent, sample], axis=1)
+        self._unmeasured = min(self._unmeasured + sample.shape[1], recent.shape[1])
+        kept = max(self._wanted, self._unmeasured) if self._arranger else self._wanted
+        self._recent = np.ascontiguousarray(recent[:, recent.shape[1] - min(kept, recent.shape[1]) :])
+
+    def _watch(self, event: StatisticsReported) -> list[Action]:
+        self._judge(self._current, event.sample)
+        self._seen += event.tuples
+        if self._seen < self._settings.recomputation_tuples or not self._current.tuples:
+            return []
+        current, self._current, self._seen = self._current, _Behaviour(), 0
+        threshold = self._settings.threshold
+        changes = {
+            "dropping ratio": _change(self._initial.dropping_ratio, current.dropping_ratio),
+            "evaluations a tuple": _change(self._initial.evaluations_a_tuple, current.evaluations_a_tuple),
+        }
+        triggers = [name for name, change in changes.items() if change >= threshold]
+        if not triggers or self._wanted == 0:
+            return []
+        self._arranger = SequenceArranger(self._index, self._settings.kind, self._costs)
+        self._unmeasured = self._recent.shape[1]
+        figures: Figures = {
+            "trigger": " and ".join(triggers),
+            "threshold": threshold,
+            "dropping_ratio_initial": round(self._initial.dropping_ratio, 6),
+            "dropping_ratio": round(current.dropping_ratio, 6),
+            "evaluations_initial": round(self._initial.evaluations_a_tuple, 6),
+            "evaluations": round(current.evaluations_a_tuple, 6),
+        }
+        reason = "; ".join(
+            f"{name} changed by {100 * changes[name]:.1f} %, threshold {100 * threshold:.1f} %"
+            for name in triggers
+        )
+        return [SampleTuples(self._name, self.version, reason, figures), *self._measure()]
+
+    def _measure(self) -> list[Action]:
+        assert self._arranger is not None
+        tau = self._settings.period_tuples
+        while not self._arranger.done and self._unmeasured >= tau:
+            begin = self._recent.shape[1] - self._unmeasured
+            self._arranger.step(np.ascontiguousarray(self._recent[:, begin : begin + tau]))
+            self._unmeasured -= tau
+        if not self._arranger.done:
+            return []
+        found, self._arranger = self._arranger.arrangement(), None
+        before, self._initial = _Behaviour(), _Behaviour()
+        self._judge(before, self._recent)
+        same, self._running = found.same_as(self._running), found
+        self._judge(self._initial, self._recent)
+        figures = {
+            "evaluations_before": round(before.evaluations_a_tuple, 6),
+            "evaluations": round(self._initial.evaluations_a_tuple, 6),
+            "dropping_ratio": round(self._initial.dropping_ratio, 6),
+            "sampled_tuples": self._initial.tuples,
+        }
+        if same:
+            reason = "the newest samples give the running sequence again"
+            return [KeepSequence(self._name, self.version, reason, figures)]
+        reason = (
+            f"on the newest samples a tuple takes {self._initial.evaluations_a_tuple:.2f} evaluations, "
+            f"with the sequence before {before.evaluations_a_tuple:.2f}"
+        )
+        return [SwapSequence(self._name, self.version, reason, figures, found)]
+
+    def _judge(self, behaviour: _Behaviour, sample: Codes) -> None:
+        found = self._index.evaluate(np.ascontiguousarray(sample), self._running)
+        behaviour.tuples += sample.shape[1]
+        behaviour.dropped += found.dropped
+        behaviour.evaluations += found.evaluations
+
+
+def _change(initial: float, current: float) -> float:
+    """Relative change (equation 5); from nothing to something it is infinite."""
+    if initial == 0:
+        return 0.0 if current == 0 else float("inf")
+    return abs(current - initial) / initial
