@@ -61,9 +61,9 @@ CREATE VIEW made_up_on_the_way AS
 SELECT carrier, flight, tailnum, dest, dep_delay, arr_delay
 FROM flights WHERE dep_delay - arr_delay >= 40 AND arr_delay <= 0;
 
--- Slower than 5.5 miles a minute on a long flight: a strong headwind, or holding.
+-- Slower than six miles a minute on a long flight: a strong headwind, or holding.
 CREATE VIEW slow_in_the_air AS
-SELECT * FROM flights WHERE distance >= 1500 AND distance < 5.5 * air_time;
+SELECT * FROM flights WHERE distance >= 1500 AND distance < 6 * air_time;
 
 -- Short hops with regional jets.
 CREATE VIEW regional_hops AS
