@@ -1,0 +1,32 @@
+"""The few places where Penstock reaches past PySpark's API into Catalyst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+
+_SEPARATOR = "\x1f"
+
+
+def text_array(spark: SparkSession, texts: Sequence[str]) -> Any:
+    """A Java `String[]` in a few round trips, however many texts."""
+    pattern: Any = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
+    return pattern.compile(_SEPARATOR, pattern.LITERAL).split(_SEPARATOR.join(texts), -1)
+
+
+def try_form(spark: SparkSession, expression: str) -> Column:
+    """A column that is NULL where the expression raises, else a struct with its value as `v`.
+
+    The value sits behind a condition that is always true and that Spark cannot know to be. Else its
+    generated code computes what several expressions share before any of them, outside their try
+    forms, and what is raised there stops the job (measured on 4.3.0).
+    """
+    jvm: Any = spark._jvm
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    parsed = parser.parseExpression(
+        f"if(spark_partition_id() >= 0, named_struct('v', ({expression}\n)), null)"
+    )
+    caught = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(caught))
