@@ -1,0 +1,38 @@
+"""The command line: one subcommand a file; exit codes 0 done, 2 the user's mistake, 1 anything else."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from penstock.cli.check import check
+from penstock.cli.demo import demo
+from penstock.cli.explain import explain
+from penstock.cli.results import results
+from penstock.cli.run import run
+from penstock.errors import PenstockError
+
+app = typer.Typer(
+    name="penstock",
+    help="Adaptive continuous queries on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (run, check, explain, results, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point of the `penstock` command."""
+    try:
+        app()
+    except PenstockError as error:
+        Console(stderr=True).print(f"penstock: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

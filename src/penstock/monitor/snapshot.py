@@ -1,0 +1,79 @@
+"""What a run looks like at one moment: frozen, so that any reporter can show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSnapshot:
+    """One stream since the run started.
+
+    Attributes:
+        name: the stream.
+        views: standing queries registered.
+        batches, tuples, matched, pairs: published so far.
+        quarantined: records set aside.
+        errors: (tuple, view) pairs lost to an expression that raised.
+        tuples_per_second: over the time spent in batches.
+        evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
+        sequence: the running evaluation sequence, or None.
+    """
+
+    name: str
+    views: int
+    batches: int
+    tuples: int
+    matched: int
+    pairs: int
+    quarantined: int
+    errors: int
+    tuples_per_second: float
+    evaluations_per_tuple: float | None
+    sequence: str | None
+
+    @property
+    def dropped_share(self) -> float:
+        """Share of the tuples that satisfied no query."""
+        return 1 - self.matched / self.tuples if self.tuples else 0.0
+
+    def line(self) -> str:
+        """The snapshot as one line for a terminal."""
+        parts = [
+            f"{self.name}: {self.tuples:,} tuples",
+            f"{self.tuples_per_second:,.0f}/s",
+            f"{self.matched:,} matched",
+            f"{self.dropped_share:.1%} dropped",
+            f"{self.views:,} queries",
+        ]
+        if self.evaluations_per_tuple is not None:
+            parts.append(f"{self.evaluations_per_tuple:.2f} evaluations/tuple")
+        if self.quarantined:
+            parts.append(f"{self.quarantined:,} quarantined")
+        if self.errors:
+            parts.append(f"{self.errors:,} expression errors")
+        if self.sequence:
+            parts.append(self.sequence)
+        return " | ".join(parts)
+
+
+def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapshot]:
+    """Freezes what `Run.status` says."""
+    return [
+        StreamSnapshot(
+            name=name,
+            views=stream["views"],
+            batches=stream["batches"],
+            tuples=stream["tuples"],
+            matched=stream["matched"],
+            pairs=stream["pairs"],
+            quarantined=sum(stream["quarantined"].values()),
+            errors=sum(stream["errors"].values()),
+            tuples_per_second=stream["tuples_per_second"],
+            evaluations_per_tuple=stream["evaluations_per_tuple"],
+            sequence=stream["sequence"],
+        )
+        for name, stream in status.items()
+    ]

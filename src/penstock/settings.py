@@ -1,0 +1,42 @@
+"""Frozen settings, validated once in the driver and shipped inside the plan."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Settings(BaseModel):
+    """What a user may tune; every field has a unit in its name or its description.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range or a field is unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: tuples handed to the matcher at once
+    batch_rows: int = Field(65_536, ge=1_024, le=65_536)
+    #: how the matcher answers: by the measured cost of both sides, or one of them always
+    strategy: Literal["auto", "index", "asc"] = "auto"
+    #: form of the evaluation sequence
+    sequence: Literal["hybrid", "macro"] = "hybrid"
+    #: recomputation period lambda, in tuples
+    recomputation_period_tuples: int = Field(100_000, ge=1)
+    #: monitoring period tau, in sampled tuples
+    monitoring_period_tuples: int = Field(1_000, ge=1)
+    #: rearrangement threshold mu, relative
+    rearrangement_threshold: float = Field(0.1, ge=0)
+    #: sampled tuples each task reports for monitoring
+    sample_tuples: int = Field(2_000, ge=0)
+    #: map stage inside the scan where the source allows it
+    map_in_scan: bool = True
+    #: decode Kafka's JSON in the worker where the schema allows it
+    decode_in_worker: bool = True
+    #: published batches between two compactions; 0 turns compaction off
+    compact_every_batches: int = Field(64, ge=0)
+    #: a record larger than this goes to the quarantine
+    max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
+    #: plan versions kept in the checkpoint behind the newest bound one
+    retained_plans: int = Field(100, ge=1)

@@ -1,0 +1,75 @@
+"""The map stage behind any DataFrame: tuples reach the worker through mapInArrow."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.operators.map_stage import StreamProgram
+from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
+
+#: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
+#: good record), why it is malformed and which file or offset it came from
+CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+
+
+def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
+    """Runs one job over a batch.
+
+    Args:
+        df: the tuple's columns, the derived ones and, from some sources, CORRUPT, REASON and ORIGIN.
+        program: the bound plan.
+        context: what the tasks need.
+
+    Returns:
+        One report a task.
+    """
+    df.sparkSession.conf.set(
+        "spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows)
+    )
+    attributes = [coding.name for coding in program.plan.codings]
+    each = batch_processor(program.columns, attributes, program.event_time, CORRUPT in df.columns)
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_partition(context, batches, each)
+
+    rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
+    return [pickle.loads(row.report) for row in rows]
+
+
+def batch_processor(
+    columns: Sequence[str], attributes: Sequence[str], event_time: str | None, has_corrupt: bool
+) -> Callable[[Task, pa.RecordBatch], None]:
+    """What a task does with each batch of a DataFrame."""
+
+    def process(task: Task, batch: pa.RecordBatch) -> None:
+        if has_corrupt:
+            batch = _set_corrupt_aside(task, batch)
+        if not batch.num_rows:
+            return
+
+        def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+            return batch.select(list(columns)).filter(pa.array(mask))
+
+        task.process(
+            [batch.column(name) for name in attributes],
+            batch.num_rows,
+            batch.column(event_time) if event_time else None,
+            tuples,
+        )
+
+    return process
+
+
+def _set_corrupt_aside(task: Task, batch: pa.RecordBatch) -> pa.RecordBatch:
+    reason = batch.column(REASON)
+    if reason.null_count == len(reason):
+        return batch
+    aside = batch.filter(reason.is_valid())
+    task.quarantine(aside.column(CORRUPT), aside.column(ORIGIN), aside.column(REASON))
+    return batch.filter(reason.is_null())

@@ -1,0 +1,18 @@
+"""Named places where a test may kill the driver, to prove that a restart mends it.
+
+`PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
+place. Names: bound, staged, half_published, manifest_written, before_commit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+NAMES = ("bound", "staged", "half_published", "manifest_written", "before_commit")
+
+
+def failpoint(name: str, batch: int) -> None:
+    """Kills this process if the environment asks for it here."""
+    if os.environ.get("PENSTOCK_FAILPOINT") == f"{name}:{batch}":
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,56 @@
+"""Durable small files: atomic replace, put-if-absent, and names that Spark readers skip.
+
+The output and checkpoint folders are paths that the driver and every worker see under the same
+name (a local disk for `local[*]`, a shared file system on a cluster).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+
+def _write_beside(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return beside
+
+
+def replace_json(path: Path, document: Any) -> None:
+    """Writes a JSON document under its final name in one atomic step, durable on return."""
+    _write_beside(path, json.dumps(document, separators=(",", ":")).encode()).replace(path)
+
+
+def put_json_if_absent(path: Path, document: Any) -> bool:
+    """Like `replace_json`, but leaves an existing file alone and returns False."""
+    beside = _write_beside(path, json.dumps(document, separators=(",", ":")).encode())
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+    return True
+
+
+def read_json(path: Path) -> Any | None:
+    """The document, or None where there is no such file."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def numbered(folder: Path, suffix: str = ".json") -> list[int]:
+    """Numbers of the files `<number><suffix>` in a folder, ascending."""
+    if not folder.is_dir():
+        return []
+    stems = (entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdigit())

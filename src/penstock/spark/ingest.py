@@ -1,0 +1,286 @@
+"""The ingest query of one stream: bind, run the map stage, publish; batch after batch."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.operators.map_stage import StageCounts
+from penstock.settings import Settings
+from penstock.spark.bindings import PlanLog
+from penstock.spark.events import EventLog
+from penstock.spark.failpoints import failpoint
+from penstock.spark.layout import Layout
+from penstock.spark.plans import StreamPlans
+from penstock.spark.publish import Publisher
+from penstock.spark.source import Source
+from penstock.spark.worker import TaskReport
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchDone:
+    """A published batch, for the controller, the sinks and the reporters.
+
+    Attributes:
+        stream, batch, plan: which batch, and the plan version it is bound to.
+        counts: sums over its tasks.
+        sample: uint32[attributes, tuples] region codes sampled by the tasks, or None.
+        seconds: wall time from the start of the batch to its publication.
+    """
+
+    stream: str
+    batch: int
+    plan: int
+    counts: StageCounts
+    sample: npt.NDArray[np.uint32] | None
+    seconds: float
+
+
+@dataclass(slots=True)
+class Trigger:
+    """When batches start.
+
+    Attributes:
+        available_now: end when everything available at the start has been answered.
+        interval: least time between two starts, as Spark writes it ('1 second').
+    """
+
+    available_now: bool = False
+    interval: str = "0 seconds"
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for Spark's `trigger`."""
+        return {"availableNow": True} if self.available_now else {"processingTime": self.interval}
+
+
+@dataclass(slots=True, eq=False)
+class Totals:
+    """What a stream has counted since this process started."""
+
+    batches: int = 0
+    tuples: int = 0
+    matched: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+    quarantined: dict[str, int] = field(default_factory=dict)
+    view_pairs: dict[str, int] = field(default_factory=dict)
+    view_errors: dict[str, int] = field(default_factory=dict)
+
+
+class IngestQuery:
+    """Runs one stream.
+
+    Args:
+        spark: the session.
+        stream: the stream's name.
+        source: where its tuples come from.
+        layout: output and checkpoint folders.
+        events: the event log.
+        settings: frozen settings.
+        sinks: given (stream, batch, names of the batch's files of matches) after each publication and
+            again when a batch is repeated; an exception stops the stream.
+        on_batch: told of each published batch, before Spark's commit.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: str,
+        source: Source,
+        layout: Layout,
+        events: EventLog,
+        settings: Settings,
+        sinks: Callable[[str, int, list[str]], None],
+        on_batch: Callable[[BatchDone], None],
+    ) -> None:
+        self.stream = stream
+        self.source = source
+        self.plans = StreamPlans(spark, stream, source, PlanLog(layout, stream), events, settings)
+        self.publisher = Publisher(layout, stream)
+        self.totals = Totals()
+        self.error: BaseException | None = None
+        self._spark = spark
+        self._layout = layout
+        self._events = events
+        self._settings = settings
+        self._sinks = sinks
+        self._on_batch = on_batch
+        self._query: StreamingQuery | None = None
+        self._ends = threading.Event()
+
+    def start(self, trigger: Trigger) -> None:
+        """Starts the streaming query."""
+        frame = self.source.frame(self._spark)
+        paced = trigger.available_now and not self.source.exhausted()
+        effective = Trigger(interval="1 second") if paced else trigger
+        writer = frame.writeStream.queryName(f"penstock:{self.stream}").foreachBatch(self._process)
+        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
+        self._query = writer.trigger(**effective.options()).start()
+        if paced:
+            threading.Thread(target=self._end_when_exhausted, daemon=True, name="penstock-end").start()
+
+    @property
+    def active(self) -> bool:
+        """Whether the streaming query runs."""
+        return self._query is not None and self._query.isActive
+
+    def stop(self) -> None:
+        """Stops the streaming query; the batch at hand is repeated at the next start."""
+        if self._query is not None:
+            self._query.stop()
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Waits for the end; False where the time ran out first.
+
+        Raises:
+            Exception: whatever stopped the stream.
+        """
+        assert self._query is not None, "started before it is waited for"
+        try:
+            if timeout_seconds is None:
+                self._query.awaitTermination()
+                return True
+            return bool(self._query.awaitTermination(max(1, int(timeout_seconds))))
+        except Exception as error:
+            raise (self.error or error) from error
+
+
+    def _end_when_exhausted(self) -> None:
+        query = self._query
+        assert query is not None, "the query has been started"
+        while query.isActive and not self.source.exhausted():
+            time.sleep(0.2)
+        if query.isActive:
+            query.processAllAvailable()
+            query.stop()
+
+    def _process(self, df: DataFrame, batch: int) -> None:
+        try:
+            self._answer(df, batch)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _answer(self, df: DataFrame, batch: int) -> None:
+        manifest = self.publisher.published(batch)
+        if manifest is not None:
+            self._sinks(self.stream, batch, _match_files(manifest["files"]))
+            return
+        began = time.perf_counter()
+        staging = self._layout.staging(self.stream, batch)
+        shutil.rmtree(staging, ignore_errors=True)
+        bound = self.plans.batch(batch, str(staging))
+        bound_at = time.perf_counter()
+        reports = self.source.run(df, bound)
+        ran_at = time.perf_counter()
+        failpoint("staged", batch)
+        counts = _sum([report.counts for report in reports], bound.program.views)
+        quarantined: dict[str, int] = {}
+        for report in reports:
+            for reason, count in report.quarantined.items():
+                quarantined[reason] = quarantined.get(reason, 0) + count
+        names = bound.program.plan.names
+        errors = {names[index]: int(counts.view_errors[index]) for index in np.flatnonzero(counts.view_errors)}
+        figures = {
+            "batch": batch,
+            "plan": bound.program.version,
+            "tuples": counts.tuples,
+            "matched": counts.matched,
+            "pairs": counts.pairs,
+            "quarantined": quarantined,
+            "errors": errors,
+        }
+        files = _match_files(self.publisher.publish(batch, reports, figures))
+        failpoint("manifest_written", batch)
+        ended = time.perf_counter()
+        self._record(bound.program.version, figures, counts, names, (began, bound_at, ran_at, ended))
+        self._sinks(self.stream, batch, files)
+        self._on_batch(
+            BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
+        )
+        self._tidy(batch)
+        failpoint("before_commit", batch)
+
+    def _record(
+        self,
+        plan: int,
+        figures: dict[str, Any],
+        counts: StageCounts,
+        names: list[str],
+        times: tuple[float, float, float, float],
+    ) -> None:
+        began, bound_at, ran_at, ended = times
+        totals = self.totals
+        totals.batches += 1
+        totals.tuples += counts.tuples
+        totals.matched += counts.matched
+        totals.pairs += counts.pairs
+        totals.seconds += ended - began
+        for index in np.flatnonzero(counts.view_pairs):
+            name = names[index]
+            totals.view_pairs[name] = totals.view_pairs.get(name, 0) + int(counts.view_pairs[index])
+        for target, found in ((totals.quarantined, figures["quarantined"]), (totals.view_errors, figures["errors"])):
+            for name, count in found.items():
+                target[name] = target.get(name, 0) + count
+        self._events.record(
+            "batch",
+            stream=self.stream,
+            **figures,
+            evaluations=counts.evaluations if counts.asc_tuples else None,
+            asc_tuples=counts.asc_tuples,
+            newest_event_time_us=counts.newest_event_time,
+            bind_seconds=round(bound_at - began, 4),
+            run_seconds=round(ran_at - bound_at, 4),
+            publish_seconds=round(ended - ran_at, 4),
+            encode_cpu_seconds=round(counts.encode_ns / 1e9, 4),
+            match_cpu_seconds=round(counts.match_ns / 1e9, 4),
+            write_cpu_seconds=round(counts.write_ns / 1e9, 4),
+        )
+        for kind in ("quarantined", "errors"):
+            if figures[kind]:
+                self._events.record(
+                    {"quarantined": "records_quarantined", "errors": "expression_raised"}[kind],
+                    stream=self.stream,
+                    batch=figures["batch"],
+                    plan=plan,
+                    counts=figures[kind],
+                )
+
+    def _tidy(self, batch: int) -> None:
+        every = self._settings.compact_every_batches
+        if every and batch and batch % every == 0:
+            compacted = self.publisher.compact(batch - 1)
+            if compacted:
+                self._events.record("compacted", stream=self.stream, first=compacted[0], last=compacted[1])
+            self.plans.forget(batch)
+
+
+def _sum(parts: list[StageCounts], views: int) -> StageCounts:
+    total = StageCounts(view_pairs=np.zeros(views, np.int64), view_errors=np.zeros(views, np.int64))
+    for part in parts:
+        for name in ("tuples", "matched", "pairs", "evaluations", "asc_tuples", "encode_ns", "match_ns", "write_ns"):
+            setattr(total, name, getattr(total, name) + getattr(part, name))
+        total.view_pairs += part.view_pairs
+        total.view_errors += part.view_errors
+        if part.newest_event_time is not None:
+            seen = total.newest_event_time
+            total.newest_event_time = part.newest_event_time if seen is None else max(seen, part.newest_event_time)
+    return total
+
+
+def _match_files(files: list[dict[str, Any]]) -> list[str]:
+    return [file["name"] for file in files if file["kind"] == "matches"]
+
+
+def _samples(reports: list[TaskReport]) -> npt.NDArray[np.uint32] | None:
+    samples = [report.sample for report in reports if report.sample is not None]
+    return np.concatenate(samples, axis=1) if samples else None

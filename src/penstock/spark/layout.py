@@ -1,0 +1,99 @@
+"""Where everything lies: the output folder users read and the checkpoint they keep."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import CheckpointError, ConnectionFailedError
+from penstock.spark.files import put_json_if_absent, read_json
+
+#: version of both layouts; a checkpoint of another version is refused
+LAYOUT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one run.
+
+    Attributes:
+        output: the results folder.
+        checkpoint: the folder a restart needs.
+    """
+
+    output: Path
+    checkpoint: Path
+
+    def matches(self, stream: str) -> Path:
+        """Tuples that satisfied a query, with the names of the queries."""
+        return self.output / "matches" / stream
+
+    def quarantine(self, stream: str) -> Path:
+        """Records that could not be read, with the reason."""
+        return self.output / "quarantine" / stream
+
+    def manifests(self, stream: str) -> Path:
+        """One file a published batch, or a compacted range of batches."""
+        return self.output / "_penstock" / "manifests" / stream
+
+    def staging(self, stream: str, batch: int) -> Path:
+        """What the tasks of a batch wrote, before publication."""
+        return self.output / "_penstock" / "staging" / stream / str(batch)
+
+    @property
+    def catalog(self) -> Path:
+        """The streams and views of the newest plan, for readers of the folder."""
+        return self.output / "_penstock" / "catalog.json"
+
+    @property
+    def events(self) -> Path:
+        """One decision or measurement a line."""
+        return self.output / "events.jsonl"
+
+    def plans(self, stream: str) -> Path:
+        """Plan versions of a stream."""
+        return self.checkpoint / stream / "plans"
+
+    def bindings(self, stream: str) -> Path:
+        """Which plan version each batch is bound to."""
+        return self.checkpoint / stream / "bindings"
+
+    def spark(self, stream: str) -> Path:
+        """Spark's own checkpoint of the stream's ingest query."""
+        return self.checkpoint / stream / "spark"
+
+    def replay(self, stream: str) -> Path:
+        """The arrival-ordered copy that a replay source plays."""
+        return self.checkpoint / stream / "replay"
+
+    def open(self) -> None:
+        """Creates both folders and makes sure that they belong together.
+
+        Raises:
+            ConnectionFailedError: a folder cannot be written.
+            CheckpointError: the output holds the results of another checkpoint, or the checkpoint
+                was written by an incompatible version.
+        """
+        try:
+            for folder in (self.checkpoint, self.output / "_penstock"):
+                folder.mkdir(parents=True, exist_ok=True)
+            identity = self.checkpoint / "identity.json"
+            put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
+            checkpoint = read_json(identity)
+            put_json_if_absent(self.output / "_penstock" / "identity.json", checkpoint)
+        except OSError as error:
+            raise ConnectionFailedError(
+                f"cannot write to {error.filename or self.output}: {error.strerror}; "
+                "the output and checkpoint folders must be writable"
+            ) from error
+        if checkpoint["layout"] != LAYOUT_VERSION:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} has layout {checkpoint['layout']}, this version reads "
+                f"layout {LAYOUT_VERSION}; start with a new checkpoint and a new output folder"
+            )
+        if read_json(self.output / "_penstock" / "identity.json") != checkpoint:
+            raise CheckpointError(
+                f"the output folder {self.output} holds the results of another checkpoint than "
+                f"{self.checkpoint}; use the checkpoint it was written with, or a new output folder"
+            )

@@ -1,0 +1,183 @@
+"""Publication: staged files become visible under names fixed by batch, job and partition.
+
+Order: every file takes its final name by atomic replace, surplus files of the batch are removed,
+and the batch's manifest is written last. A batch whose manifest exists is published: a replay of
+it changes nothing. Compaction replaces the files of a closed range of batches by one file and one
+manifest; what a crash leaves half done is finished at the next start.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.spark.failpoints import failpoint
+from penstock.spark.files import read_json, replace_json
+from penstock.spark.layout import Layout
+from penstock.spark.worker import TaskReport
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A file of the results folder, as a manifest lists it.
+
+    Attributes:
+        kind: `matches` or `quarantine`.
+        name: file name inside `<kind>/<stream>/`.
+        rows, pairs, size: rows, (tuple, view) pairs, bytes.
+    """
+
+    kind: str
+    name: str
+    rows: int
+    pairs: int
+    size: int
+
+
+class Publisher:
+    """Publishes the batches of one stream into the results folder."""
+
+    def __init__(self, layout: Layout, stream: str) -> None:
+        self._layout = layout
+        self._stream = stream
+        self._manifests = layout.manifests(stream)
+        self._folders = {"matches": layout.matches(stream), "quarantine": layout.quarantine(stream)}
+        for folder in (self._manifests, self._folders["matches"]):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._compacted_to = -1
+        self._recover()
+
+    def published(self, batch: int) -> dict[str, Any] | None:
+        """The manifest of a batch that Spark may repeat, or None where it is not published."""
+        document: dict[str, Any] | None = read_json(self._manifests / f"{batch}.json")
+        return document
+
+    def publish(
+        self, batch: int, reports: Sequence[TaskReport], figures: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Makes a batch visible.
+
+        Args:
+            batch: its number.
+            reports: what its tasks staged.
+            figures: what else the manifest says of the batch.
+
+        Returns:
+            The published files, as the manifest lists them (fields of PublishedFile).
+        """
+        files = []
+        for report in sorted(reports, key=lambda each: (each.job, each.partition)):
+            for staged in report.files:
+                name = f"{batch:010d}-{report.job}-{report.partition:05d}.parquet"
+                folder = self._folders[staged.kind]
+                folder.mkdir(parents=True, exist_ok=True)
+                Path(staged.path).replace(folder / name)
+                if not files:
+                    failpoint("half_published", batch)
+                files.append(PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size))
+        for kind, folder in self._folders.items():
+            keep = {file.name for file in files if file.kind == kind}
+            for surplus in folder.glob(f"{batch:010d}-*.parquet"):
+                if surplus.name not in keep:
+                    surplus.unlink()
+        listed = [asdict(file) for file in files]
+        replace_json(
+            self._manifests / f"{batch}.json",
+            {"first": batch, "last": batch, "files": listed, "batches": [figures]},
+        )
+        shutil.rmtree(self._layout.staging(self._stream, batch), ignore_errors=True)
+        return listed
+
+    def compact(self, last: int) -> tuple[int, int] | None:
+        """Replaces the files of all uncompacted batches up to `last` by one file a kind.
+
+        Returns:
+            The range of batches compacted, or None where there was nothing to gain.
+        """
+        documents = [
+            document
+            for document in _manifests(self._manifests)
+            if self._compacted_to < document["first"] and document["last"] <= last
+        ]
+        if len(documents) < 2:
+            return None
+        first, last = documents[0]["first"], documents[-1]["last"]
+        files = []
+        for kind, folder in self._folders.items():
+            members = [file for document in documents for file in document["files"] if file["kind"] == kind]
+            if members:
+                name = f"{first:010d}-to-{last:010d}.parquet"
+                size = _merge([folder / file["name"] for file in members], folder / name)
+                rows, pairs = (sum(file[count] for file in members) for count in ("rows", "pairs"))
+                files.append(asdict(PublishedFile(kind, name, rows, pairs, size)))
+        batches = [figures for document in documents for figures in document["batches"]]
+        manifest = {"first": first, "last": last, "files": files, "batches": batches}
+        replace_json(self._manifests / f"{first}-to-{last}.json", manifest)
+        self._remove_replaced(manifest)
+        return first, last
+
+    def _recover(self) -> None:
+        for folder in self._folders.values():
+            for unfinished in folder.glob("*.parquet.merging"):
+                unfinished.unlink()
+        for path in self._manifests.glob("*-to-*.json"):
+            self._remove_replaced(read_json(path))
+        listed = {file["name"] for document in _manifests(self._manifests) for file in document["files"]}
+        for folder in self._folders.values():
+            for merged in folder.glob("*-to-*.parquet"):
+                if merged.name not in listed:
+                    merged.unlink()
+
+    def _remove_replaced(self, manifest: dict[str, Any]) -> None:
+        first, last = manifest["first"], manifest["last"]
+        self._compacted_to = max(self._compacted_to, last)
+        for batch in range(first, last + 1):
+            replaced = self._manifests / f"{batch}.json"
+            document = read_json(replaced)
+            if document is not None:
+                for file in document["files"]:
+                    (self._folders[file["kind"]] / file["name"]).unlink(missing_ok=True)
+                replaced.unlink()
+
+
+def _manifests(folder: Path) -> list[dict[str, Any]]:
+    """The valid manifests of a folder by batch: a compacted range hides the batches it replaces."""
+    ranges = [document for path in folder.glob("*-to-*.json") if (document := read_json(path))]
+    hidden = {batch for document in ranges for batch in range(document["first"], document["last"] + 1)}
+    singles = [
+        document
+        for path in folder.glob("*.json")
+        if path.stem.isdigit() and int(path.stem) not in hidden and (document := read_json(path))
+    ]
+    return sorted(ranges + singles, key=lambda document: document["first"])
+
+
+def read_manifests(layout: Layout, stream: str) -> list[dict[str, Any]]:
+    """All manifests of a stream in order of batch: `first`, `last`, `files`, `batches`."""
+    return _manifests(layout.manifests(stream))
+
+
+def published_paths(layout: Layout, stream: str, kind: str = "matches") -> Iterator[Path]:
+    """The files a reader that follows manifests reads, in order of batch."""
+    folder = layout.matches(stream) if kind == "matches" else layout.quarantine(stream)
+    for document in read_manifests(layout, stream):
+        for file in document["files"]:
+            if file["kind"] == kind:
+                yield folder / file["name"]
+
+
+def _merge(sources: Sequence[Path], target: Path) -> int:
+    merging = target.with_name(target.name + ".merging")
+    with pq.ParquetWriter(merging, pq.read_schema(sources[0]), compression="zstd", compression_level=1) as writer:
+        for source in sources:
+            file = pq.ParquetFile(source)
+            for batch in file.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(writer.schema))
+    merging.replace(target)
+    return target.stat().st_size

@@ -1,0 +1,173 @@
+"""Replay: a stored table played in order of arrival, at a multiple of real speed.
+
+The table is copied once into files of arrival-ordered chunks under the checkpoint; a clock
+releases them, by rename, into the folder that the ingest query watches. Everything after that is
+the Parquet source: Spark's file log makes the replay restartable, and the map stage can run in the
+scan. The copy is sorted in the driver's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.plan.expressions import Derived
+from penstock.spark.files import numbered, read_json, replace_json
+from penstock.spark.layout import Layout
+from penstock.spark.parquet_source import ParquetSource
+from penstock.spark.source import BoundBatch
+from penstock.spark.worker import TaskReport
+
+#: seconds of playing time that one chunk covers where the speed is finite
+_CHUNK_SECONDS = 1.0
+_ROW_GROUPS_A_CHUNK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a replay goes.
+
+    Attributes:
+        speed: multiple of real speed; infinity as fast as it goes.
+        rows_per_trigger: most rows of a chunk.
+    """
+
+    speed: float
+    rows_per_trigger: int
+
+
+def prepare(table: DataFrame, arrival: str, pace: Pace, folder: Path) -> None:
+    """Writes the arrival-ordered chunks and their due times, once.
+
+    Tuples with no arrival time come last.
+
+    Args:
+        table: the stored table.
+        arrival: name of the column to play by.
+        pace: how fast.
+        folder: where the chunks go; complete when its `schedule.json` exists.
+    """
+    if (folder / "schedule.json").exists():
+        return
+    stored = table.toArrow().cast(to_arrow_schema(table.schema))
+    rows = stored.take(pc.sort_indices(stored, sort_keys=[(arrival, "ascending")]))
+    arrivals = rows.column(arrival).cast(pa.timestamp("us")).cast(pa.int64()).combine_chunks()
+    last = pc.max(arrivals).as_py() or 0
+    seconds = pc.fill_null(arrivals, last).to_numpy().astype(np.float64) / 1e6
+    due = (seconds - seconds[0]) / pace.speed if len(seconds) else seconds
+    waiting = folder / "waiting"
+    waiting.mkdir(parents=True, exist_ok=True)
+    schedule = []
+    for number, (start, end) in enumerate(_chunks(due, pace)):
+        chunk = rows.slice(start, end - start)
+        size = max(1, -(-chunk.num_rows // _ROW_GROUPS_A_CHUNK))
+        pq.write_table(chunk, waiting / f"{number:08d}.parquet", row_group_size=size)
+        schedule.append(float(due[end - 1]))
+    replace_json(folder / "schedule.json", {"due_seconds": schedule})
+
+
+def _chunks(due: np.ndarray, pace: Pace) -> list[tuple[int, int]]:
+    bounds = []
+    start = 0
+    while start < len(due):
+        end = min(len(due), start + pace.rows_per_trigger)
+        if np.isfinite(pace.speed):
+            in_time = int(np.searchsorted(due, due[start] + _CHUNK_SECONDS, side="right"))
+            end = max(start + 1, min(end, in_time))
+        bounds.append((start, end))
+        start = end
+    return bounds
+
+
+class ReplaySource:
+    """A Parquet source over a folder that fills by the clock.
+
+    Args:
+        table: the stored table.
+        event_time: name of the event time column, or None.
+        arrival: name of the column to play by.
+        pace: how fast.
+        in_scan: False keeps the map stage behind the DataFrame.
+    """
+
+    def __init__(
+        self, table: DataFrame, event_time: str | None, arrival: str, pace: Pace, in_scan: bool
+    ) -> None:
+        self.schema = table.schema
+        self.event_time = event_time
+        self._table = table
+        self._arrival = arrival
+        self._pace = pace
+        self._in_scan = in_scan
+        self._parquet = self._released_into(Path())
+        self._begun = False
+
+    def prepare(self, layout: Layout, stream: str) -> None:
+        """Writes the arrival-ordered copy, unless an earlier run has."""
+        self._folder = layout.replay(stream)
+        prepare(self._table, self._arrival, self._pace, self._folder)
+        self._due: list[float] = read_json(self._folder / "schedule.json")["due_seconds"]
+        self._released = self._folder / "released"
+        self._released.mkdir(exist_ok=True)
+        self._parquet = self._released_into(self._released)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The paths of the chunks; starts the clock."""
+        if not self._begun:
+            self._begun = True
+            if self._release(0.0):
+                threading.Thread(target=self._play, daemon=True, name="penstock-replay").start()
+        return self._parquet.frame(spark)
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """The Parquet source's jobs."""
+        return self._parquet.run(df, batch)
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """Where the Parquet source runs the map stage."""
+        return self._parquet.place(derived)
+
+    def exhausted(self) -> bool:
+        """Whether every chunk has been released."""
+        return len(numbered(self._released, ".parquet")) == len(self._due)
+
+    def _released_into(self, folder: Path) -> ParquetSource:
+        return ParquetSource(
+            self.schema, self.event_time, str(folder), {"maxFilesPerTrigger": "1"}, self._in_scan
+        )
+
+    def _play(self) -> None:
+        released = len(numbered(self._released, ".parquet"))
+        offset = self._due[released - 1] if released else 0.0
+        began = time.monotonic()
+        while self._release(offset + time.monotonic() - began):
+            time.sleep(0.05)
+
+    def _release(self, until: float) -> bool:
+        """Releases the chunks that are due; returns whether any are left."""
+        released = len(numbered(self._released, ".parquet"))
+        for number in range(released, len(self._due)):
+            if self._due[number] > until:
+                return True
+            name = f"{number:08d}.parquet"
+            waiting = self._folder / "waiting" / name
+            # Spark orders new files by modification time
+            modified = time.time_ns() // 1_000_000 * 1_000_000
+            modified = max(modified, self._newest() + 1_000_000)
+            os.utime(waiting, ns=(modified, modified))
+            waiting.rename(self._released / name)
+        return False
+
+    def _newest(self) -> int:
+        released = numbered(self._released, ".parquet")
+        return (self._released / f"{released[-1]:08d}.parquet").stat().st_mtime_ns if released else 0

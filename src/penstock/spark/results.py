@@ -1,0 +1,124 @@
+"""Reading the results folder: published matches, and the rows of one view with its own projection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructType
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.operators.map_stage import QUERIES
+from penstock.spark.bindings import ViewDefinition
+from penstock.spark.files import read_json, replace_json
+from penstock.spark.layout import Layout
+from penstock.spark.publish import published_paths
+
+#: where a row of a sink came from: the batch's number, and its place in the batch
+BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+
+
+def write_catalog(
+    layout: Layout, streams: Mapping[str, StructType], views: Mapping[str, Mapping[str, ViewDefinition]]
+) -> None:
+    """Tells readers of the folder which streams and views there are; dropped views stay readable."""
+    known = read_json(layout.catalog) or {"streams": {}, "views": {}}
+    for name, schema in streams.items():
+        known["streams"][name] = schema.jsonValue()
+    for stream, definitions in views.items():
+        for name, definition in definitions.items():
+            known["views"][name] = {**asdict(definition), "stream": stream}
+    replace_json(layout.catalog, known)
+
+
+def read_catalog(layout: Layout) -> dict[str, Any]:
+    """The streams and views of a results folder.
+
+    Raises:
+        InputError: it is not one.
+    """
+    catalog: dict[str, Any] | None = read_json(layout.catalog)
+    if catalog is None:
+        raise InputError(f"{layout.output} is not a results folder of Penstock")
+    return catalog
+
+
+def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
+    """The published matches of a stream: the tuple's columns and `queries`.
+
+    Raises:
+        UnknownNameError: there is no such stream.
+    """
+    catalog = read_catalog(layout)
+    if stream not in catalog["streams"]:
+        raise UnknownNameError(f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}")
+    schema = StructType.fromJson(catalog["streams"][stream])
+    return read_matches(spark, schema, list(published_paths(layout, stream)))
+
+
+def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
+    """Files of matches as a frame of the tuple's columns and `queries`."""
+    wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
+    if not paths:
+        return spark.createDataFrame([], wide)
+    return spark.read.schema(wide).parquet(*map(str, paths))
+
+
+def open_results(spark: SparkSession, folder: Path, view: str) -> DataFrame:
+    """The rows of a view in a results folder, with no run beside it.
+
+    Raises:
+        InputError: the folder is none of Penstock's.
+        UnknownNameError: there is no such view.
+    """
+    return results(spark, Layout(folder, folder), view)
+
+
+def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+    """The rows of a selection view, with its own projection.
+
+    Raises:
+        UnknownNameError: there is no such view.
+    """
+    catalog = read_catalog(layout)
+    if view not in catalog["views"]:
+        names = sorted(catalog["views"])
+        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
+    definition = catalog["views"][view]
+    frame = matches(spark, layout, definition["stream"])
+    return project(frame, view, definition["projection"])
+
+
+def project(
+    frame: DataFrame, view: str, projection: Sequence[Sequence[str]] | None, keep: Sequence[str] = ()
+) -> DataFrame:
+    """One view's rows of a frame of matches, with the view's projection.
+
+    Args:
+        frame: tuples with `queries`.
+        view: the view's name.
+        projection: (SQL text, output name) pairs, or None for `*`.
+        keep: further columns to keep.
+    """
+    rows = frame.where(F.array_contains(F.col(QUERIES), view))
+    if projection is None:
+        return rows.drop(QUERIES)
+    return rows.select(*(F.expr(sql).alias(name) for sql, name in projection), *keep)
+
+
+def batch_rows(
+    spark: SparkSession, layout: Layout, stream: str, schema: StructType, batch: int, files: Sequence[str]
+) -> DataFrame:
+    """The matches of one published batch, with the columns BATCH and ORDINAL."""
+    folder = layout.matches(stream)
+    frame = read_matches(spark, schema, [folder / name for name in files])
+    if not files:
+        return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
+    task = F.regexp_extract(F.col("_metadata.file_name"), r"^\d+-(.*)\.parquet$", 1)
+    ordinal = F.concat_ws("-", task, F.col("_metadata.row_index").cast("string"))
+    return frame.withColumn(ORDINAL, ordinal).withColumn(BATCH, F.lit(batch))

@@ -1,0 +1,211 @@
+"""A running engine: its ingest queries, their controller, and what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.control.actions import SwapSequence
+from penstock.control.controller import Controller
+from penstock.control.events import SelectionsBound, StatisticsReported
+from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
+from penstock.operators.asc import AscIndex
+from penstock.plan.arrangement import Arrangement, ArrangementKind
+from penstock.settings import Settings
+from penstock.spark import results
+from penstock.spark.bindings import ViewDefinition
+from penstock.spark.events import EventLog
+from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
+from penstock.spark.layout import Layout
+from penstock.spark.sinks import Sink
+from penstock.spark.source import Source
+
+
+class Run:
+    """Created by `Engine.start`."""
+
+    def __init__(self, spark: SparkSession, layout: Layout, settings: Settings, trigger: Trigger) -> None:
+        self._spark = spark
+        self._layout = layout
+        self._settings = settings
+        self._trigger = trigger
+        self._events = EventLog(layout.events)
+        self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
+        self._sinks: dict[str, list[Sink]] = {}
+        self.queries: dict[str, IngestQuery] = {}
+        self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+
+    @property
+    def output(self) -> str:
+        """The results folder."""
+        return str(self._layout.output)
+
+    def matches(self, stream: str) -> DataFrame:
+        """The published matches of a stream: the tuple's columns and `queries`.
+
+        Raises:
+            UnknownNameError: there is no such stream.
+        """
+        return results.matches(self._spark, self._layout, stream)
+
+    def results(self, view: str) -> DataFrame:
+        """The rows of a view with the view's own projection.
+
+        Raises:
+            UnknownNameError: there is no such view.
+        """
+        return results.results(self._spark, self._layout, view)
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The newest events of this process, oldest first; of one kind if one is named."""
+        return [event for event in list(self._events.recent) if kind in (None, event["kind"])]
+
+    def status(self) -> dict[str, Any]:
+        """A snapshot: by stream the counts since the start, the plan, its place and its sequence."""
+        return {name: self._stream_status(query) for name, query in self.queries.items()}
+
+    def explain(self) -> str:
+        """What runs where and why, a paragraph a stream."""
+        return "\n".join(query.plans.explain() for query in self.queries.values())
+
+    def stop(self) -> None:
+        """Stops every stream. The same checkpoint goes on where it stopped."""
+        for query in self.queries.values():
+            query.stop()
+        self._events.record("run_stopped")
+        self._events.close()
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Waits until every stream has ended (only with available_now) or one has failed.
+
+        Returns:
+            False where the time ran out first.
+
+        Raises:
+            Exception: whatever stopped a stream.
+        """
+        ended = [query.await_termination(timeout_seconds) for query in list(self.queries.values())]
+        if all(ended):
+            self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
+        return all(ended)
+
+    @property
+    def active(self) -> bool:
+        """Whether any stream still runs."""
+        return any(query.active for query in self.queries.values())
+
+    def add_stream(self, name: str, source: Source, views: Mapping[str, ViewDefinition]) -> None:
+        """Starts the ingest query of a stream."""
+        source.prepare(self._layout, name)
+        query = IngestQuery(
+            self._spark, name, source, self._layout, self._events, self._settings, self._copy, self._report
+        )
+        query.plans.change(views, frozenset(query.plans.views) - frozenset(views))
+        self.queries[name] = query
+        self._write_catalog()
+        self._events.record("stream_started", stream=name, views=len(views))
+        query.start(self._trigger)
+
+    def change(self, stream: str, add: Mapping[str, ViewDefinition], drop: Sequence[str] = ()) -> None:
+        """Adds, redefines and drops views of a running stream, from its next binding on."""
+        self.queries[stream].plans.change(add, frozenset(drop))
+        self._write_catalog()
+        self._events.record("views_changed", stream=stream, added=list(add)[:1000], dropped=list(drop)[:1000])
+
+    def add_sink(self, stream: str, sink: Sink) -> None:
+        """Hands a view's rows to a sink from the next published batch on."""
+        self._sinks.setdefault(stream, []).append(sink)
+
+    def _write_catalog(self) -> None:
+        streams = {name: query.source.schema for name, query in self.queries.items()}
+        results.write_catalog(self._layout, streams, {n: q.plans.views for n, q in self.queries.items()})
+
+    def _copy(self, stream: str, batch: int, files: list[str]) -> None:
+        sinks = self._sinks.get(stream)
+        if not sinks:
+            return
+        query = self.queries[stream]
+        rows = results.batch_rows(self._spark, self._layout, stream, query.source.schema, batch, files)
+        for sink in sinks:
+            view = query.plans.views.get(sink.view)
+            if view is not None:
+                keep = (results.BATCH, results.ORDINAL)
+                sink.write(results.project(rows, view.name, view.projection, keep), batch)
+
+    def _report(self, done: BatchDone) -> None:
+        if done.sample is None:
+            return
+        query = self.queries[done.stream]
+        actions = []
+        watched = self._watched.get(done.stream)
+        if watched is None or watched.version != done.plan:
+            index = AscIndex(query.plans.compiled(done.plan).program.plan.coded)
+            watched = self._watched[done.stream] = _Watched(done.plan, index, index.given_order())
+            actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index))
+        sampled = watched.index.evaluate(done.sample, watched.running)
+        watched.evaluations = sampled.evaluations / max(1, done.sample.shape[1])
+        self._events.record(
+            "sequence_sampled",
+            stream=done.stream,
+            batch=done.batch,
+            plan=done.plan,
+            sampled_tuples=done.sample.shape[1],
+            evaluations_per_tuple=round(watched.evaluations, 4),
+            dropping_ratio=round(sampled.dropped / max(1, done.sample.shape[1]), 4),
+        )
+        counts = done.counts
+        evaluations = counts.evaluations if counts.asc_tuples else None
+        dropped = counts.tuples - counts.matched
+        actions += self._controller.handle(
+            StatisticsReported(done.stream, done.plan, counts.tuples, dropped, evaluations, done.sample)
+        )
+        for action in actions:
+            if isinstance(action, SwapSequence):
+                watched.running = action.arrangement
+                query.plans.swap_sequence(done.plan, action.arrangement)
+            self._events.record("decision", batch=done.batch, **action.fields())
+
+    def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
+        totals = query.totals
+        watched = self._watched.get(query.stream)
+        return {
+            "active": query.active,
+            "batches": totals.batches,
+            "tuples": totals.tuples,
+            "matched": totals.matched,
+            "pairs": totals.pairs,
+            "tuples_per_second": totals.tuples / totals.seconds if totals.seconds else 0.0,
+            "quarantined": dict(totals.quarantined),
+            "errors": dict(totals.view_errors),
+            "views": len(query.plans.views),
+            "sequence": None if watched is None else watched.text(),
+            "evaluations_per_tuple": None if watched is None else watched.evaluations,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """The evaluation sequence of a stream's plan as the driver follows it on samples."""
+
+    version: int
+    index: AscIndex
+    running: Arrangement
+    evaluations: float = 0.0
+
+    def text(self) -> str:
+        """The macro-sequence by column, and how many micro-arrows go beside it."""
+        names = [self.index.coded.codings[attribute].name for attribute in self.running.order]
+        arrows = self.running.micro_arrows
+        return " > ".join(names) + (f" (+{arrows} micro-arrows)" if arrows else "")
+
+
+def _rearrangement(settings: Settings) -> RearrangementSettings:
+    return RearrangementSettings(
+        kind=ArrangementKind(settings.sequence),
+        recomputation_tuples=settings.recomputation_period_tuples,
+        period_tuples=settings.monitoring_period_tuples,
+        threshold=settings.rearrangement_threshold,
+    )

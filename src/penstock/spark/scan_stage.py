@@ -1,0 +1,187 @@
+"""The map stage in the scan: Spark hands over paths, the worker reads Parquet with pyarrow.
+
+Spark keeps its file log, rate limits and exactly-once; the tuples never cross from the JVM to
+Python. Row groups whose statistics rule out every query are not read, and columns that no query
+compares are decoded only where a row group holds a match.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from pyspark import SparkContext
+
+from penstock.operators.map_stage import StreamProgram
+from penstock.operators.selection import could_match
+from penstock.spark.worker import Task, TaskContextData, TaskReport, partition_number
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some row groups of one file.
+
+    Attributes:
+        path: the URI Spark gave.
+        groups: numbers of the row groups.
+        rows: rows in them.
+    """
+
+    path: str
+    groups: tuple[int, ...]
+    rows: int
+
+
+def open_parquet(uri: str) -> pq.ParquetFile:
+    """Opens a Parquet file by the URI Spark gave.
+
+    Raises:
+        OSError, pyarrow.ArrowInvalid: it cannot be opened or is no Parquet file.
+    """
+    parsed = urlparse(uri)
+    if parsed.scheme in ("", "file"):
+        return pq.ParquetFile(unquote(parsed.path), memory_map=True)
+    filesystem, path = pafs.FileSystem.from_uri(uri)
+    return pq.ParquetFile(path, filesystem=filesystem)
+
+
+def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema) -> bool:
+    """Whether the file's columns are exactly the stream's: no widening, no missing column, no INT96."""
+    stored = file.schema_arrow
+    return all(
+        stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type
+        for field in schema
+    )
+
+
+def split(files: Sequence[tuple[str, pq.FileMetaData]], tasks: int) -> list[list[RowGroups]]:
+    """Spreads row groups over tasks so that each gets about the same number of rows, file order kept."""
+    pieces = [
+        RowGroups(path, (group,), metadata.row_group(group).num_rows)
+        for path, metadata in files
+        for group in range(metadata.num_row_groups)
+    ]
+    total = sum(piece.rows for piece in pieces)
+    splits: list[list[RowGroups]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
+    taken = 0
+    for piece in pieces:
+        number = min(len(splits) - 1, taken * len(splits) // max(1, total))
+        splits[number].append(piece)
+        taken += piece.rows
+    return [part for part in splits if part]
+
+
+def run_in_scan(
+    sc: SparkContext, splits: list[list[RowGroups]], program: StreamProgram, context: TaskContextData
+) -> list[TaskReport]:
+    """Runs one job whose tasks read the row groups themselves.
+
+    Returns:
+        One report a task.
+    """
+    attributes = [coding.name for coding in program.plan.codings]
+    columns = program.columns
+    event_time = program.event_time
+    batch_rows = program.settings.batch_rows
+
+    def run(parts: Iterable[list[RowGroups]]) -> Iterator[bytes]:
+        task = Task(context, partition_number())
+        for part in parts:
+            for piece in part:
+                file = open_parquet(piece.path)
+                for group in piece.groups:
+                    try:
+                        _run_row_group(task, file, group, attributes, columns, event_time, batch_rows)
+                    except (OSError, pa.ArrowException) as error:
+                        _set_aside(task, f"{piece.path}#{group}", error)
+        yield pickle.dumps(task.report())
+
+    return [pickle.loads(report) for report in sc.parallelize(splits, len(splits)).mapPartitions(run).collect()]
+
+
+def _set_aside(task: Task, origin: str, error: Exception) -> None:
+    reason = f"unreadable row group: {str(error).splitlines()[0]}"
+    task.quarantine(pa.array([None], pa.binary()), pa.array([origin]), pa.array([reason]))
+
+
+def _run_row_group(
+    task: Task,
+    file: pq.ParquetFile,
+    group: int,
+    attributes: Sequence[str],
+    columns: Sequence[str],
+    event_time: str | None,
+    batch_rows: int,
+) -> None:
+    rows = file.metadata.row_group(group).num_rows
+    if not could_match(task.stage.program.plan, _bounds(file, group)):
+        task.stage.counts.tuples += rows
+        if event_time is not None:
+            read = file.read_row_group(group, columns=[event_time], use_threads=False)
+            task.stage.observe_event_time(read.column(event_time))
+        return
+    first = [name for name in columns if name in attributes or name == event_time]
+    rest = [name for name in columns if name not in first]
+    late = _LateColumns(file, group, columns, rest)
+    for number, batch in enumerate(
+        file.iter_batches(batch_size=batch_rows, row_groups=[group], columns=first or [columns[0]], use_threads=False)
+    ):
+        late.at(batch, number * batch_rows)
+        task.process(
+            [batch.column(name) for name in attributes],
+            batch.num_rows,
+            batch.column(event_time) if event_time else None,
+            late.tuples,
+        )
+
+
+class _LateColumns:
+    """Decodes the columns no query compares when a batch of the row group first has a match."""
+
+    def __init__(self, file: pq.ParquetFile, group: int, columns: Sequence[str], rest: Sequence[str]) -> None:
+        self._file = file
+        self._group = group
+        self._columns = columns
+        self._rest = list(rest)
+        self._read: pa.Table | None = None
+
+    def at(self, batch: pa.RecordBatch, offset: int) -> None:
+        """Moves to a batch that starts at a row of the row group."""
+        self._batch = batch
+        self._offset = offset
+
+    def tuples(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        """The tuple's columns of the rows where the mask is true."""
+        rows = np.flatnonzero(mask)
+        matched = self._batch.take(pa.array(rows))
+        if not self._rest:
+            return matched.select(list(self._columns))
+        if self._read is None:
+            self._read = self._file.read_row_group(self._group, columns=self._rest, use_threads=False)
+        late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
+        found: dict[str, Any] = {name: matched.column(name) for name in matched.schema.names}
+        for name in self._rest:
+            column = late.column(name)
+            found[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
+
+
+def _bounds(file: pq.ParquetFile, group: int) -> dict[str, tuple[Any, Any, bool]]:
+    """Column name to (smallest value, largest value, whether NULLs may occur), where the file says."""
+    metadata = file.metadata.row_group(group)
+    bounds = {}
+    for index in range(metadata.num_columns):
+        column = metadata.column(index)
+        statistics = column.statistics
+        if statistics is not None and statistics.has_min_max and "." not in column.path_in_schema:
+            may_be_null = not statistics.has_null_count or statistics.null_count > 0
+            bounds[column.path_in_schema] = (statistics.min, statistics.max, may_be_null)
+    return bounds

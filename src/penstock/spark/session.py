@@ -1,0 +1,83 @@
+"""Spark sessions: what the command line builds, and what an engine accepts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConnectionFailedError, InputError
+
+_LEAST_JAVA = 17
+
+
+def build_session(master: str | None, conf: Mapping[str, str], name: str = "penstock") -> SparkSession:
+    """A session for the command line: quiet, on the loopback address where the master is local.
+
+    Args:
+        master: a Spark master URL; None is `local[*]`.
+        conf: further Spark settings; they win over the defaults here.
+        name: the application's name.
+
+    Raises:
+        ConnectionFailedError: no usable Java, or the master does not answer.
+    """
+    check_java()
+    master = master or conf.get("spark.master", "local[*]")
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.python.daemon.module": "penstock.spark.daemon",
+    }
+    if master.startswith("local"):
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**defaults, **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise ConnectionFailedError(f"cannot start Spark on master {master}: {str(error).splitlines()[0]}") from error
+
+
+def check_java() -> None:
+    """Makes sure that a Java new enough for Spark is there.
+
+    Raises:
+        ConnectionFailedError: it is not.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    wanted = f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+    if java is None:
+        raise ConnectionFailedError(f"no java on the PATH and JAVA_HOME is not set; {wanted}")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConnectionFailedError(f"{java} cannot be run ({error}); {wanted}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found.group(1)) < _LEAST_JAVA:
+        version = found.group(1) if found else told.splitlines()[0]
+        raise ConnectionFailedError(f"{java} is Java {version}; {wanted}")
+
+
+def require_classic(spark: SparkSession) -> None:
+    """Refuses a Spark Connect session.
+
+    Raises:
+        InputError: the session is not a classic one.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise InputError(
+            "Penstock runs inside the Spark driver and cannot use a Spark Connect session; "
+            "allowed: a classic session (SparkSession.builder.master(...), not .remote(...))"
+        )

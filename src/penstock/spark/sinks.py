@@ -1,0 +1,87 @@
+"""Sinks: copies of published matches for Kafka, the console or a function of the user's.
+
+They run after publication, so the results folder never waits for them; after a crash a batch may
+be handed over again. Rows for Kafka carry (batch, ordinal) as headers for deduplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from penstock.errors import InputError, UnsupportedError
+from penstock.spark.kafka_source import check_broker
+from penstock.spark.results import BATCH, ORDINAL
+from penstock.sql.script import CreateTable
+
+#: given the rows of one view of one batch, with the columns BATCH and ORDINAL, and the batch's number
+SinkFunction = Callable[[DataFrame, int], None]
+SINKS = ("kafka", "console")
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where the rows of one view go.
+
+    Attributes:
+        name: of the table or function, for messages.
+        view: whose rows.
+        write: takes them, batch by batch.
+    """
+
+    name: str
+    view: str
+    write: SinkFunction
+
+
+def open_sink(table: CreateTable) -> SinkFunction:
+    """The writer behind the target of an INSERT INTO.
+
+    Raises:
+        UnsupportedError: not a sink Penstock writes to.
+        InputError, ConnectionFailedError: options are missing, or no broker answers.
+    """
+    kind = table.source.lower()
+    if kind == "console":
+        return _console(table.name)
+    if kind != "kafka":
+        raise UnsupportedError(
+            f"INSERT INTO {table.name}: a table USING {table.source} is no sink; allowed: {', '.join(SINKS)} "
+            "(every view's matches are in the results folder anyway)"
+        )
+    options = {name: value for name, value in table.options.items() if name == "topic" or name.startswith("kafka.")}
+    for needed in ("kafka.bootstrap.servers", "topic"):
+        if needed not in options:
+            raise InputError(f"INSERT INTO {table.name}: the option {needed} is missing")
+    check_broker(table.name, options["kafka.bootstrap.servers"])
+    return _kafka(options)
+
+
+def _console(name: str) -> SinkFunction:
+    def write(rows: DataFrame, batch: int) -> None:
+        shown = rows.drop(BATCH, ORDINAL).toArrow().to_pylist()
+        for row in shown:
+            print(f"{name} {batch}: {row}", flush=True)
+
+    return write
+
+
+def _kafka(options: dict[str, str]) -> SinkFunction:
+    def write(rows: DataFrame, batch: int) -> None:  # noqa: ARG001 - the rows carry it
+        own = [name for name in rows.columns if name not in (BATCH, ORDINAL)]
+        if "value" in own and set(own) <= {"key", "value"}:
+            columns = [F.col(name).cast("binary").alias(name) for name in own]
+        else:
+            columns = [F.to_json(F.struct(*(f"`{name}`" for name in own))).alias("value")]
+        headers = F.array(
+            *(
+                F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
+                for name, column in (("penstock-batch", BATCH), ("penstock-ordinal", ORDINAL))
+            )
+        )
+        rows.select(*columns, headers.alias("headers")).write.format("kafka").options(**options).save()
+
+    return write

@@ -1,0 +1,125 @@
+"""What every source of a stream offers to its ingest query."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.operators.map_stage import StreamProgram
+from penstock.plan.expressions import Derived
+from penstock.spark.dataframe_stage import run_behind_dataframe
+from penstock.spark.derive import derive
+from penstock.spark.layout import Layout
+from penstock.spark.worker import TaskContextData, TaskReport
+
+
+@dataclass(slots=True, eq=False)
+class BoundBatch:
+    """A batch and the plan that answers it.
+
+    Attributes:
+        number: the batch's number.
+        program: the compiled plan version.
+        derived: columns Spark computes for it.
+        key: identifies the program in the workers' caches.
+        broadcast: the pickled program.
+        staging: folder for the batch's staged files.
+    """
+
+    number: int
+    program: StreamProgram
+    derived: tuple[Derived, ...]
+    key: tuple[str, int, int]
+    broadcast: Broadcast[bytes]
+    staging: str
+    _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
+
+    def job(self) -> TaskContextData:
+        """Context of the batch's next job."""
+        return TaskContextData(self.key, self.broadcast, self.staging, self._jobs())
+
+    def run_behind(self, df: DataFrame) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame."""
+        return run_behind_dataframe(derive(df, self.derived), self.program, self.job())
+
+
+class Source(Protocol):
+    """A stream's source.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+    """
+
+    @property
+    def schema(self) -> StructType:
+        """The tuple's columns."""
+        ...
+
+    @property
+    def event_time(self) -> str | None:
+        """Name of the event time column, or None."""
+        ...
+
+    def prepare(self, layout: Layout, stream: str) -> None:
+        """Gets ready under a run's folders, before the first frame is asked for."""
+        ...
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The streaming frame whose micro-batches `run` is given."""
+        ...
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """Runs the map stage over one micro-batch; one report a task."""
+        ...
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """Where the map stage runs for a plan with these derived columns, and why, for `explain`."""
+        ...
+
+    def exhausted(self) -> bool:
+        """Whether nothing more will ever come than what Spark can already see."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrameSource:
+    """Any streaming DataFrame.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        open: gives the streaming frame: the tuple's columns and, where the source tolerates
+            malformed records, CORRUPT, REASON and ORIGIN.
+        why: why the map stage cannot run in the scan.
+    """
+
+    schema: StructType
+    event_time: str | None
+    open: Callable[[SparkSession], DataFrame]
+    why: str
+
+    def prepare(self, layout: Layout, stream: str) -> None:
+        """Nothing to get ready."""
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The streaming frame."""
+        return self.open(spark)
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """One job behind the frame."""
+        return batch.run_behind(df)
+
+    def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
+        """Always behind the DataFrame."""
+        return f"behind the DataFrame: {self.why}"
+
+    def exhausted(self) -> bool:
+        """Left to Spark."""
+        return True

@@ -1,0 +1,239 @@
+"""CREATE TABLE to a source: checks everything before anything starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+
+from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.settings import Settings
+from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.kafka_source import open_kafka
+from penstock.spark.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.replay import Pace, ReplaySource
+from penstock.spark.source import DataFrameSource, Source
+from penstock.sql.script import CreateTable
+
+T = TypeVar("T")
+
+#: column names that the results folder uses itself
+RESERVED = frozenset({"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN})
+#: options of a replay beyond the stored table's own
+_REPLAY_OPTIONS = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
+_FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
+SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
+
+
+def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> Source:
+    """Opens the stream a CREATE TABLE declares.
+
+    Args:
+        spark: the session.
+        table: the statement.
+        settings: frozen settings.
+
+    Raises:
+        UnsupportedError: a source Penstock does not read.
+        ConnectionFailedError: the path, broker or topic cannot be reached.
+        UnknownNameError: an option names a column that is not there.
+        InputError: an option is missing or out of range.
+    """
+    options = {_camel(name): value for name, value in table.options.items()}
+    event_time = options.pop("eventTime", None)
+    kind = table.source.lower()
+    if kind == "kafka":
+        source: Source = open_kafka(spark, table, _declared(spark, table), options, event_time, settings)
+    elif kind == "rate":
+        frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
+        source = stream_source(frame, event_time)
+    elif kind == "replay":
+        source = _open_replay(spark, table, options, event_time, settings)
+    elif kind in _FILE_SOURCES:
+        source = _open_files(spark, table, kind, options, event_time, settings)
+    else:
+        raise UnsupportedError(
+            f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}"
+        )
+    check_columns(table.name, source.schema, source.event_time)
+    return source
+
+
+def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
+    """A source over any streaming DataFrame."""
+    return DataFrameSource(
+        schema=frame.schema, event_time=event_time, open=lambda _: frame, why="the source is a streaming DataFrame"
+    )
+
+
+def check_columns(stream: str, schema: StructType, event_time: str | None) -> None:
+    """Refuses reserved and repeated column names and an event time that is no timestamp.
+
+    Raises:
+        InputError: a column name is reserved or stands twice.
+        UnknownNameError: the event time column is not there.
+    """
+    seen: set[str] = set()
+    for field in schema:
+        name = field.name.lower()
+        if name in RESERVED or name.startswith("__"):
+            raise InputError(
+                f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
+                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores)"
+            )
+        if name in seen:
+            raise InputError(f"stream {stream}: column {field.name} stands twice; names differ by more than case")
+        seen.add(name)
+    if event_time is None:
+        return
+    if event_time not in schema.fieldNames():
+        raise UnknownNameError(
+            f"stream {stream}: event_time names column {event_time}, which does not exist; "
+            f"existing columns: {', '.join(schema.fieldNames())}"
+        )
+    kind = schema[event_time].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise InputError(
+            f"stream {stream}: event_time column {event_time} is {kind.simpleString()}; it must be a timestamp"
+        )
+
+
+def _declared(spark: SparkSession, table: CreateTable) -> StructType | None:
+    if not table.columns:
+        return None
+    text = ", ".join(f"`{column.name}` {column.type_sql}" for column in table.columns)
+    try:
+        return spark.createDataFrame([], text).schema
+    except PySparkException as error:
+        raise SqlError(f"table {table.name}: {str(error).splitlines()[0]}") from error
+
+
+def _open_files(
+    spark: SparkSession,
+    table: CreateTable,
+    kind: str,
+    options: Mapping[str, str],
+    event_time: str | None,
+    settings: Settings,
+) -> Source:
+    options = dict(options)
+    path = _path(spark, table, options)
+    declared = _declared(spark, table)
+    reading = spark.read.format(kind).options(**_batch_options(options))
+    schema = declared or _guarded(table, lambda: reading.load(path).schema)
+    if not schema.fields:
+        raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
+    if kind == "parquet" and is_plain_folder(path):
+        return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
+    if kind in ("csv", "json"):
+        return _tolerant_files(kind, path, schema, options, event_time)
+    why = f"{kind} files" if kind != "parquet" else "partition folders become columns in Spark only"
+    return DataFrameSource(
+        schema=schema,
+        event_time=event_time,
+        open=lambda session: session.readStream.schema(schema).format(kind).options(**options).load(path),
+        why=why,
+    )
+
+
+def _tolerant_files(
+    kind: str, path: str, schema: StructType, options: Mapping[str, str], event_time: str | None
+) -> DataFrameSource:
+    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
+
+    def load(spark: SparkSession) -> DataFrame:
+        wide = StructType([*schema.fields]).add(CORRUPT, StringType())
+        reader = spark.readStream.schema(wide).format(kind).options(**options)
+        frame = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).load(path)
+        undecodable = F.lit(False)
+        for field in schema:
+            if isinstance(field.dataType, StringType):
+                undecodable = undecodable | F.coalesce(F.contains(F.col(f"`{field.name}`"), F.lit("\ufffd")), F.lit(False))
+        columns = [F.col(f"`{field.name}`") for field in schema]
+        reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
+        record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
+        return frame.select(
+            *columns,
+            F.when(reason.isNotNull(), record).alias(CORRUPT),
+            reason.alias(REASON),
+            F.col("_metadata.file_path").alias(ORIGIN),
+        )
+
+    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark")
+
+
+def _open_replay(
+    spark: SparkSession,
+    table: CreateTable,
+    options: Mapping[str, str],
+    event_time: str | None,
+    settings: Settings,
+) -> Source:
+    own = {_camel(name) for name in _REPLAY_OPTIONS}
+    source = {name: value for name, value in options.items() if name not in own}
+    path = _path(spark, table, dict(options))
+    arrival = options.get("arrivalTime", event_time)
+    if arrival is None:
+        raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
+    declared = _declared(spark, table)
+    reader = spark.read.format(options.get("format", "parquet")).options(**source)
+    stored = _guarded(table, lambda: (reader.schema(declared) if declared else reader).load(path))
+    if arrival not in stored.columns:
+        raise UnknownNameError(
+            f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
+            f"existing columns: {', '.join(stored.columns)}"
+        )
+    kind = stored.schema[arrival].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise InputError(f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp")
+    check_columns(table.name, stored.schema, event_time)
+    pace = Pace(_speed(table, options.get("speed", "1")), _rows(table, options.get("rowsPerTrigger", "100000")))
+    return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
+
+
+def _speed(table: CreateTable, text: str) -> float:
+    try:
+        speed = math.inf if text.strip().lower() == "max" else float(text)
+    except ValueError:
+        speed = -1.0
+    if not speed > 0:
+        raise InputError(f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0")
+    return speed
+
+
+def _rows(table: CreateTable, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"table {table.name}: rows_per_trigger is '{text}'; allowed: a whole number from 1")
+    return int(text)
+
+
+def _path(spark: SparkSession, table: CreateTable, options: dict[str, str]) -> str:
+    path = options.pop("path", None)
+    if path is None:
+        raise InputError(f"table {table.name}: the option path is missing")
+    if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
+        raise ConnectionFailedError(f"table {table.name}: path {path} does not exist")
+    return str(Path(path).resolve()) if "://" not in path else path
+
+
+def _batch_options(options: Mapping[str, str]) -> dict[str, str]:
+    streaming = {"maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "cleanSource"}
+    return {name: value for name, value in options.items() if name not in streaming}
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+def _guarded(table: CreateTable, load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except PySparkException as error:
+        raise ConnectionFailedError(f"table {table.name}: {str(error).splitlines()[0]}") from error

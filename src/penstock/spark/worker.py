@@ -1,0 +1,209 @@
+"""The worker's side of an ingest batch: one task, its staged files and its report.
+
+A task writes what it matched to files of its own (named by batch, job, partition and attempt) and
+returns one small row; only the driver publishes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import Broadcast, TaskContext
+
+from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+
+#: schema of the row every task returns: a pickled TaskReport
+REPORT_SCHEMA = "report BINARY"
+_KEPT_STAGES = 4
+_ROW_GROUP_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file a task wrote into the staging folder.
+
+    Attributes:
+        kind: `matches` or `quarantine`.
+        path: where it lies.
+        rows: rows in it.
+        pairs: (tuple, view) pairs in it; 0 for the quarantine.
+        size: bytes.
+    """
+
+    kind: str
+    path: str
+    rows: int
+    pairs: int
+    size: int
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What a task did: its place in the batch, its files, its counts and its sample of codes."""
+
+    job: int
+    partition: int
+    files: list[StagedFile]
+    counts: StageCounts
+    sample: npt.NDArray[np.uint32] | None
+    quarantined: dict[str, int] = field(default_factory=dict)
+    refused: list[Any] = field(default_factory=list)
+
+    def row(self) -> pa.RecordBatch:
+        """The report as the one row of the task's output."""
+        return pa.record_batch({"report": pa.array([pickle.dumps(self)], pa.binary())})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContextData:
+    """What every task of one job of a batch knows.
+
+    Attributes:
+        key: identifies the program in the worker's cache.
+        program: the pickled StreamProgram.
+        staging: folder for the batch's staged files.
+        job: number of the job within the batch.
+    """
+
+    key: tuple[str, int, int]
+    program: Broadcast[bytes]
+    staging: str
+    job: int
+
+
+_stages: OrderedDict[tuple[str, int, int], MapStage] = OrderedDict()
+
+
+def stage_for(context: TaskContextData) -> MapStage:
+    """The compiled stage of a program, kept in this worker from batch to batch."""
+    stage = _stages.get(context.key)
+    if stage is None:
+        program: StreamProgram = pickle.loads(context.program.value)
+        stage = _stages[context.key] = MapStage(program)
+        while len(_stages) > _KEPT_STAGES:
+            _stages.popitem(last=False)
+    _stages.move_to_end(context.key)
+    stage.begin()
+    return stage
+
+
+class StagedWriter:
+    """Writes batches of one schema to a staged Parquet file, created with the first batch."""
+
+    def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
+        self.kind = kind
+        name = f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
+        self._path = Path(context.staging) / name
+        self._writer: pq.ParquetWriter | None = None
+        self.rows = 0
+        self.pairs = 0
+
+    def write(self, batch: pa.RecordBatch, pairs: int = 0) -> None:
+        """Appends a batch."""
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                self._path, batch.schema, compression="zstd", compression_level=1, store_schema=False
+            )
+        self._writer.write_batch(batch, row_group_size=_ROW_GROUP_ROWS)
+        self.rows += batch.num_rows
+        self.pairs += pairs
+
+    def close(self) -> list[StagedFile]:
+        """Ends the file; the list holds it, or nothing where no batch was written."""
+        if self._writer is None:
+            return []
+        self._writer.close()
+        size = self._path.stat().st_size
+        return [StagedFile(self.kind, str(self._path), self.rows, self.pairs, size)]
+
+
+class Task:
+    """One task of an ingest job: stages matches and quarantined records, then reports."""
+
+    def __init__(self, context: TaskContextData, partition: int) -> None:
+        self._context = context
+        self._partition = partition
+        self.stage = stage_for(context)
+        self._matches = StagedWriter("matches", context, partition)
+        self._quarantine = StagedWriter("quarantine", context, partition)
+        self.quarantined: dict[str, int] = {}
+        self.refused: list[Any] = []
+
+    def process(
+        self,
+        attributes: list[pa.Array],
+        rows: int,
+        event_time: pa.Array | None,
+        tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+    ) -> None:
+        """Matches a batch and stages its matched tuples.
+
+        Args:
+            attributes: one column a p-attribute of the program's plan.
+            rows: tuples in the batch.
+            event_time: the event time column, or None.
+            tuples: gives the tuple's own columns of the rows where the mask is true.
+        """
+        mask, queries = self.stage.match(attributes, rows)
+        if event_time is not None:
+            self.stage.observe_event_time(event_time)
+        if not len(queries):
+            return
+        began = time.perf_counter_ns()
+        matched = tuples(mask)
+        schema = matched.schema.append(pa.field(QUERIES, queries.type, nullable=False))
+        batch = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
+        self._matches.write(batch, len(queries.values))
+        self.stage.counts.write_ns += time.perf_counter_ns() - began
+
+    def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
+        """Stages records that could not be read, with where they came from and why."""
+        self._quarantine.write(pa.record_batch({"record": record, "origin": origin, "reason": reason}))
+        for count in pc.value_counts(reason).to_pylist():
+            name = count["values"]
+            self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
+
+    def report(self) -> TaskReport:
+        """Closes the staged files and reports."""
+        began = time.perf_counter_ns()
+        files = self._matches.close() + self._quarantine.close()
+        self.stage.counts.write_ns += time.perf_counter_ns() - began
+        return TaskReport(
+            job=self._context.job,
+            partition=self._partition,
+            files=files,
+            counts=self.stage.counts,
+            sample=self.stage.sample,
+            quarantined=self.quarantined,
+            refused=self.refused,
+        )
+
+
+def partition_number() -> int:
+    """The partition this task works on."""
+    context = TaskContext.get()
+    assert context is not None, "a task runs inside Spark"
+    return context.partitionId()
+
+
+def run_partition(
+    context: TaskContextData, batches: Iterable[pa.RecordBatch], each: Callable[[Task, pa.RecordBatch], None]
+) -> Iterator[pa.RecordBatch]:
+    """The body of a mapInArrow: every batch through `each`, then one report."""
+    task = Task(context, partition_number())
+    for batch in batches:
+        each(task, batch)
+    yield task.report().row()
