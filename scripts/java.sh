@@ -36,7 +36,7 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
   package=$(apt-cache search --names-only '^openjdk-[0-9]+-jre-headless$' | cut -d' ' -f1 |
     sort -t- -k2n | awk -F- -v needed="$NEEDED" '$2 >= needed { print; exit }')
   if [ -n "$package" ]; then
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
   fi
   hash -r
   java=$(command -v java || true)

@@ -15,7 +15,8 @@ if [ ! -x "$venv/bin/pip" ] && ! "$python" -c 'import ensurepip' 2>/dev/null; th
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     echo "This Python cannot make virtual environments: installing python$version-venv with apt" >&2
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      "python$version-venv" >/dev/null
   else
     echo "This Python cannot make virtual environments" \
       "(Debian: apt-get install python$version-venv)." >&2
