@@ -3,11 +3,12 @@
 A batch holds tens of thousands of tuples at once. Sorting it by a p-attribute's region codes turns
 every predicate on that attribute into a slice of the sorted order; only the slice's tuples are
 candidates, and they are checked in sequence, 64 at a time, against the term's other predicates, whose
-codes have been gathered into that order.
+values have been gathered into that order. The 64 are compared as *bins*, one byte each: at most 256
+runs of neighbouring codes, of about equal frequency. What the bins leave is checked on the codes.
 
-Algorithm card. Ordering: counting sort by code, stable. Needs: codes below 2^16 or 2^32, at most 65,536
-rows a call. Time: rows + codes a sorted attribute, rows a gathered column, slice / 64 vector steps a
-predicate. Space: two columns' worth a gathered attribute, 16-60 bytes an entry.
+Algorithm card. Ordering: counting sort by code, stable. Needs: at most 65,536 rows a call. Time: rows +
+codes a sorted attribute, rows a gathered column, slice / 64 vector steps a predicate. Space: three bytes
+a row and attribute, some 60 bytes an entry.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ _ONE = np.uint64(1)
 
 
 class Entries(NamedTuple):
-    """Terms as the index runs them: an access range, two vector checks, the rest exactly.
+    """Terms as the index runs them: an access range, three vector checks, the rest one by one.
 
     Attributes:
         query: int32, the query answered.
         low, high: uint32, closed code range of the access attribute.
-        column_a, column_b: int16, attributes of the vector checks.
-        low_a, width_a, low_b, width_b: unsigned codes; a check holds where code - low <= width.
-        rest_start, rest_end: int64, the entry's exact checks on what is left, within `rest`.
+        column_a, column_b, column_c: int16, attributes of the vector checks.
+        low_a, width_a, ...: uint32, a check holds where code - low <= width.
+        bin_a, bins_a, ...: uint8, the same over bins, holds wherever the codes' check does.
+        rest_start, rest_end: int64, the entry's further checks, within `rest`.
         rest: int64, predicate numbers.
     """
 
@@ -42,11 +44,20 @@ class Entries(NamedTuple):
     low: npt.NDArray[np.uint32]
     high: npt.NDArray[np.uint32]
     column_a: npt.NDArray[np.int16]
-    low_a: npt.NDArray[np.unsignedinteger]
-    width_a: npt.NDArray[np.unsignedinteger]
+    low_a: npt.NDArray[np.uint32]
+    width_a: npt.NDArray[np.uint32]
+    bin_a: npt.NDArray[np.uint8]
+    bins_a: npt.NDArray[np.uint8]
     column_b: npt.NDArray[np.int16]
-    low_b: npt.NDArray[np.unsignedinteger]
-    width_b: npt.NDArray[np.unsignedinteger]
+    low_b: npt.NDArray[np.uint32]
+    width_b: npt.NDArray[np.uint32]
+    bin_b: npt.NDArray[np.uint8]
+    bins_b: npt.NDArray[np.uint8]
+    column_c: npt.NDArray[np.int16]
+    low_c: npt.NDArray[np.uint32]
+    width_c: npt.NDArray[np.uint32]
+    bin_c: npt.NDArray[np.uint8]
+    bins_c: npt.NDArray[np.uint8]
     rest_start: npt.NDArray[np.int64]
     rest_end: npt.NDArray[np.int64]
     rest: npt.NDArray[np.int64]
@@ -92,14 +103,14 @@ def sort_by_code(
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
 def gather(
-    codes: npt.NDArray[np.unsignedinteger],
-    order: npt.NDArray[np.uint16],
+    values: npt.NDArray[np.uint8],
+    positions: npt.NDArray[np.unsignedinteger],
     rows: int,
-    out: npt.NDArray[np.unsignedinteger],
+    out: npt.NDArray[np.uint8],
 ) -> None:
-    """Writes codes[order[i]] to out[i] for the first `rows` positions."""
-    for position in range(rows):
-        out[position] = codes[order[position]]
+    """Writes values[positions[i]] to out[i] for the first `rows` positions."""
+    for row in range(rows):
+        out[row] = values[positions[row]]
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
@@ -119,13 +130,22 @@ def in_ranges(
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
-def _rest_holds(
+def _holds(
     entries: Entries,
     entry: int,
     row: int,
     codes: npt.NDArray[np.unsignedinteger],
     predicates: Predicates,
 ) -> bool:
+    code_a = np.uint32(codes[entries.column_a[entry], row])
+    if np.uint32(code_a - entries.low_a[entry]) > entries.width_a[entry]:
+        return False
+    code_b = np.uint32(codes[entries.column_b[entry], row])
+    if np.uint32(code_b - entries.low_b[entry]) > entries.width_b[entry]:
+        return False
+    code_c = np.uint32(codes[entries.column_c[entry], row])
+    if np.uint32(code_c - entries.low_c[entry]) > entries.width_c[entry]:
+        return False
     for position in range(entries.rest_start[entry], entries.rest_end[entry]):
         predicate = entries.rest[position]
         code = codes[predicates.attribute[predicate], row]
@@ -136,13 +156,20 @@ def _rest_holds(
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
+def _grow(pairs: npt.NDArray[np.uint64], count: int, room: int) -> npt.NDArray[np.uint64]:
+    grown = np.empty(2 * len(pairs) + room, np.uint64)
+    grown[:count] = pairs[:count]
+    return grown
+
+
+@numba.njit(cache=False, boundscheck=False, nogil=True)
 def match_slices(
     entries: Entries,
     first: int,
     last: int,
     starts: npt.NDArray[np.int32],
     order: npt.NDArray[np.uint16],
-    columns: npt.NDArray[np.unsignedinteger],
+    columns: npt.NDArray[np.uint8],
     codes: npt.NDArray[np.unsignedinteger],
     predicates: Predicates,
     pairs: npt.NDArray[np.uint64],
@@ -156,42 +183,46 @@ def match_slices(
         last: entry after the last one.
         starts: where each code's rows begin in `order`.
         order: row at each sorted position.
-        columns: unsigned[n, rows + 64 or more], codes in sorted order.
+        columns: uint8[n, rows + 64 or more], bins in sorted order.
         codes: unsigned[n, rows or more], codes in the batch's order.
-        predicates: for the exact checks.
+        predicates: for the further checks.
         pairs: uint64, matches so far as row << 32 | query; grows as needed.
         count: how many.
 
     Returns:
         The pairs, in a new array where they had outgrown it, and their number.
     """
+    masks = np.empty(CHUNK_ROWS // LANES + 1, np.uint64)
+    blocks = np.empty(CHUNK_ROWS // LANES + 1, np.int64)
     for entry in range(first, last):
         begin = np.int64(starts[entries.low[entry]])
         end = np.int64(starts[np.int64(entries.high[entry]) + 1])
-        if begin >= end:
-            continue
-        query = np.uint64(entries.query[entry])
         column_a = columns[entries.column_a[entry]]
         column_b = columns[entries.column_b[entry]]
-        low_a, width_a = entries.low_a[entry], entries.width_a[entry]
-        low_b, width_b = entries.low_b[entry], entries.width_b[entry]
-        exact = entries.rest_start[entry] < entries.rest_end[entry]
+        bin_a, bins_a = entries.bin_a[entry], entries.bins_a[entry]
+        bin_b, bins_b = entries.bin_b[entry], entries.bins_b[entry]
+        kept = 0
         for block in range(begin & ~(LANES - 1), end, LANES):
-            mask = lane_mask(column_a, block, low_a, width_a) & lane_mask(column_b, block, low_b, width_b)
-            if mask == 0:
-                continue
+            mask = lane_mask(column_a, block, bin_a, bins_a) & lane_mask(column_b, block, bin_b, bins_b)
+            masks[kept] = mask
+            blocks[kept] = block
+            kept += mask != 0
+        query = np.uint64(entries.query[entry])
+        column_c = columns[entries.column_c[entry]]
+        for position in range(kept):
+            block = blocks[position]
+            mask = masks[position]
+            mask &= lane_mask(column_c, block, entries.bin_c[entry], entries.bins_c[entry])
             if block < begin:
                 mask &= _ALL << np.uint64(begin - block)
             if block + LANES > end:
                 mask &= _ALL >> np.uint64(block + LANES - end)
             if count + LANES > len(pairs):
-                grown = np.empty(2 * len(pairs) + LANES, np.uint64)
-                grown[:count] = pairs[:count]
-                pairs = grown
+                pairs = _grow(pairs, count, LANES)
             while mask != 0:
                 row = np.int64(order[block + lowest_bit(mask)])
                 mask &= mask - _ONE
-                if not exact or _rest_holds(entries, entry, row, codes, predicates):
+                if _holds(entries, entry, row, codes, predicates):
                     pairs[count] = (np.uint64(row) << np.uint64(32)) | query
                     count += 1
     return pairs, count
@@ -205,6 +236,7 @@ def match_probes(
     rows: int,
     codes: npt.NDArray[np.unsignedinteger],
     predicates: Predicates,
+    hits: npt.NDArray[np.uint16],
     pairs: npt.NDArray[np.uint64],
     count: int,
 ) -> tuple[npt.NDArray[np.uint64], int]:
@@ -216,7 +248,8 @@ def match_probes(
         attribute: the access attribute.
         rows: rows of the batch.
         codes: unsigned[n, rows or more].
-        predicates: for the exact checks.
+        predicates: for the further checks.
+        hits: uint16[rows or more], scratch.
         pairs: uint64, matches so far as row << 32 | query; grows as needed.
         count: how many.
 
@@ -224,23 +257,18 @@ def match_probes(
         The pairs, in a new array where they had outgrown it, and their number.
     """
     access = codes[attribute]
+    hit = 0
     for row in range(rows):
+        hits[hit] = row
+        hit += bucket[access[row]] != bucket[np.int64(access[row]) + 1]
+    for position in range(hit):
+        row = np.int64(hits[position])
         code = np.int64(access[row])
         first, last = bucket[code], bucket[code + 1]
-        if first == last:
-            continue
         if count + (last - first) > len(pairs):
-            grown = np.empty(2 * len(pairs) + (last - first), np.uint64)
-            grown[:count] = pairs[:count]
-            pairs = grown
+            pairs = _grow(pairs, count, last - first)
         for entry in range(first, last):
-            code_a = np.int64(codes[entries.column_a[entry], row]) - np.int64(entries.low_a[entry])
-            if np.uint64(code_a) > entries.width_a[entry]:
-                continue
-            code_b = np.int64(codes[entries.column_b[entry], row]) - np.int64(entries.low_b[entry])
-            if np.uint64(code_b) > entries.width_b[entry]:
-                continue
-            if _rest_holds(entries, entry, row, codes, predicates):
+            if _holds(entries, entry, row, codes, predicates):
                 pairs[count] = (np.uint64(row) << np.uint64(32)) | np.uint64(entries.query[entry])
                 count += 1
     return pairs, count

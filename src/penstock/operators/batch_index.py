@@ -19,6 +19,8 @@ CodeMatrix = npt.NDArray[np.unsignedinteger[Any]]
 REVIEW_BATCHES = 32
 #: the layout is chosen anew when its estimated cost has changed by this factor
 DRIFT_FACTOR = 1.25
+#: rows scanned at a time, so that the bins of every attribute stay in cache
+SCAN_ROWS = 1 << 14
 
 
 class BatchIndex:
@@ -26,24 +28,22 @@ class BatchIndex:
 
     Args:
         coded: the selections over region codes.
-        dtype: type of the codes.
         accesses: accesses the layout may use besides the scan: "slice", "probe".
     """
 
     def __init__(
         self,
         coded: CodedSelections,
-        dtype: type[np.uint16] | type[np.uint32],
         accesses: frozenset[str] = frozenset({"slice", "probe"}),
     ) -> None:
         self._terms = TermTable.build(coded)
-        self._dtype = dtype
         self._accesses = accesses
         self._layout: Layout | None = None
         self._batches_to_review = 0
-        self._identity = np.arange(CHUNK_ROWS).astype(np.uint16)
+        self._order_of_batch = np.arange(CHUNK_ROWS).astype(np.uint16)
         self._order = np.empty(CHUNK_ROWS, np.uint16)
-        self._columns = np.zeros((len(coded.codings), CHUNK_ROWS + LANES), dtype)
+        self._bins = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
+        self._columns = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
         self._starts = [np.empty(coding.codes + 2, np.int32) for coding in coded.codings]
         self._pairs = np.empty(1 << 12, np.uint64)
 
@@ -65,18 +65,20 @@ class BatchIndex:
         layout = self._fitting_layout(codes, rows)
         entries, predicates = layout.entries, self._terms.predicates
         pairs, count = self._pairs, 0
-        if layout.scans:
-            whole = np.array([0, rows], np.int32)
+        for attribute in layout.binned:
+            gather(layout.bins[attribute], codes[attribute], rows, self._bins[attribute])
+        for start in range(0, rows if layout.scans else 0, SCAN_ROWS):
+            block = np.array([start, min(start + SCAN_ROWS, rows)], np.int32)
             pairs, count = match_slices(
-                entries, 0, layout.scans, whole, self._identity, codes, codes, predicates, pairs, count
+                entries, 0, layout.scans, block, self._order_of_batch, self._bins, codes, predicates, pairs, count
             )
         for attribute, bucket in layout.probes:
-            pairs, count = match_probes(entries, bucket, attribute, rows, codes, predicates, pairs, count)
+            pairs, count = match_probes(entries, bucket, attribute, rows, codes, predicates, self._order, pairs, count)
         for attribute, first, last, gathered in layout.slices:
             starts = self._starts[attribute]
             sort_by_code(codes[attribute, :rows], starts, self._order)
             for other in gathered:
-                gather(codes[other], self._order, rows, self._columns[other])
+                gather(self._bins[other], self._order, rows, self._columns[other])
             pairs, count = match_slices(
                 entries, first, last, starts, self._order, self._columns, codes, predicates, pairs, count
             )
@@ -102,5 +104,12 @@ class BatchIndex:
             if 1 / DRIFT_FACTOR < change < DRIFT_FACTOR:
                 return self._layout
         access, cost = model.choose()
-        self._layout = build_layout(self._terms, frequencies, self._dtype, access, cost)
+        self._layout = build_layout(self._terms, frequencies, access, cost)
         return self._layout
+
+
+def _aligned_bytes(rows: int, columns: int) -> npt.NDArray[np.uint8]:
+    """Zeros, uint8[rows, columns], beginning at a multiple of 64 bytes: a cache line, a vector."""
+    memory = np.zeros(rows * columns + LANES, np.uint8)
+    start = -memory.ctypes.data % LANES
+    return memory[start : start + rows * columns].reshape(rows, columns)

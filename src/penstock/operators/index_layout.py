@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +103,8 @@ class Layout:
         scans: number of entries of the scan group, which comes first.
         slices: (attribute, first entry, last entry, gathered attributes) of each sorted attribute.
         probes: (attribute, first entry, entries before each code) of each probed attribute.
+        binned: attributes whose bins are compared.
+        bins: uint8[codes] of each attribute, the bin of each code, ascending.
         access: int64[terms], SCAN, 1 + a for a slice of attribute a, 1 + n + a for a probe of it.
     """
 
@@ -109,8 +112,10 @@ class Layout:
     cost_ns: float
     entries: Entries
     scans: int
-    slices: tuple[tuple[int, int, int, Ints], ...]
+    slices: tuple[tuple[int, int, int, tuple[int, ...]], ...]
     probes: tuple[tuple[int, Ints], ...]
+    binned: tuple[int, ...]
+    bins: tuple[npt.NDArray[np.uint8], ...]
     access: Ints
 
 
@@ -120,11 +125,13 @@ class Frequencies:
 
     Attributes:
         rows: rows of the batch.
+        counts: int64[codes] of each attribute, rows of each code.
         exact: float64[P], share of the rows in any of the predicate's ranges.
         hull: float64[P], share between the lowest and the highest.
     """
 
     rows: int
+    counts: Sequence[Ints]
     exact: Floats
     hull: Floats
 
@@ -142,7 +149,7 @@ class Frequencies:
             exact += np.bincount(range_predicate[own], share, len(exact))
             own = np.flatnonzero(terms.predicates.attribute == attribute)
             hull[own] = below[terms.hull_high[own] + 1] - below[terms.hull_low[own]]
-        return cls(rows, exact / max(rows, 1), hull / max(rows, 1))
+        return cls(rows, counts, exact / max(rows, 1), hull / max(rows, 1))
 
 
 class CostModel:
@@ -240,16 +247,10 @@ class CostModel:
         return self.total(opened, cost)
 
 
-def build_layout(
-    terms: TermTable,
-    frequencies: Frequencies,
-    dtype: type[np.uint16] | type[np.uint32],
-    access: Ints,
-    cost_ns: float,
-) -> Layout:
+def build_layout(terms: TermTable, frequencies: Frequencies, access: Ints, cost_ns: float) -> Layout:
     """Lays the terms out by access.
 
-    Each term's two other predicates of the smallest measured share become its vector checks; unions
+    Each term's three other predicates of the smallest measured share become its vector checks; unions
     of ranges and further predicates are checked exactly on what is left.
     """
     n = terms.attributes
@@ -259,22 +260,14 @@ def build_layout(
     is_access = (access[term] != SCAN) & ((access[term] - 1) % n == attribute)
     order = np.lexsort((frequencies.hull[live], is_access, term))
     live, attribute, term, is_access = live[order], attribute[order], term[order], is_access[order]
-    first = np.searchsorted(term, np.arange(len(terms.query)))
-    rank = np.arange(len(term)) - first[term]
+    rank = np.arange(len(term)) - np.searchsorted(term, np.arange(len(terms.query)))[term]
+    bins = tuple(_equal_shares(count) for count in frequencies.counts)
 
-    def check(number: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        column = np.zeros(len(terms.query), np.int16)
-        low = np.zeros(len(terms.query), np.uint32)
-        width = np.full(len(terms.query), np.iinfo(dtype).max, np.uint32)
+    checks = []
+    for number in range(3):
         chosen = (rank == number) & ~is_access
-        column[term[chosen]] = attribute[chosen]
-        low[term[chosen]] = terms.hull_low[live[chosen]]
-        width[term[chosen]] = terms.hull_high[live[chosen]] - terms.hull_low[live[chosen]]
-        return column, low, width
-
-    column_a, low_a, width_a = check(0)
-    column_b, low_b, width_b = check(1)
-    is_rest = ~is_access & ((rank >= 2) | (terms.ranges[live] > 1))
+        checks.append(_vector_check(terms, live[chosen], bins))
+    is_rest = ~is_access & ((rank >= 3) | (terms.ranges[live] > 1))
     rest_bounds = np.concatenate([[0], np.cumsum(np.bincount(term[is_rest], minlength=len(terms.query)))])
 
     accessed = live[is_access]
@@ -284,31 +277,23 @@ def build_layout(
     entry_term = np.concatenate([scanned, np.repeat(term[is_access], ranges)])
     entry_low = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.low[range_number]])
     entry_high = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.high[range_number]])
-    order = np.lexsort((entry_high, entry_low, access[entry_term]))
+    order = np.lexsort((checks[0].column[entry_term], entry_high, entry_low, access[entry_term]))
     entry_term, entry_low, entry_high = entry_term[order], entry_low[order], entry_high[order]
     entries = Entries(
-        query=terms.query[entry_term],
-        low=entry_low,
-        high=entry_high,
-        column_a=column_a[entry_term],
-        low_a=low_a[entry_term].astype(dtype),
-        width_a=width_a[entry_term].astype(dtype),
-        column_b=column_b[entry_term],
-        low_b=low_b[entry_term].astype(dtype),
-        width_b=width_b[entry_term].astype(dtype),
-        rest_start=rest_bounds[entry_term],
-        rest_end=rest_bounds[entry_term + 1],
-        rest=live[is_rest],
+        terms.query[entry_term],
+        entry_low,
+        entry_high,
+        *(part[entry_term] for check in checks for part in check),
+        rest_bounds[entry_term],
+        rest_bounds[entry_term + 1],
+        live[is_rest],
     )
     bounds = np.searchsorted(access[entry_term], np.arange(2 * n + 2))
     slices, probes = [], []
     for number in range(n):
         begin, end = int(bounds[1 + number]), int(bounds[2 + number])
         if begin < end:
-            columns = np.concatenate([entries.column_a[begin:end], entries.column_b[begin:end]])
-            used = np.concatenate([entries.width_a[begin:end], entries.width_b[begin:end]])
-            gathered = np.unique(columns[used < np.iinfo(dtype).max]).astype(np.int64)
-            slices.append((number, begin, end, gathered))
+            slices.append((number, begin, end, _compared(entries, begin, end)))
         begin, end = int(bounds[1 + n + number]), int(bounds[2 + n + number])
         if begin < end:
             bucket = np.searchsorted(entries.low[begin:end], np.arange(terms.codes[number] + 1)) + begin
@@ -320,8 +305,58 @@ def build_layout(
         scans=len(scanned),
         slices=tuple(slices),
         probes=tuple(probes),
+        binned=_compared(entries, 0, int(bounds[1 + n])),
+        bins=bins,
         access=access,
     )
+
+
+class _VectorCheck(NamedTuple):
+    """One vector check of every term, in the order of the fields of `Entries`."""
+
+    column: npt.NDArray[np.int16]
+    low: npt.NDArray[np.uint32]
+    width: npt.NDArray[np.uint32]
+    bin: npt.NDArray[np.uint8]
+    bins: npt.NDArray[np.uint8]
+
+
+def _vector_check(terms: TermTable, chosen: Ints, bins: Sequence[npt.NDArray[np.uint8]]) -> _VectorCheck:
+    """The check by the chosen predicates; terms without one get a check that always holds."""
+    count = len(terms.query)
+    check = _VectorCheck(
+        np.zeros(count, np.int16),
+        np.zeros(count, np.uint32),
+        np.full(count, np.iinfo(np.uint32).max, np.uint32),
+        np.zeros(count, np.uint8),
+        np.full(count, np.iinfo(np.uint8).max, np.uint8),
+    )
+    users = terms.term[chosen]
+    low, high = terms.hull_low[chosen], terms.hull_high[chosen]
+    check.column[users] = terms.predicates.attribute[chosen]
+    check.low[users] = low
+    check.width[users] = high - low
+    for attribute, bin_of in enumerate(bins):
+        own = terms.predicates.attribute[chosen] == attribute
+        check.bin[users[own]] = bin_of[low[own]]
+        check.bins[users[own]] = bin_of[high[own]] - bin_of[low[own]]
+    return check
+
+
+def _compared(entries: Entries, begin: int, end: int) -> tuple[int, ...]:
+    """The attributes that vector checks of these entries compare."""
+    checks = (entries.column_a, entries.bins_a), (entries.column_b, entries.bins_b), (entries.column_c, entries.bins_c)
+    columns = np.concatenate([column[begin:end] for column, _ in checks])
+    bins = np.concatenate([bins[begin:end] for _, bins in checks])
+    return tuple(np.unique(columns[bins < np.iinfo(np.uint8).max]).tolist())
+
+
+def _equal_shares(count: Ints) -> npt.NDArray[np.uint8]:
+    """Bins of codes: each code its own where that fits a byte, else runs of equal frequency."""
+    if len(count) <= 256:
+        return np.arange(len(count)).astype(np.uint8)
+    before = np.cumsum(count + 1) - (count + 1)
+    return (before * 256 // (before[-1] + count[-1] + 1)).astype(np.uint8)
 
 
 def _spans(starts: Ints, lengths: Ints) -> Ints:

@@ -85,7 +85,7 @@ class Selector:
         dtype = code_type(plan.codings)
         self._encoders = [ColumnEncoder(coding, dtype) for coding in plan.codings]
         self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), dtype)
-        self._index = BatchIndex(plan.coded, dtype)
+        self._index = BatchIndex(plan.coded)
 
     def match(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Matches:
         """The queries each tuple of a batch satisfies.
