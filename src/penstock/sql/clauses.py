@@ -1,0 +1,39 @@
+"""Pieces of SQL text that remember where they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from penstock.errors import SqlError
+
+_Error = TypeVar("_Error", bound=SqlError)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A piece of SQL text.
+
+    Attributes:
+        text: the SQL.
+        script: the text in which mistakes are shown.
+        start: offset in `script` of the first character of `text`, which stands there literally,
+            but for qualifiers that are blank in `text`.
+    """
+
+    text: str
+    script: str = field(repr=False)
+    start: int
+
+    @classmethod
+    def alone(cls, text: str) -> Clause:
+        """A text that is part of no script."""
+        return cls(text, text, 0)
+
+    def error(self, kind: type[_Error], message: str, start: int, end: int) -> _Error:
+        """An error at a place given by offsets in `text`."""
+        return kind(message, self.script, self.start + start, self.start + end)
+
+    def placed(self, error: SqlError) -> SqlError:
+        """An error whose place was given in `text`, shown in the script."""
+        return self.error(type(error), error.message, error.start, error.end)
