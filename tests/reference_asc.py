@@ -110,20 +110,25 @@ class Reference:
     ) -> dict[tuple[int, int], int]:
         """Micro-arrows by (ASC, region): one step a period, tuples of one region pooled.
 
+        A region reached in several periods is decided by the one in which most tuples reach it.
+
         A tuple that has evaluated a candidate already would take its macro-arrow instead, as it
         does when the sequence runs, and is measured so.
         """
         micro: dict[tuple[int, int], int] = {}
-        decided: set[tuple[int, int]] = set()
+        decided_by: dict[tuple[int, int], int] = {}
         for depth, period in enumerate(periods, start=1):
             pools: dict[tuple[int, int], list[tuple[Tuple, list[int]]]] = defaultdict(list)
             for row in period:
                 run = self.evaluate(row, order, micro, steps=depth)
                 region = (run.evaluated[-1], row[run.evaluated[-1]])
-                if any(run.grb) and region not in decided:
+                if any(run.grb):
                     pools[region].append((row, run.evaluated))
             for (attribute, region), pool in pools.items():
-                decided.add((attribute, region))
+                if len(pool) <= decided_by.get((attribute, region), 0):
+                    continue
+                decided_by[attribute, region] = len(pool)
+                micro.pop((attribute, region), None)
                 covering = all(self.covers(path) for _, path in pool)
 
                 def measure(candidate: int | None, pool=pool, covering=covering) -> float:

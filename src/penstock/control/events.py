@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.kernels.asc import Codes
 from penstock.operators.asc import AscIndex
+from penstock.plan.arrangement import Arrangement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,12 +17,14 @@ class SelectionsBound:
         stream: the stream's name.
         version: the plan version that holds them.
         index: their ASCs.
+        running: the arrangement batches are answered by until another is chosen; None: the given order.
         costs: cost of one evaluation of each p-attribute's ASC, in any unit; None: all equal.
     """
 
     stream: str
     version: int
     index: AscIndex
+    running: Arrangement | None = None
     costs: tuple[float, ...] | None = None
 
 

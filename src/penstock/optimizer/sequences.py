@@ -16,7 +16,7 @@ import numpy.typing as npt
 from penstock.kernels import asc as kernels
 from penstock.kernels.asc import Codes
 from penstock.operators.asc import AscIndex
-from penstock.plan.arrangement import Arrangement, ArrangementKind
+from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 
 class MacroArranger:
@@ -76,7 +76,7 @@ class MacroArranger:
 class HybridArranger:
     """Finds the micro-arrows that beat a macro-sequence, one step along all paths a period.
 
-    A region is decided the first time tuples reach it. Its candidates are those of its cab that some
+    A region is decided in the period in which most tuples reach it. Its candidates are those of its cab that some
     of these tuples have not evaluated, measured by what would happen were the arrow there: a tuple
     that has evaluated the candidate takes its macro-arrow. While the path of some of the tuples is no
     cover set, the measure is the share of live GRB bits that pass, after that the dropping ratio. The
@@ -101,7 +101,7 @@ class HybridArranger:
         self._individual = individual
         self._costs = np.ones(len(index.coded.codings)) if costs is None else np.asarray(costs, float)
         self._micro = index.no_arrows()
-        self._decided: set[tuple[int, int]] = set()
+        self._decided_by: dict[tuple[int, int], int] = {}
         self._depth = 1
 
     @property
@@ -143,9 +143,10 @@ class HybridArranger:
         open_: npt.NDArray[np.bool_],
         gained: npt.NDArray[np.float64],
     ) -> None:
-        if (attribute, region) in self._decided:
+        if len(macro) <= self._decided_by.get((attribute, region), 0):
             return
-        self._decided.add((attribute, region))
+        self._decided_by[attribute, region] = len(macro)
+        self._micro[attribute][region] = NO_ARROW
         candidates = np.flatnonzero(self._index.cab(attribute)[region] & open_.any(axis=0))
         if not len(candidates):
             return

@@ -71,8 +71,8 @@ def run_adaptive(
     """
     seen = 0
     controller = Controller([RearrangementPolicy(settings)], clock=lambda: float(seen), remembered=1 << 20)
-    controller.handle(SelectionsBound(_STREAM, 0, index))
     arrangement = initial or index.given_order()
+    controller.handle(SelectionsBound(_STREAM, 0, index, arrangement))
     counts: list[npt.NDArray[np.int32]] = []
     micro_arrows = dropped = 0
     for begin in range(0, codes.shape[1], batch):

@@ -101,7 +101,7 @@ class _Stream:
         self.version = bound.version
         self._index = bound.index
         self._costs = bound.costs
-        self._running = bound.index.given_order()
+        self._running = bound.running or bound.index.given_order()
         self._initial = _Behaviour()
         self._current = _Behaviour()
         self._seen = 0
