@@ -1,4 +1,4 @@
-"""From matching (row, query) pairs to compressed sparse rows."""
+"""From matching (row, query) pairs to compressed sparse rows, by counting sorts alone."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-#: rows of more queries than this are sorted by numpy's sort, shorter ones by insertion
-_SHORT = 24
+#: bits of a query number sorted by in one pass
+_DIGIT_BITS = 10
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
-def _sort(queries: npt.NDArray[np.int32], start: int, end: int) -> None:
-    if end - start > _SHORT:
-        queries[start:end].sort()
-        return
-    for position in range(start + 1, end):
-        query = queries[position]
-        place = position
-        while place > start and queries[place - 1] > query:
-            queries[place] = queries[place - 1]
-            place -= 1
-        queries[place] = query
+def _sort_by_digit(
+    source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64], count: int, shift: int
+) -> None:
+    starts = np.zeros((1 << _DIGIT_BITS) + 1, np.int64)
+    mask = np.uint64((1 << _DIGIT_BITS) - 1)
+    for pair in range(count):
+        starts[np.int64((source[pair] >> np.uint64(shift)) & mask) + 1] += 1
+    for digit in range(1 << _DIGIT_BITS):
+        starts[digit + 1] += starts[digit]
+    for pair in range(count):
+        digit = np.int64((source[pair] >> np.uint64(shift)) & mask)
+        target[starts[digit]] = source[pair]
+        starts[digit] += 1
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
@@ -29,48 +31,52 @@ def assemble_rows(
     pairs: npt.NDArray[np.uint64],
     count: int,
     rows: int,
+    highest: int,
     always: npt.NDArray[np.int32],
     repeats: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Sorts pairs into rows, queries ascending and each once.
 
     Args:
-        pairs: row << 32 | query, in any order.
+        pairs: row << 32 | query, in any order; left in another one.
         count: how many.
         rows: rows of the batch.
-        always: int32, queries that every row satisfies.
+        highest: no query number is higher.
+        always: int32, ascending; queries that every row satisfies, in none of the pairs.
         repeats: whether a row may hold a query more than once.
 
     Returns:
         offsets int64[rows + 1] and queries int32, as in `Matches`.
     """
+    spare = np.empty(count, np.uint64)
+    shift = 0
+    while highest >> shift:
+        _sort_by_digit(pairs, spare, count, shift)
+        pairs, spare = spare, pairs
+        shift += _DIGIT_BITS
     offsets = np.zeros(rows + 2, np.int64)
     for pair in range(count):
         offsets[np.int64(pairs[pair] >> np.uint64(32)) + 2] += 1
     for row in range(2, rows + 2):
         offsets[row] += offsets[row - 1] + len(always)
     queries = np.empty(offsets[rows + 1], np.int32)
-    if len(always) > 0:
-        for row in range(rows):
-            start = offsets[row + 1]
-            queries[start : start + len(always)] = always
-            offsets[row + 1] = start + len(always)
     for pair in range(count):
         row = np.int64(pairs[pair] >> np.uint64(32)) + 1
         queries[offsets[row]] = np.int32(pairs[pair] & np.uint64(0xFFFFFFFF))
         offsets[row] += 1
-    for row in range(rows):
-        if offsets[row + 1] - offsets[row] > len(always):
-            _sort(queries, offsets[row], offsets[row + 1])
-    if repeats:
-        queries = _drop_repeats(queries, offsets, rows)
-    return offsets[: rows + 1], queries
+    if len(always) > 0:
+        for row in range(rows):
+            end = offsets[row + 1] + len(always)
+            queries[offsets[row + 1] : end] = always
+            offsets[row + 1] = end
+            if end - offsets[row] > len(always):
+                queries[offsets[row] : end].sort()
+    kept = _drop_repeats(queries, offsets, rows) if repeats else len(queries)
+    return offsets[: rows + 1], queries[:kept]
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
-def _drop_repeats(
-    queries: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], rows: int
-) -> npt.NDArray[np.int32]:
+def _drop_repeats(queries: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], rows: int) -> int:
     kept = 0
     start = 0
     for row in range(rows):
@@ -82,4 +88,4 @@ def _drop_repeats(
                 kept += 1
         start = end
         offsets[row + 1] = kept
-    return queries[:kept].copy()
+    return kept

@@ -130,22 +130,13 @@ def in_ranges(
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
-def _holds(
+def _rest_holds(
     entries: Entries,
     entry: int,
     row: int,
     codes: npt.NDArray[np.unsignedinteger],
     predicates: Predicates,
 ) -> bool:
-    code_a = np.uint32(codes[entries.column_a[entry], row])
-    if np.uint32(code_a - entries.low_a[entry]) > entries.width_a[entry]:
-        return False
-    code_b = np.uint32(codes[entries.column_b[entry], row])
-    if np.uint32(code_b - entries.low_b[entry]) > entries.width_b[entry]:
-        return False
-    code_c = np.uint32(codes[entries.column_c[entry], row])
-    if np.uint32(code_c - entries.low_c[entry]) > entries.width_c[entry]:
-        return False
     for position in range(entries.rest_start[entry], entries.rest_end[entry]):
         predicate = entries.rest[position]
         code = codes[predicates.attribute[predicate], row]
@@ -209,10 +200,15 @@ def match_slices(
             kept += mask != 0
         query = np.uint64(entries.query[entry])
         column_c = columns[entries.column_c[entry]]
+        bin_c, bins_c = entries.bin_c[entry], entries.bins_c[entry]
+        codes_a, low_a, width_a = codes[entries.column_a[entry]], entries.low_a[entry], entries.width_a[entry]
+        codes_b, low_b, width_b = codes[entries.column_b[entry]], entries.low_b[entry], entries.width_b[entry]
+        codes_c, low_c, width_c = codes[entries.column_c[entry]], entries.low_c[entry], entries.width_c[entry]
+        simple = entries.rest_start[entry] == entries.rest_end[entry]
         for position in range(kept):
             block = blocks[position]
             mask = masks[position]
-            mask &= lane_mask(column_c, block, entries.bin_c[entry], entries.bins_c[entry])
+            mask &= lane_mask(column_c, block, bin_c, bins_c)
             if block < begin:
                 mask &= _ALL << np.uint64(begin - block)
             if block + LANES > end:
@@ -222,9 +218,15 @@ def match_slices(
             while mask != 0:
                 row = np.int64(order[block + lowest_bit(mask)])
                 mask &= mask - _ONE
-                if _holds(entries, entry, row, codes, predicates):
-                    pairs[count] = (np.uint64(row) << np.uint64(32)) | query
-                    count += 1
+                pairs[count] = (np.uint64(row) << np.uint64(32)) | query
+                holds = (
+                    (np.uint32(codes_a[row] - low_a) <= width_a)
+                    & (np.uint32(codes_b[row] - low_b) <= width_b)
+                    & (np.uint32(codes_c[row] - low_c) <= width_c)
+                )
+                if not simple:
+                    holds &= _rest_holds(entries, entry, row, codes, predicates)
+                count += holds
     return pairs, count
 
 
@@ -268,7 +270,13 @@ def match_probes(
         if count + (last - first) > len(pairs):
             pairs = _grow(pairs, count, last - first)
         for entry in range(first, last):
-            if _holds(entries, entry, row, codes, predicates):
+            if np.uint32(codes[entries.column_a[entry], row] - entries.low_a[entry]) > entries.width_a[entry]:
+                continue
+            if np.uint32(codes[entries.column_b[entry], row] - entries.low_b[entry]) > entries.width_b[entry]:
+                continue
+            if np.uint32(codes[entries.column_c[entry], row] - entries.low_c[entry]) > entries.width_c[entry]:
+                continue
+            if _rest_holds(entries, entry, row, codes, predicates):
                 pairs[count] = (np.uint64(row) << np.uint64(32)) | np.uint64(entries.query[entry])
                 count += 1
     return pairs, count

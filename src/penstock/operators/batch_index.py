@@ -38,6 +38,7 @@ class BatchIndex:
     ) -> None:
         self._terms = TermTable.build(coded)
         self._accesses = accesses
+        self._highest = int(self._terms.query.max(initial=0))
         self._layout: Layout | None = None
         self._batches_to_review = 0
         self._order_of_batch = np.arange(CHUNK_ROWS).astype(np.uint16)
@@ -83,9 +84,8 @@ class BatchIndex:
                 entries, first, last, starts, self._order, self._columns, codes, predicates, pairs, count
             )
         self._pairs = pairs
-        return assemble_rows(  # type: ignore[no-any-return]
-            pairs, count, rows, self._terms.always, self._terms.repeats
-        )
+        always, repeats = self._terms.always, self._terms.repeats
+        return assemble_rows(pairs, count, rows, self._highest, always, repeats)
 
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1

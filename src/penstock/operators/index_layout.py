@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 #: measured costs in nanoseconds: an entry begun, a step of 64 tuples, a candidate probed, a row
 #: sorted, a code of the sorted attribute, a row gathered, a row probed, a survivor's exact check
-ENTRY_NS, STEP_NS, PROBE_NS, SORT_NS, CODE_NS, GATHER_NS, LOOKUP_NS = 12.0, 3.5, 4.0, 2.5, 1.5, 0.7, 0.7
+ENTRY_NS, STEP_NS, PROBE_NS, SORT_NS, CODE_NS, GATHER_NS, LOOKUP_NS = 17.0, 2.5, 8.0, 1.3, 1.5, 0.4, 0.6
 
 SCAN = 0
 
@@ -263,10 +263,11 @@ def build_layout(terms: TermTable, frequencies: Frequencies, access: Ints, cost_
     rank = np.arange(len(term)) - np.searchsorted(term, np.arange(len(terms.query)))[term]
     bins = tuple(_equal_shares(count) for count in frequencies.counts)
 
-    checks = []
+    checks: list[_VectorCheck] = []
     for number in range(3):
         chosen = (rank == number) & ~is_access
-        checks.append(_vector_check(terms, live[chosen], bins))
+        idle = checks[0].column if checks else np.zeros(len(terms.query), np.int16)
+        checks.append(_vector_check(terms, live[chosen], bins, idle))
     is_rest = ~is_access & ((rank >= 3) | (terms.ranges[live] > 1))
     rest_bounds = np.concatenate([[0], np.cumsum(np.bincount(term[is_rest], minlength=len(terms.query)))])
 
@@ -321,11 +322,16 @@ class _VectorCheck(NamedTuple):
     bins: npt.NDArray[np.uint8]
 
 
-def _vector_check(terms: TermTable, chosen: Ints, bins: Sequence[npt.NDArray[np.uint8]]) -> _VectorCheck:
-    """The check by the chosen predicates; terms without one get a check that always holds."""
+def _vector_check(
+    terms: TermTable,
+    chosen: Ints,
+    bins: Sequence[npt.NDArray[np.uint8]],
+    idle: npt.NDArray[np.int16],
+) -> _VectorCheck:
+    """The check by the chosen predicates; other terms get one of column `idle` that always holds."""
     count = len(terms.query)
     check = _VectorCheck(
-        np.zeros(count, np.int16),
+        idle.copy(),
         np.zeros(count, np.uint32),
         np.full(count, np.iinfo(np.uint32).max, np.uint32),
         np.zeros(count, np.uint8),
