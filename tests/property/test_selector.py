@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,8 @@ def test_selector_equals_value_sets(seed: int) -> None:
     rng = random.Random(seed)
     kinds = [rng.randrange(len(KINDS)) for _ in range(rng.randint(1, 5))]
     selections = _selections(rng, kinds, rng.choice([1, 5, 40, 200]))
-    selector = Selector(compile_selections(selections), "index")
+    plan = compile_selections(selections)
+    selectors = [Selector(plan, strategy) for strategy in ("index", "asc")]
     for rows in (0, 1, 63, rng.randint(64, 400)):
         values = [[None if rng.random() < 0.15 else KINDS[k][1](rng) for _ in range(rows)] for k in kinds]
         keys = [
@@ -159,11 +161,14 @@ def test_selector_equals_value_sets(seed: int) -> None:
             if rng.random() < 0.2 and not pa.types.is_boolean(array.type):
                 array = array.dictionary_encode()
             columns.append(pa.chunked_array([array[: rows // 2], array[rows // 2 :]]))
-        matches = selector.match(columns, rows)
-        answered = [
-            matches.queries[low:high].tolist()
-            for low, high in zip(matches.offsets, matches.offsets[1:], strict=False)
-        ]
-        assert answered == _expected(selections, keys, rows)
-        assert matches.offsets.dtype == np.int64
-        assert matches.queries.dtype == np.int32
+        expected = _expected(selections, keys, rows)
+        for selector in selectors:
+            matches = selector.match(columns, rows)
+            answered = [
+                matches.queries[low:high].tolist() for low, high in pairwise(matches.offsets.tolist())
+            ]
+            assert answered == expected
+            assert matches.offsets.dtype == np.int64
+            assert matches.queries.dtype == np.int32
+            assert selector.figures is not None
+            assert selector.figures.dropped == sum(not row for row in expected)

@@ -21,9 +21,9 @@ def _sort_by_digit(
     for digit in range(1 << _DIGIT_BITS):
         starts[digit + 1] += starts[digit]
     for pair in range(count):
-        digit = np.int64((source[pair] >> np.uint64(shift)) & mask)
-        target[starts[digit]] = source[pair]
-        starts[digit] += 1
+        own = np.int64((source[pair] >> np.uint64(shift)) & mask)
+        target[starts[own]] = source[pair]
+        starts[own] += 1
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
@@ -61,9 +61,9 @@ def assemble_rows(
         offsets[row] += offsets[row - 1] + len(always)
     queries = np.empty(offsets[rows + 1], np.int32)
     for pair in range(count):
-        row = np.int64(pairs[pair] >> np.uint64(32)) + 1
-        queries[offsets[row]] = np.int32(pairs[pair] & np.uint64(0xFFFFFFFF))
-        offsets[row] += 1
+        own = np.int64(pairs[pair] >> np.uint64(32)) + 1
+        queries[offsets[own]] = np.int32(pairs[pair] & np.uint64(0xFFFFFFFF))
+        offsets[own] += 1
     if len(always) > 0:
         for row in range(rows):
             end = offsets[row + 1] + len(always)

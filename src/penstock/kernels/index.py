@@ -226,7 +226,7 @@ def match_slices(
                 )
                 if not simple:
                     holds &= _rest_holds(entries, entry, row, codes, predicates)
-                count += holds
+                count += int(holds)
     return pairs, count
 
 
@@ -260,15 +260,15 @@ def match_probes(
     """
     access = codes[attribute]
     hit = 0
-    for row in range(rows):
-        hits[hit] = row
-        hit += bucket[access[row]] != bucket[np.int64(access[row]) + 1]
+    for candidate in range(rows):
+        hits[hit] = candidate
+        hit += bucket[access[candidate]] != bucket[np.int64(access[candidate]) + 1]
     for position in range(hit):
         row = np.int64(hits[position])
         code = np.int64(access[row])
         first, last = bucket[code], bucket[code + 1]
         if count + (last - first) > len(pairs):
-            pairs = _grow(pairs, count, last - first)
+            pairs = _grow(pairs, count, int(last - first))
         for entry in range(first, last):
             if np.uint32(codes[entries.column_a[entry], row] - entries.low_a[entry]) > entries.width_a[entry]:
                 continue

@@ -5,19 +5,23 @@ then do a quarter of the work per instruction. LLVM lowers it to two subtraction
 compares with AVX-512, to packed compares and a mask move with AVX2 and to the like elsewhere.
 """
 
+# ruff: noqa: ARG001 -- numba passes what an intrinsic needs and what it does not
 from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
+
+# numba's own types leave the typing context among the arguments of a call
+_intrinsic: Any = intrinsic
 
 #: values compared by one call of `lane_mask`
 LANES = 64
 
 
-@intrinsic
+@_intrinsic
 def lane_mask(typing: Any, column: Any, start: Any, low: Any, width: Any) -> Any:
     """Which of column[start : start + 64] lie in [low, low + width], as bits of a uint64.
 
@@ -40,7 +44,7 @@ def lane_mask(typing: Any, column: Any, start: Any, low: Any, width: Any) -> Any
     return signature, generate
 
 
-@intrinsic
+@_intrinsic
 def lowest_bit(typing: Any, word: Any) -> Any:
     """Position of the lowest 1-bit of a uint64 that is not 0."""
 

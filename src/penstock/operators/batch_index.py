@@ -41,6 +41,8 @@ class BatchIndex:
         self._highest = int(self._terms.query.max(initial=0))
         self._layout: Layout | None = None
         self._batches_to_review = 0
+        #: whether the layout was chosen in the last call of `match`, which then took longer
+        self.laid_out_anew = False
         self._order_of_batch = np.arange(CHUNK_ROWS).astype(np.uint16)
         self._order = np.empty(CHUNK_ROWS, np.uint16)
         self._bins = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
@@ -71,10 +73,21 @@ class BatchIndex:
         for start in range(0, rows if layout.scans else 0, SCAN_ROWS):
             block = np.array([start, min(start + SCAN_ROWS, rows)], np.int32)
             pairs, count = match_slices(
-                entries, 0, layout.scans, block, self._order_of_batch, self._bins, codes, predicates, pairs, count
+                entries,
+                0,
+                layout.scans,
+                block,
+                self._order_of_batch,
+                self._bins,
+                codes,
+                predicates,
+                pairs,
+                count,
             )
         for attribute, bucket in layout.probes:
-            pairs, count = match_probes(entries, bucket, attribute, rows, codes, predicates, self._order, pairs, count)
+            pairs, count = match_probes(
+                entries, bucket, attribute, rows, codes, predicates, self._order, pairs, count
+            )
         for attribute, first, last, gathered in layout.slices:
             starts = self._starts[attribute]
             sort_by_code(codes[attribute, :rows], starts, self._order)
@@ -89,6 +102,7 @@ class BatchIndex:
 
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1
+        self.laid_out_anew = False
         if self._layout is not None and self._batches_to_review > 0:
             return self._layout
         self._batches_to_review = REVIEW_BATCHES
@@ -103,6 +117,7 @@ class BatchIndex:
             change = model.cost_of(self._layout.access) / max(self._layout.cost_ns, 1.0)
             if 1 / DRIFT_FACTOR < change < DRIFT_FACTOR:
                 return self._layout
+        self.laid_out_anew = True
         access, cost = model.choose()
         self._layout = build_layout(self._terms, frequencies, access, cost)
         return self._layout

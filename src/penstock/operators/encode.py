@@ -148,8 +148,8 @@ class _StepCoder:
                 elif start <= INT64_MAX:
                     steps[start] = code
         self._starts = np.fromiter(steps.keys(), np.int64, len(steps))
-        self._codes = np.fromiter(steps.values(), dtype, len(steps))
-        self._table: npt.NDArray[np.unsignedinteger[Any]] | None = None
+        self._codes: Codes = np.fromiter(steps.values(), dtype, len(steps))
+        self._table: Codes | None = None
         if not steps:
             return
         span = int(self._starts[-1]) - int(self._starts[0]) + 1
@@ -272,7 +272,7 @@ def _low_words(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def _float_keys(array: pa.Array) -> npt.NDArray[np.int64]:
     values = _buffer(array, array.type.to_pandas_dtype()).astype(np.float64, copy=False)
-    return order_floats(values.view(np.int64))  # type: ignore[no-any-return]
+    return order_floats(values.view(np.int64))
 
 
 def _wide_integers(array: pa.Array) -> list[int]:
@@ -307,4 +307,5 @@ def _is_null(array: pa.Array) -> npt.NDArray[np.bool_]:
     bits = np.unpackbits(
         np.frombuffer(validity, np.uint8), count=array.offset + len(array), bitorder="little"
     )
-    return bits[array.offset :] == 0
+    nulls: npt.NDArray[np.bool_] = bits[array.offset :] == 0
+    return nulls

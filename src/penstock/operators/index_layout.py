@@ -280,14 +280,16 @@ def build_layout(terms: TermTable, frequencies: Frequencies, access: Ints, cost_
     entry_high = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.high[range_number]])
     order = np.lexsort((checks[0].column[entry_term], entry_high, entry_low, access[entry_term]))
     entry_term, entry_low, entry_high = entry_term[order], entry_low[order], entry_high[order]
-    entries = Entries(
-        terms.query[entry_term],
-        entry_low,
-        entry_high,
-        *(part[entry_term] for check in checks for part in check),
-        rest_bounds[entry_term],
-        rest_bounds[entry_term + 1],
-        live[is_rest],
+    entries = Entries._make(
+        [
+            terms.query[entry_term],
+            entry_low,
+            entry_high,
+            *(part[entry_term] for check in checks for part in check),
+            rest_bounds[entry_term],
+            rest_bounds[entry_term + 1],
+            live[is_rest],
+        ]
     )
     bounds = np.searchsorted(access[entry_term], np.arange(2 * n + 2))
     slices, probes = [], []
@@ -351,7 +353,11 @@ def _vector_check(
 
 def _compared(entries: Entries, begin: int, end: int) -> tuple[int, ...]:
     """The attributes that vector checks of these entries compare."""
-    checks = (entries.column_a, entries.bins_a), (entries.column_b, entries.bins_b), (entries.column_c, entries.bins_c)
+    checks = (
+        (entries.column_a, entries.bins_a),
+        (entries.column_b, entries.bins_b),
+        (entries.column_c, entries.bins_c),
+    )
     columns = np.concatenate([column[begin:end] for column, _ in checks])
     bins = np.concatenate([bins[begin:end] for _, bins in checks])
     return tuple(np.unique(columns[bins < np.iinfo(np.uint8).max]).tolist())
@@ -362,10 +368,12 @@ def _equal_shares(count: Ints) -> npt.NDArray[np.uint8]:
     if len(count) <= 256:
         return np.arange(len(count)).astype(np.uint8)
     before = np.cumsum(count + 1) - (count + 1)
-    return (before * 256 // (before[-1] + count[-1] + 1)).astype(np.uint8)
+    bins: npt.NDArray[np.uint8] = (before * 256 // (before[-1] + count[-1] + 1)).astype(np.uint8)
+    return bins
 
 
 def _spans(starts: Ints, lengths: Ints) -> Ints:
     """start, start + 1, ... for each (start, length), end to end."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    spans: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    return spans

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter_ns
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,17 @@ import pyarrow as pa
 
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
+from penstock.operators.asc import AscEvaluator, AscIndex
 from penstock.operators.batch_index import BatchIndex
-from penstock.operators.encode import ColumnEncoder, code_type
+from penstock.operators.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.matches import Matches
 from penstock.operators.regions import CodedSelections, RegionCoding, code_selections
-from penstock.plan.selection import SelectionSet
+from penstock.operators.strategy import TRIAL_ROWS, Side, StrategyChoice
+from penstock.plan.arrangement import Arrangement
+from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 Strategy = Literal["auto", "index", "asc"]
+Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +58,7 @@ class BatchFigures:
     """What matching one batch took.
 
     Attributes:
-        strategy: "index", "asc", or "both" where parts of the batch were answered by either.
+        strategy: the side that answered.
         tuples: rows of the batch.
         dropped: rows that satisfy no query.
         evaluations: ASC evaluations, None where the index answered.
@@ -61,7 +66,7 @@ class BatchFigures:
         match_ns: time spent matching codes.
     """
 
-    strategy: str
+    strategy: Side
     tuples: int
     dropped: int
     evaluations: int | None
@@ -75,17 +80,34 @@ class Selector:
     Args:
         plan: the compiled selections.
         strategy: "index", "asc", or "auto" to choose by measured time.
+        arrangement: the ASCs' evaluation sequence; the order of the attributes where None.
     """
 
-    def __init__(self, plan: SelectionPlan, strategy: Strategy = "auto") -> None:
+    def __init__(
+        self, plan: SelectionPlan, strategy: Strategy = "auto", arrangement: Arrangement | None = None
+    ) -> None:
         self.plan = plan
         self.strategy = strategy
         #: figures of the last batch, None before the first
         self.figures: BatchFigures | None = None
-        dtype = code_type(plan.codings)
-        self._encoders = [ColumnEncoder(coding, dtype) for coding in plan.codings]
-        self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), dtype)
-        self._index = BatchIndex(plan.coded)
+        self._dtype = code_type(plan.codings)
+        self._encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
+        self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), self._dtype)
+        self._index = None if strategy == "asc" else BatchIndex(plan.coded)
+        self._arrangement = arrangement
+        self._evaluator: AscEvaluator | None = None
+        self._choice = StrategyChoice()
+
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """The sequence that the ASCs follow; None: the order of the attributes."""
+        return self._arrangement
+
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Lets the ASCs follow another sequence from the next batch on; results stay the same."""
+        self._arrangement = arrangement
+        if self._evaluator is not None:
+            self._evaluator = AscEvaluator(self._evaluator.index, arrangement)
 
     def match(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Matches:
         """The queries each tuple of a batch satisfies.
@@ -97,33 +119,39 @@ class Selector:
         Raises:
             TypeError: a column's type does not fit its coding.
         """
-        encode_ns = match_ns = 0
-        parts = []
+        side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
+        encode_ns = match_ns = evaluations = 0
+        parts: list[Rows] = []
         chunks = max(1, -(-rows // CHUNK_ROWS))
-        bounds = [rows * number // chunks for number in range(chunks + 1)]
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(rows * number // chunks for number in range(chunks + 1)):
             begun = perf_counter_ns()
             for encoder, column, codes in zip(self._encoders, columns, self._codes, strict=True):
                 part = column if chunks == 1 else column.slice(start, end - start)
                 encoder.encode(part, codes[: end - start])
             encoded = perf_counter_ns()
-            parts.append(self._index.match(self._codes, end - start))
+            if side == "asc":
+                answer = self._asc().evaluate([codes[: end - start] for codes in self._codes], end - start)
+                parts.append((answer.offsets, answer.queries))
+                evaluations += answer.evaluations
+            else:
+                parts.append(self._indexed(end - start))
             match_ns += perf_counter_ns() - encoded
             encode_ns += encoded - begun
         offsets, queries = parts[0] if chunks == 1 else _concatenate(parts)
+        counted = evaluations if side == "asc" else None
         dropped = int(np.count_nonzero(offsets[1:] == offsets[:-1]))
-        self.figures = BatchFigures("index", rows, dropped, None, encode_ns, match_ns)
-        return Matches(self.plan.names, offsets, queries, None)
+        self.figures = BatchFigures(side, rows, dropped, counted, encode_ns, match_ns)
+        if self.strategy == "auto" and rows:
+            self._learn(side, rows, match_ns)
+        return Matches(self.plan.names, offsets, queries, counted)
 
-    def encode(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
-    ) -> list[npt.NDArray[np.unsignedinteger[Any]]]:
+    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
         """Region codes of each column, unsigned[rows]."""
         return [
             encoder.encode(column)[:rows] for encoder, column in zip(self._encoders, columns, strict=True)
         ]
 
-    def sample(self, codes: Sequence[npt.NDArray[np.unsignedinteger[Any]]], n: int) -> npt.NDArray[np.uint32]:
+    def sample(self, codes: Sequence[Codes], n: int) -> npt.NDArray[np.uint32]:
         """Codes of at most n evenly strided rows: uint32[attributes, <= n]."""
         rows = len(codes[0]) if codes else 0
         stride = max(1, -(-rows // max(n, 1)))
@@ -132,10 +160,65 @@ class Selector:
             row[:] = column[::stride]
         return sampled
 
+    def _indexed(self, rows: int) -> Rows:
+        assert self._index is not None, "the index is built for every strategy that may use it"
+        return self._index.match(self._codes, rows)
 
-def _concatenate(
-    parts: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    def _asc(self) -> AscEvaluator:
+        if self._evaluator is None:
+            self._evaluator = AscEvaluator(AscIndex(self.plan.coded), self._arrangement)
+        return self._evaluator
+
+    def _learn(self, side: Side, rows: int, match_ns: int) -> None:
+        if side == "asc":
+            self._choice.asc_answered(rows, match_ns)
+            return
+        assert self._index is not None, "the index has just answered"
+        if not self._index.laid_out_anew:
+            self._choice.index_answered(rows, match_ns)
+        if self._choice.trial_due:
+            few = min(rows, TRIAL_ROWS)
+            begun = perf_counter_ns()
+            evaluator = self._asc()
+            built = perf_counter_ns()
+            evaluator.evaluate([codes[:few] for codes in self._codes], few)
+            ended = perf_counter_ns()
+            self._choice.asc_tried(few, ended - built, ended - begun)
+
+
+def warm_up() -> None:
+    """Compiles the kernels for the usual column types, before a process forks or is timed."""
+    kinds = (pa.int32(), pa.int64(), pa.float64(), pa.string())
+    draws = np.random.default_rng(0).integers(0, 500, (len(kinds), 4096))
+    columns = [
+        pa.array(draw.astype(str) if kind == pa.string() else draw, kind)
+        for kind, draw in zip(kinds, draws, strict=True)
+    ]
+    queries = [
+        Query(
+            str(number),
+            (
+                Term(
+                    (
+                        (0, ValueSet((Interval(number % 500, number % 500 + width),))),
+                        (1, ValueSet((Interval(None, 400),))),
+                    )
+                ),
+            ),
+        )
+        for number in range(600)
+        for width in (0, 20)
+    ]
+    widest = Interval(0.5, 1e300), Interval(b"a", None)
+    queries.append(Query("all", (Term(((2, ValueSet(widest[:1])), (3, ValueSet(widest[1:])))),)))
+    attributes = tuple(Attribute(f"a{i}", kind, f"`a{i}`") for i, kind in enumerate(kinds))
+    plan = compile_selections(SelectionSet(attributes, tuple(queries)))
+    strategies: tuple[Strategy, ...] = ("index", "asc")
+    for strategy in strategies:
+        Selector(plan, strategy).match(columns, len(columns[0]))
+
+
+def _concatenate(parts: Sequence[Rows]) -> Rows:
     ends = np.cumsum([0] + [len(queries) for _, queries in parts])
     offsets = [parts[0][0]] + [part[1:] + end for (part, _), end in zip(parts[1:], ends[1:-1], strict=True)]
     return np.concatenate(offsets), np.concatenate([queries for _, queries in parts])
