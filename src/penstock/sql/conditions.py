@@ -175,7 +175,12 @@ _SUFFIXES = {
     TokenType.RLIKE,
     TokenType.IS,
 }
-_TYPED = {"DATE": Kind.DATE, "TIMESTAMP": Kind.TIMESTAMP, "TIMESTAMP_LTZ": Kind.TIMESTAMP}
+_TYPED = {
+    "DATE": Kind.DATE,
+    "TIMESTAMP": Kind.TIMESTAMP,
+    "TIMESTAMP_LTZ": Kind.TIMESTAMP,
+    "TIMESTAMP_NTZ": Kind.TIMESTAMP_NTZ,
+}
 
 
 def parse_condition(text: str) -> Condition:
@@ -475,7 +480,9 @@ def _literal(text: str, tokens: Sequence[Token]) -> Literal | None:
         day = parse_date(inner)
         return None if day is None else Literal(kind, day)
     moment = parse_timestamp(inner)
-    return None if moment is None else Literal(kind, moment)
+    if moment is None or (kind is Kind.TIMESTAMP_NTZ and moment.tzinfo is not None):
+        return None
+    return Literal(kind, moment)
 
 
 def _concatenated(text: str, tokens: Sequence[Token]) -> str:
