@@ -17,16 +17,14 @@ def text_array(spark: SparkSession, texts: Sequence[str]) -> Any:
 
 
 def try_form(spark: SparkSession, expression: str) -> Column:
-    """A column that is NULL where the expression raises, else a struct with its value as `v`.
+    """A column that is NULL where the expression raises.
 
-    The value sits behind a condition that is always true and that Spark cannot know to be. Else its
-    generated code computes what several expressions share before any of them, outside their try
-    forms, and what is raised there stops the job (measured on 4.3.0).
+    The expression sits behind a condition that is always true and that Spark cannot know to be.
+    Else Spark computes what several expressions share before any of them, outside their try forms,
+    and what is raised there stops the job (measured on 4.3.0).
     """
     jvm: Any = spark._jvm
     parser = spark._jsparkSession.sessionState().sqlParser()
-    parsed = parser.parseExpression(
-        f"if(spark_partition_id() >= 0, named_struct('v', ({expression}\n)), null)"
-    )
-    caught = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+    guarded = parser.parseExpression(f"if(spark_partition_id() >= 0, {expression}, NULL)")
+    caught = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(guarded)
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(caught))

@@ -96,7 +96,10 @@ class SparkExpressionHost:
                     0,
                     len(text),
                 )
-        tried = [try_form(self._spark, text).alias(f"_{number}") for number, text in enumerate(expressions)]
+        tried = [
+            try_form(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
+            for number, text in enumerate(expressions)
+        ]
         table = self._one_row.select(*tried).toArrow().combine_chunks()
         return [
             _exact(column.chunk(0).field(0)[0])
