@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from penstock.errors import InputError
 
 
 class Settings(BaseModel):
@@ -40,3 +43,16 @@ class Settings(BaseModel):
     max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
+
+
+def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Settings with some fields changed.
+
+    Raises:
+        InputError: a field is unknown or its value out of range.
+    """
+    try:
+        return Settings.model_validate({**settings.model_dump(), **changes})
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise InputError(f"settings: {told}; existing settings: {', '.join(Settings.model_fields)}") from None

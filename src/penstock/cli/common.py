@@ -12,11 +12,16 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.engine import Engine
 from penstock.spark.session import build_session
 
-Script = Annotated[Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")]
+Script = Annotated[
+    Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
+]
 Master = Annotated[str | None, typer.Option(help="Spark master URL; default local[*].", metavar="URL")]
-Conf = Annotated[list[str] | None, typer.Option(help="A Spark setting; may be repeated.", metavar="KEY=VALUE")]
+Conf = Annotated[
+    list[str] | None, typer.Option(help="A Spark setting; may be repeated.", metavar="KEY=VALUE")
+]
 Functions = Annotated[
-    Path | None, typer.Option(help="Python module whose FUNCTIONS are registered for the script.", metavar="FILE")
+    Path | None,
+    typer.Option(help="Python module whose FUNCTIONS are registered for the script.", metavar="FILE"),
 ]
 
 
@@ -63,6 +68,8 @@ def _register(engine: Engine, path: Path) -> None:
         raise InputError(f"--functions {path}: {type(error).__name__}: {error}") from error
     table = getattr(module, "FUNCTIONS", None)
     if not isinstance(table, dict):
-        raise InputError(f"--functions {path}: it must define FUNCTIONS = {{'name': (function, 'SQL TYPE'), ...}}")
+        raise InputError(
+            f"--functions {path}: it must define FUNCTIONS = {{'name': (function, 'SQL TYPE'), ...}}"
+        )
     for name, (function, returns) in table.items():
         engine.function(name, function, returns)

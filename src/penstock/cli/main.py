@@ -30,7 +30,9 @@ def main() -> None:
     try:
         app()
     except PenstockError as error:
-        Console(stderr=True).print(f"penstock: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"penstock: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(error.exit_code)
 
 

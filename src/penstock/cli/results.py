@@ -29,7 +29,9 @@ def results(
     folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
     view: Annotated[str, typer.Argument(help="Name of a view.", metavar="VIEW")],
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
-    output_format: Annotated[Format, typer.Option("--format", help="table, csv or json lines.")] = Format.TABLE,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="table, csv or json lines.")
+    ] = Format.TABLE,
 ) -> None:
     """Print the rows of a view."""
     if not folder.is_dir():

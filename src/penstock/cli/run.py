@@ -22,10 +22,13 @@ def run(
     script: Script,
     output: Annotated[Path, typer.Option(help="Results folder.", metavar="DIR")] = Path("penstock-out"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder a restart needs; default inside the results folder.", metavar="DIR")
+        Path | None,
+        typer.Option(help="Folder a restart needs; default inside the results folder.", metavar="DIR"),
     ] = None,
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all is answered.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow changes of the script while running.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow changes of the script while running.")
+    ] = False,
     trigger: Annotated[str, typer.Option(help="Least time between two batches.")] = "0 seconds",
     master: Master = None,
     conf: Conf = None,
@@ -78,4 +81,6 @@ class _Watcher:
             added, dropped = self._engine.reconcile(text)
             self._console.print(f"{self._path}: {added} views added or redefined, {dropped} dropped")
         except InputError as error:
-            self._console.print(f"{self._path}: not followed: {error}", style="red", markup=False, soft_wrap=True)
+            self._console.print(
+                f"{self._path}: not followed: {error}", style="red", markup=False, soft_wrap=True
+            )

@@ -35,7 +35,9 @@ def follow(
         ended = False
         while not ended:
             ended = wait(every_seconds)
-            live.update(Text("\n".join(stream.line() for stream in read()), overflow="ellipsis"), refresh=True)
+            live.update(
+                Text("\n".join(stream.line() for stream in read()), overflow="ellipsis"), refresh=True
+            )
 
 
 def _follow_plainly(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.operators.derived import DerivedLayout
 from penstock.operators.selection import SelectionPlan, Selector
 from penstock.plan.arrangement import Arrangement
 from penstock.settings import Settings
@@ -32,6 +33,7 @@ class StreamProgram:
         views: number of views.
         columns: the tuple's own columns, in order.
         event_time: the event time column, or None.
+        derived: how derived columns reach the worker, or None where there are none.
         arrangement: evaluation sequence for the ASC side, or None before anything was measured.
         settings: frozen settings.
     """
@@ -42,6 +44,7 @@ class StreamProgram:
     views: int
     columns: tuple[str, ...]
     event_time: str | None
+    derived: DerivedLayout | None
     arrangement: Arrangement | None
     settings: Settings
 
@@ -77,7 +80,7 @@ class MapStage:
 
     def __init__(self, program: StreamProgram) -> None:
         self.program = program
-        self._selector = Selector(program.plan, program.settings.strategy)
+        self._selector = Selector(program.plan, program.settings.strategy, program.arrangement)
         names = program.plan.names[: program.views]
         self._names = pa.array(names, pa.string())
         self._error_views = _error_views(names, program.plan.names[program.views :])
@@ -86,9 +89,7 @@ class MapStage:
     def begin(self) -> None:
         """Starts a new task: counts and sample are empty again."""
         views = self.program.views
-        self.counts = StageCounts(
-            view_pairs=np.zeros(views, np.int64), view_errors=np.zeros(views, np.int64)
-        )
+        self.counts = StageCounts(view_pairs=np.zeros(views, np.int64), view_errors=np.zeros(views, np.int64))
         self.sample: npt.NDArray[np.uint32] | None = None
 
     def match(self, attributes: list[pa.Array], rows: int) -> tuple[npt.NDArray[np.bool_], pa.Array]:

@@ -23,15 +23,15 @@ class ViewDefinition:
         name: the view's name.
         id: identifies this definition; redefining a view gives a new one.
         sql: the whole text of its query.
-        condition: its WHERE text over the stream's columns, or None.
-        projection: (SQL text, output name) pairs, or None for `*`.
+        condition: its WHERE text over the stream's columns; `TRUE` where it has none.
+        projection: (SQL text, output name or None where Spark names it) pairs, or None for `*`.
     """
 
     name: str
     id: str
     sql: str
-    condition: str | None
-    projection: tuple[tuple[str, str], ...] | None
+    condition: str
+    projection: tuple[tuple[str, str | None], ...] | None
 
 
 class PlanLog:
@@ -68,7 +68,9 @@ class PlanLog:
         """
         document = read_json(self._plans / f"{version}.json")
         if document is None:
-            raise CheckpointError(f"plan version {version} of stream {self._stream} is missing in {self._plans}")
+            raise CheckpointError(
+                f"plan version {version} of stream {self._stream} is missing in {self._plans}"
+            )
         return {view["name"]: _definition(view) for view in document["views"]}
 
     def bound(self, batch: int) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,8 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
     Returns:
         One report a task.
     """
-    df.sparkSession.conf.set(
-        "spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows)
-    )
-    attributes = [coding.name for coding in program.plan.codings]
-    each = batch_processor(program.columns, attributes, program.event_time, CORRUPT in df.columns)
+    df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
+    each = batch_processor(program, CORRUPT in df.columns)
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_partition(context, batches, each)
@@ -42,22 +39,23 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
     return [pickle.loads(row.report) for row in rows]
 
 
-def batch_processor(
-    columns: Sequence[str], attributes: Sequence[str], event_time: str | None, has_corrupt: bool
-) -> Callable[[Task, pa.RecordBatch], None]:
+def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task, pa.RecordBatch], None]:
     """What a task does with each batch of a DataFrame."""
+    columns, event_time, derived = list(program.columns), program.event_time, program.derived
+    attributes = [coding.name for coding in program.plan.codings]
 
     def process(task: Task, batch: pa.RecordBatch) -> None:
         if has_corrupt:
             batch = _set_corrupt_aside(task, batch)
         if not batch.num_rows:
             return
+        wide = batch if derived is None else derived.unpack(batch)
 
         def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-            return batch.select(list(columns)).filter(pa.array(mask))
+            return batch.select(columns).filter(pa.array(mask))
 
         task.process(
-            [batch.column(name) for name in attributes],
+            [wide.column(name) for name in attributes],
             batch.num_rows,
             batch.column(event_time) if event_time else None,
             tuples,

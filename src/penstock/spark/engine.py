@@ -8,46 +8,102 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.functions import arrow_udf
 
 from penstock.errors import DuplicateNameError, InputError, UnknownNameError
-from penstock.settings import Settings
+from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
+from penstock.spark.plans import explain_bound
 from penstock.spark.run import Run
+from penstock.spark.schemas import arrow_schema
 from penstock.spark.session import require_classic
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
-from penstock.sql.bind import bind_selections
+from penstock.sql.bind import BoundSelections, bind_selections
+from penstock.sql.query import SelectQuery
 from penstock.sql.script import CreateTable, CreateView, InsertInto, parse_query, parse_script
-from penstock.sql.views import ResolvedView, resolve
+from penstock.sql.views import flatten
 
+if TYPE_CHECKING:
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
 #: begins the name of the view behind an INSERT INTO with a condition or projection of its own
 _INSERT = "insert_into_"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Stream:
-    """A declared stream and the views on it."""
+    """A declared stream."""
 
-    name: str
     source: Source
     host: SparkExpressionHost
-    views: dict[str, ViewDefinition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """A declared view: its stream, its query as written and its definition over the stream."""
+
+    stream: str
+    query: SelectQuery
+    definition: ViewDefinition
+
+
+@dataclass(slots=True, eq=False)
+class _Declared:
+    """Everything declared so far; names keep their case and are found without it."""
+
+    tables: dict[str, CreateTable] = field(default_factory=dict)
+    streams: dict[str, _Stream] = field(default_factory=dict)
+    views: dict[str, _View] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
 
+    def copy(self) -> _Declared:
+        """A copy to change; a mistake half way then leaves nothing behind."""
+        return _Declared(dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks))
+
     @property
-    def schema(self) -> pa.Schema:
-        return to_arrow_schema(self.source.schema)
+    def names(self) -> list[str]:
+        """All names that are taken."""
+        return list({**self.tables, **self.streams, **self.views})
+
+    def on(self, stream: str) -> dict[str, ViewDefinition]:
+        """The views on a stream."""
+        return {name: view.definition for name, view in self.views.items() if view.stream == stream}
+
+    def view_name(self, name: str) -> str:
+        """A view's name as declared.
+
+        Raises:
+            UnknownNameError: there is no such view.
+        """
+        found = next((known for known in self.views if known.upper() == name.upper()), None)
+        if found is None:
+            shown = sorted(self.views)
+            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+            raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
+        return found
+
+    def stream_name(self, query: SelectQuery) -> str:
+        """The name of a flattened query's stream as declared.
+
+        Raises:
+            UnknownNameError: there is no such stream.
+        """
+        found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
+        if found is None:
+            names = ", ".join([*self.streams, *self.views][:20]) or "none"
+            place = query.source_clause
+            message = f"{query.source} is no stream or view to select from. Existing ones: {names}"
+            raise place.error(UnknownNameError, message, 0, len(place.text))
+        return found
 
 
 class Engine:
@@ -58,7 +114,7 @@ class Engine:
         settings: what may be tuned; keyword arguments set single fields of `Settings`.
 
     Raises:
-        InputError: a Spark Connect session.
+        InputError: a Spark Connect session, or a setting that is unknown or out of range.
 
     Example:
         >>> engine = Engine(spark)                                        # doctest: +SKIP
@@ -71,10 +127,8 @@ class Engine:
     def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Any) -> None:
         require_classic(spark)
         self._spark = spark
-        self._settings = (settings or Settings()).model_copy(update=Settings(**tune).model_dump(include=set(tune)))
-        self._streams: dict[str, _Stream] = {}
-        self._tables: dict[str, CreateTable] = {}
-        self._views: dict[str, ResolvedView] = {}
+        self._settings = tuned(settings or Settings(), tune)
+        self._declared = _Declared()
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -87,7 +141,12 @@ class Engine:
             InputError: a mistake in the script; nothing of it is declared then.
         """
         with self._lock:
-            staged = self._declare(script)
+            staged = self._declared.copy()
+            parsed = parse_script(script, known=staged.names)
+            self._stage_tables(staged, parsed.tables, {insert.table.upper() for insert in parsed.inserts})
+            self._stage_views(staged, {view.name: view for view in parsed.views})
+            for insert in parsed.inserts:
+                self._stage_insert(staged, insert)
             self._install(staged)
         return self
 
@@ -100,10 +159,15 @@ class Engine:
         """
         if not frame.isStreaming:
             raise InputError(f"stream {name}: the DataFrame is not a streaming one; use spark.readStream")
+        check_columns(name, frame.schema, event_time)
         with self._lock:
-            self._refuse_taken(name, ())
-            check_columns(name, frame.schema, event_time)
-            self._streams[name] = self._new_stream(name, stream_source(frame, event_time))
+            staged = self._declared.copy()
+            if any(name.upper() == taken.upper() for taken in staged.names):
+                raise DuplicateNameError(
+                    f"{name} exists already. Names are case-insensitive; choose another one."
+                )
+            staged.streams[name] = self._new_stream(stream_source(frame, event_time))
+            self._install(staged)
         return self
 
     def view(self, name: str, sql: str) -> Engine:
@@ -115,12 +179,10 @@ class Engine:
         return self.views({name: sql})
 
     def views(self, queries: Mapping[str, str]) -> Engine:
-        """Declares many views in one step, in order; a view may select from an earlier one."""
+        """Declares or redefines many views in one step; a view may select from an earlier one."""
         with self._lock:
-            staged = _Staged(dict(self._views))
-            for name, sql in queries.items():
-                self._stage_view(staged, name, sql, redefine=True)
-            self._check(staged)
+            staged = self._declared.copy()
+            self._stage_views(staged, queries)
             self._install(staged)
         return self
 
@@ -131,20 +193,14 @@ class Engine:
             UnknownNameError: there is no such view.
         """
         with self._lock:
-            gone: dict[str, list[str]] = {}
+            staged = self._declared.copy()
             for name in names:
-                if name not in self._views:
-                    raise UnknownNameError(f"no view {name}; existing views: {_some(self._views)}")
-                gone.setdefault(self._views[name].stream, []).append(name)
-            for stream, dropped in gone.items():
-                for name in dropped:
-                    del self._views[name], self._streams[stream].views[name]
-                if self._run is not None and stream in self._run.queries:
-                    self._run.change(stream, {}, dropped)
+                del staged.views[staged.view_name(name)]
+            self._install(staged)
         return self
 
     def reconcile(self, script: str) -> tuple[int, int]:
-        """Brings the views to what a changed script says; its tables that are known stay as they are.
+        """Brings the views to what a changed script says; tables that are known stay as they are.
 
         Returns:
             How many views were added or redefined, and how many dropped.
@@ -153,22 +209,19 @@ class Engine:
             InputError: a mistake in the script; nothing changes then.
         """
         with self._lock:
-            statements = parse_script(script).statements
-            wanted = {s.name: s for s in statements if isinstance(s, CreateView)}
-            known = {name: view.sql for stream in self._streams.values() for name, view in stream.views.items()}
-            changed = {name: view for name, view in wanted.items() if known.get(name) != view.text}
-            dropped = [name for name in known if name not in wanted and not name.startswith(_INSERT)]
-            staged = _Staged({name: view for name, view in self._views.items() if name not in dropped})
-            for statement in statements:
-                if isinstance(statement, CreateTable) and statement.name not in self._tables:
-                    source = open_table(self._spark, statement, self._settings)
-                    staged.tables[statement.name] = statement
-                    staged.streams[statement.name] = self._new_stream(statement.name, source)
-            for name, view in changed.items():
-                self._stage_view(staged, name, view, redefine=True)
-            self._check(staged)
+            staged = self._declared.copy()
+            before = {name: view.definition.sql for name, view in staged.views.items()}
+            parsed = parse_script(script)
+            known = {name.upper() for name in staged.tables}
+            new = [table for table in parsed.tables if table.name.upper() not in known]
+            self._stage_tables(staged, new, {insert.table.upper() for insert in parsed.inserts})
+            wanted = {view.name: view for view in parsed.views}
+            dropped = [name for name in before if name not in wanted and not name.startswith(_INSERT)]
+            for name in dropped:
+                del staged.views[name]
+            changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
+            self._stage_views(staged, changed)
             self._install(staged)
-            self.drop(*(name for name in dropped if name in self._views))
             return len(changed), len(dropped)
 
     def function(self, name: str, fn: Callable[..., pa.Array], returns: str) -> Engine:
@@ -179,7 +232,8 @@ class Engine:
             fn: takes one `pyarrow.Array` an argument, returns one of the same length.
             returns: its Spark SQL type, such as 'DOUBLE'.
         """
-        self._spark.udf.register(name, F.arrow_udf(fn, returnType=returns))
+        udf: UserDefinedFunctionLike = arrow_udf(fn, returnType=returns)  # type: ignore[call-overload]
+        self._spark.udf.register(name, udf)
         return self
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
@@ -194,24 +248,27 @@ class Engine:
             UnknownNameError: there is no such view.
         """
         with self._lock:
-            self._add_sink(Sink(getattr(write, "__name__", "function"), view, write))
+            staged = self._declared.copy()
+            staged.sinks.append(Sink(getattr(write, "__name__", "function"), staged.view_name(view), write))
+            self._install(staged)
         return self
 
     @property
     def declared(self) -> dict[str, list[str]]:
         """The views on each stream."""
-        return {name: list(stream.views) for name, stream in self._streams.items()}
+        return {name: list(self._declared.on(name)) for name in self._declared.streams}
 
     def explain(self) -> str:
         """What will run where and why, without starting anything."""
         lines = []
-        for stream in self._streams.values():
-            bound = bind_selections(
-                {name: view.condition for name, view in stream.views.items()}, stream.schema, stream.host
+        for name, stream in self._declared.streams.items():
+            definitions = self._declared.on(name)
+            bound = self._bind(
+                stream, {view: definition.condition for view, definition in definitions.items()}
             )
-            lines.append(f"stream {stream.name}: {len(stream.views)} views, map stage {stream.source.place(bound.derived)}")
-            lines += [f"  p-attribute {a.name}: {a.type} = {a.expression}" for a in bound.selections.attributes[:50]]
-            lines.append(f"  {sum(len(query.terms) for query in bound.selections.queries)} terms")
+            place = stream.source.place(bound.derived)
+            lines.append(f"stream {name}: {len(definitions)} views, map stage {place}")
+            lines += explain_bound(bound)
         return "\n".join(lines)
 
     def start(
@@ -235,137 +292,91 @@ class Engine:
         with self._lock:
             if self._run is not None and self._run.active:
                 raise InputError("the engine is running; stop it before it is started again")
-            streams = [stream for stream in self._streams.values() if stream.views]
-            if not streams:
+            if not self._declared.views:
                 raise InputError("nothing to run: declare at least one stream and one view on it")
             folder = Path(output or tempfile.mkdtemp(prefix="penstock-")).resolve()
-            layout = Layout(folder, Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint")
+            kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
+            layout = Layout(folder, kept)
             layout.open()
             self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger))
-            for stream in streams:
-                self._start(stream)
+            for sink in self._declared.sinks:
+                self._run.add_sink(self._declared.views[sink.view].stream, sink)
+            for name, stream in self._declared.streams.items():
+                definitions = self._declared.on(name)
+                if definitions:
+                    self._run.add_stream(name, stream.source, definitions)
             return self._run
 
-    def _start(self, stream: _Stream) -> None:
-        assert self._run is not None, "streams are started on a run"
-        for sink in stream.sinks:
-            self._run.add_sink(stream.name, sink)
-        self._run.add_stream(stream.name, stream.source, stream.views)
+    def _stage_tables(self, staged: _Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:
+        for table in tables:
+            staged.tables[table.name] = table
+            if table.name.upper() not in targets:
+                staged.streams[table.name] = self._new_stream(open_table(self._spark, table, self._settings))
 
-    def _declare(self, script: str) -> _Staged:
-        staged = _Staged(dict(self._views))
-        inserts = []
-        for statement in parse_script(script).statements:
-            if isinstance(statement, CreateTable):
-                self._refuse_taken(statement.name, (*staged.tables, *staged.views))
-                staged.tables[statement.name] = statement
-            elif isinstance(statement, CreateView):
-                staged.texts[statement.name] = statement
-            else:
-                inserts.append(statement)
-        targets = {insert.table for insert in inserts}
-        for name, table in staged.tables.items():
-            if name not in targets:
-                staged.streams[name] = self._new_stream(name, open_table(self._spark, table, self._settings))
-        for name, view in staged.texts.items():
-            self._refuse_taken(name, staged.streams)
-            self._stage_view(staged, name, view)
-        for insert in inserts:
-            self._stage_insert(staged, insert)
-        self._check(staged)
-        return staged
+    def _stage_views(self, staged: _Declared, views: Mapping[str, CreateView | str]) -> None:
+        """Resolves and binds views, so that a mistake is told before anything changes."""
+        new: dict[str, dict[str, SelectQuery]] = {}
+        for name, view in views.items():
+            query = parse_query(view) if isinstance(view, str) else view.query
+            flat = flatten(query, {known: each.query for known, each in staged.views.items()})
+            stream = staged.stream_name(flat)
+            projection = _projection(flat, staged.streams[stream].source)
+            text = view if isinstance(view, str) else view.text
+            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+            definition = ViewDefinition(name, f"{name}:{digest}", text, flat.where or "TRUE", projection)
+            staged.views[name] = _View(stream, query, definition)
+            new.setdefault(stream, {})[name] = flat
+            if projection is not None:
+                staged.streams[stream].host.types([sql for sql, _ in projection])
+        for stream, queries in new.items():
+            self._bind(staged.streams[stream], queries)
 
-    def _stage_view(self, staged: _Staged, name: str, view: CreateView | str, redefine: bool = False) -> None:
-        query = parse_query(view) if isinstance(view, str) else view.query
-        text = view if isinstance(view, str) else view.text
-        if name in self._streams or name in staged.streams or (name in staged.views and not redefine):
-            raise DuplicateNameError(f"the name {name} is taken")
-        streams = {**self._streams, **staged.streams}
-        columns = {stream.name: stream.schema.names for stream in streams.values()}
-        resolved = resolve(query, staged.views, columns)
-        staged.views[name] = resolved
-        definition = ViewDefinition(name, f"{name}:{hash_text(text)}", text, resolved.condition, resolved.projection)
-        staged.definitions.setdefault(resolved.stream, {})[name] = definition
-        if resolved.projection is not None:
-            streams[resolved.stream].host.types([sql for sql, _ in resolved.projection])
-
-    def _stage_insert(self, staged: _Staged, insert: InsertInto) -> None:
-        table = staged.tables.get(insert.table) or self._tables.get(insert.table)
-        if table is None:
-            known = _some([*self._tables, *staged.tables])
-            raise UnknownNameError(f"INSERT INTO {insert.table}: no such table; existing tables: {known}")
+    def _stage_insert(self, staged: _Declared, insert: InsertInto) -> None:
+        table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
         write = open_sink(table)
-        view = insert.query.source
-        if view not in staged.views or not insert.query.is_plain:
+        plain = insert.query.projection is None and not insert.query.conditions
+        if plain and insert.query.source.upper() in {name.upper() for name in staged.views}:
+            view = staged.view_name(insert.query.source)
+        else:
             view = _INSERT + insert.table
-            self._stage_view(staged, view, insert.text)
+            self._stage_views(staged, {view: insert.text})
         staged.sinks.append(Sink(insert.table, view, write))
 
-    def _check(self, staged: _Staged) -> None:
-        """Binds what is new, so that a mistake is told before anything changes."""
-        streams = {**self._streams, **staged.streams}
-        for name, definitions in staged.definitions.items():
-            stream = streams[name]
-            conditions = {view: definition.condition for view, definition in definitions.items()}
-            bind_selections(conditions, stream.schema, stream.host)
+    def _bind(self, stream: _Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:
+        timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        return bind_selections(queries, arrow_schema(stream.source.schema), stream.host, timezone)
 
-    def _install(self, staged: _Staged) -> None:
-        self._tables |= staged.tables
-        self._streams |= staged.streams
-        self._views = staged.views
-        moved: dict[str, list[str]] = {}
-        for stream in self._streams.values():
-            new = staged.definitions.get(stream.name, {})
-            elsewhere = [n for n in stream.views if n not in new and self._views[n].stream != stream.name]
-            for name in elsewhere:
-                del stream.views[name]
-            moved[stream.name] = elsewhere
-            stream.views |= new
-        for sink in staged.sinks:
-            self._add_sink(sink)
-        if self._run is None or not self._run.active:
+    def _install(self, staged: _Declared) -> None:
+        before, self._declared = self._declared, staged
+        run = self._run
+        if run is None or not run.active:
             return
-        for stream in self._streams.values():
-            if stream.name in self._run.queries:
-                new = staged.definitions.get(stream.name, {})
-                if new or moved[stream.name]:
-                    self._run.change(stream.name, new, moved[stream.name])
-            elif stream.views:
-                self._start(stream)
+        for sink in staged.sinks[len(before.sinks) :]:
+            run.add_sink(staged.views[sink.view].stream, sink)
+        for name, stream in staged.streams.items():
+            old, new = before.on(name), staged.on(name)
+            if name in run.queries:
+                changed = {
+                    view: definition for view, definition in new.items() if old.get(view) != definition
+                }
+                dropped = [view for view in old if view not in new]
+                if changed or dropped:
+                    run.change(name, changed, dropped)
+            elif new:
+                run.add_stream(name, stream.source, new)
 
-    def _add_sink(self, sink: Sink) -> None:
-        if sink.view not in self._views:
-            raise UnknownNameError(f"no view {sink.view}; existing views: {_some(self._views)}")
-        stream = self._streams[self._views[sink.view].stream]
-        stream.sinks.append(sink)
-        if self._run is not None and stream.name in self._run.queries:
-            self._run.add_sink(stream.name, sink)
-
-    def _new_stream(self, name: str, source: Source) -> _Stream:
-        return _Stream(name, source, SparkExpressionHost(self._spark, source.schema))
-
-    def _refuse_taken(self, name: str, staged: Iterable[str]) -> None:
-        if name in self._streams or name in self._tables or name in self._views or name in staged:
-            raise DuplicateNameError(f"the name {name} is taken")
+    def _new_stream(self, source: Source) -> _Stream:
+        return _Stream(source, SparkExpressionHost(self._spark, source.schema))
 
 
-@dataclass(slots=True, eq=False)
-class _Staged:
-    """What a script declares, before any of it is installed."""
-
-    views: dict[str, ResolvedView]
-    tables: dict[str, CreateTable] = field(default_factory=dict)
-    streams: dict[str, _Stream] = field(default_factory=dict)
-    texts: dict[str, CreateView] = field(default_factory=dict)
-    definitions: dict[str, dict[str, ViewDefinition]] = field(default_factory=dict)
-    sinks: list[Sink] = field(default_factory=list)
-
-
-def hash_text(text: str) -> str:
-    """A short digest of a definition's text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _some(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "") or "none"
+def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | None], ...] | None:
+    """A query's SELECT list over the stream's columns, `*` among other items written out."""
+    if query.projection is None:
+        return None
+    items: list[tuple[str, str | None]] = []
+    for output in query.projection:
+        if output.is_star:
+            items += [(f"`{name}`", name) for name in source.schema.fieldNames()]
+        else:
+            items.append((output.expression, output.name))
+    return tuple(items)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -137,7 +139,8 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     spark = table.sparkSession
     selected = text_array(spark, [f"({text}\n) AS _{number}" for number, text in enumerate(expressions)])
     try:
-        result = DataFrame(table._jdf.selectExpr(selected), spark)
+        with _unlogged():
+            result = DataFrame(table._jdf.selectExpr(selected), spark)
     except PySparkException as error:
         if len(expressions) == 1:
             raise _translated(error, expressions[0], table.columns) from None
@@ -150,6 +153,17 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     _analyse(table, expressions[:middle])
     _analyse(table, expressions[middle:])
     raise AssertionError("expressions fail together that do not fail alone")
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
 
 
 def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:

@@ -153,7 +153,6 @@ class IngestQuery:
         except Exception as error:
             raise (self.error or error) from error
 
-
     def _end_when_exhausted(self) -> None:
         query = self._query
         assert query is not None, "the query has been started"
@@ -189,7 +188,9 @@ class IngestQuery:
             for reason, count in report.quarantined.items():
                 quarantined[reason] = quarantined.get(reason, 0) + count
         names = bound.program.plan.names
-        errors = {names[index]: int(counts.view_errors[index]) for index in np.flatnonzero(counts.view_errors)}
+        errors = {
+            names[index]: int(counts.view_errors[index]) for index in np.flatnonzero(counts.view_errors)
+        }
         figures = {
             "batch": batch,
             "plan": bound.program.version,
@@ -228,7 +229,10 @@ class IngestQuery:
         for index in np.flatnonzero(counts.view_pairs):
             name = names[index]
             totals.view_pairs[name] = totals.view_pairs.get(name, 0) + int(counts.view_pairs[index])
-        for target, found in ((totals.quarantined, figures["quarantined"]), (totals.view_errors, figures["errors"])):
+        for target, found in (
+            (totals.quarantined, figures["quarantined"]),
+            (totals.view_errors, figures["errors"]),
+        ):
             for name, count in found.items():
                 target[name] = target.get(name, 0) + count
         self._events.record(
@@ -267,13 +271,24 @@ class IngestQuery:
 def _sum(parts: list[StageCounts], views: int) -> StageCounts:
     total = StageCounts(view_pairs=np.zeros(views, np.int64), view_errors=np.zeros(views, np.int64))
     for part in parts:
-        for name in ("tuples", "matched", "pairs", "evaluations", "asc_tuples", "encode_ns", "match_ns", "write_ns"):
+        for name in (
+            "tuples",
+            "matched",
+            "pairs",
+            "evaluations",
+            "asc_tuples",
+            "encode_ns",
+            "match_ns",
+            "write_ns",
+        ):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         total.view_pairs += part.view_pairs
         total.view_errors += part.view_errors
         if part.newest_event_time is not None:
             seen = total.newest_event_time
-            total.newest_event_time = part.newest_event_time if seen is None else max(seen, part.newest_event_time)
+            total.newest_event_time = (
+                part.newest_event_time if seen is None else max(seen, part.newest_event_time)
+            )
     return total
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,12 +12,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.operators.json_decode import decodable
+from penstock.plan.expressions import Derived
 from penstock.settings import Settings
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
-from penstock.spark.source import DataFrameSource, Source
+from penstock.spark.json_stage import run_raw_json
+from penstock.spark.layout import Layout
+from penstock.spark.schemas import arrow_schema
+from penstock.spark.source import BoundBatch, DataFrameSource, Source
+from penstock.spark.worker import TaskReport
 from penstock.sql.script import CreateTable
 
-_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+_SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
 _CONNECT_SECONDS = 3.0
 
 
@@ -51,13 +58,70 @@ def open_kafka(
 
     if declared is None:
         return DataFrameSource(load(spark).schema, event_time, load, "Kafka's records are read by Spark")
-    schema = declared
-    return DataFrameSource(
-        schema,
-        event_time,
-        lambda session: decode_json(load(session), schema, settings.max_record_bytes),
-        "JSON is decoded by Spark's from_json",
-    )
+    return KafkaJsonSource(declared, event_time, load, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJsonSource:
+    """JSON values of a topic, decoded in the worker where schema and plan allow it.
+
+    A block that pyarrow's reader might read differently from Spark is refused by the task and read by
+    `from_json` in a second job of the same batch.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        load: gives Kafka's records as a streaming frame.
+        settings: frozen settings.
+    """
+
+    schema: StructType
+    event_time: str | None
+    load: Callable[[SparkSession], DataFrame]
+    settings: Settings
+
+    def prepare(self, layout: Layout, stream: str) -> None:
+        """Nothing to get ready."""
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Kafka's records."""
+        return self.load(spark).select("value", "topic", "partition", "offset")
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """One job over the raw values, and one over what its tasks refused."""
+        exact = decode_json(df, self.schema, self.settings.max_record_bytes)
+        if self._why_not(batch.derived):
+            return batch.run_behind(exact)
+        reports = run_raw_json(df, arrow_schema(self.schema), batch.program, batch.job())
+        refused = [block for report in reports for block in report.refused]
+        if refused:
+            chosen = F.lit(False)
+            for topic, partition, first, last in refused:
+                block = (F.col("topic") == topic) & (F.col("partition") == partition)
+                chosen = chosen | (block & F.col("offset").between(first, last))
+            exact = decode_json(df.where(chosen), self.schema, self.settings.max_record_bytes)
+            reports += batch.run_behind(exact)
+        return reports
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """In the worker's own JSON decoder, or behind Spark's."""
+        why = self._why_not(derived)
+        return (
+            f"behind the DataFrame: {why}" if why else "on Kafka's raw values: JSON is decoded in the worker"
+        )
+
+    def exhausted(self) -> bool:
+        """Left to Spark."""
+        return True
+
+    def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
+        if not self.settings.decode_in_worker:
+            return "decode_in_worker is off"
+        if derived:
+            return f"{len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+        if not decodable(arrow_schema(self.schema)):
+            return "a column's type is decoded by Spark's from_json only"
+        return None
 
 
 def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -> DataFrame:
@@ -101,7 +165,9 @@ def check_broker(name: str, servers: str) -> None:
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
         if not host or not port.isdigit():
-            raise InputError(f"table {name}: kafka.bootstrap.servers holds '{server}'; allowed: host:port, ...")
+            raise InputError(
+                f"table {name}: kafka.bootstrap.servers holds '{server}'; allowed: host:port, ..."
+            )
         try:
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         except OSError:
@@ -111,7 +177,9 @@ def check_broker(name: str, servers: str) -> None:
 
 
 def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
-    wanted = {key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")}
+    wanted = {
+        key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")
+    }
     try:
         reader = spark.read.format("kafka").options(**{"kafka.default.api.timeout.ms": "10000", **wanted})
         reader.option("startingOffsets", "earliest").load().limit(1).count()

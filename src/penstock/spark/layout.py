@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import CheckpointError, ConnectionFailedError
 from penstock.spark.files import put_json_if_absent, read_json
@@ -80,14 +81,14 @@ class Layout:
                 folder.mkdir(parents=True, exist_ok=True)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
-            checkpoint = read_json(identity)
+            checkpoint: dict[str, Any] = read_json(identity) or {}
             put_json_if_absent(self.output / "_penstock" / "identity.json", checkpoint)
         except OSError as error:
             raise ConnectionFailedError(
                 f"cannot write to {error.filename or self.output}: {error.strerror}; "
                 "the output and checkpoint folders must be writable"
             ) from error
-        if checkpoint["layout"] != LAYOUT_VERSION:
+        if checkpoint.get("layout") != LAYOUT_VERSION:
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint} has layout {checkpoint['layout']}, this version reads "
                 f"layout {LAYOUT_VERSION}; start with a new checkpoint and a new output folder"

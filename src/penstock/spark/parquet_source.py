@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.layout import Layout
 from penstock.spark.scan_stage import open_parquet, readable_in_scan, run_in_scan, split
+from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
 from penstock.spark.worker import TaskReport
 
+#: the one schema Spark's binaryFile source has; only the path is read
+_PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 #: tasks a core, so that an uneven split still keeps every core busy
 _TASKS_A_CORE = 2
 #: below this many rows a task its start costs more than it gains
@@ -54,12 +56,12 @@ class ParquetSource:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """One row a new file: its path."""
-        reader = spark.readStream.format("binaryFile").options(**dict(self.options))
+        reader = spark.readStream.format("binaryFile").schema(_PATHS).options(**dict(self.options))
         return reader.option("pathGlobFilter", "*.parquet").load(self.path).select("path")
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
-        expected = to_arrow_schema(self.schema)
+        expected = arrow_schema(self.schema)
         exact: list[tuple[str, pq.FileMetaData]] = []
         other: list[str] = []
         for row in df.collect():
@@ -135,4 +137,8 @@ def _exact_metadata(path: str, expected: pa.Schema) -> pq.FileMetaData | None:
 def is_plain_folder(path: str) -> bool:
     """Whether a local folder has no partition folders (`key=value`), which only Spark turns into columns."""
     folder = Path(path.removeprefix("file://").removeprefix("file:"))
-    return not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir()) if folder.is_dir() else True
+    return (
+        not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())
+        if folder.is_dir()
+        else True
+    )

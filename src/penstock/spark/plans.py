@@ -10,21 +10,23 @@ from dataclasses import dataclass, replace
 
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.operators.derived import DerivedLayout
 from penstock.operators.map_stage import StreamProgram
 from penstock.operators.selection import compile_selections
 from penstock.plan.arrangement import Arrangement
-from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
 from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog, ViewDefinition
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, Source
-from penstock.sql.bind import bind_selections
+from penstock.sql.bind import BoundSelections, bind_selections
 
 _KEPT_PLANS = 3
+#: lines of one kind that `explain` shows
+_SHOWN = 50
 
 
 @dataclass(slots=True, eq=False)
@@ -33,14 +35,14 @@ class CompiledPlan:
 
     Attributes:
         program: what the workers get.
-        derived: columns Spark computes for it.
+        bound: the selections, and the columns Spark computes for them.
         views: the definitions it answers.
         broadcast: the pickled program on its way to the workers.
         revision: counts swaps of the evaluation sequence under the same version.
     """
 
     program: StreamProgram
-    derived: tuple[Derived, ...]
+    bound: BoundSelections
     views: Mapping[str, ViewDefinition]
     broadcast: Broadcast[bytes]
     revision: int = 0
@@ -54,7 +56,13 @@ class StreamPlans:
     """
 
     def __init__(
-        self, spark: SparkSession, stream: str, source: Source, log: PlanLog, events: EventLog, settings: Settings
+        self,
+        spark: SparkSession,
+        stream: str,
+        source: Source,
+        log: PlanLog,
+        events: EventLog,
+        settings: Settings,
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -62,21 +70,13 @@ class StreamPlans:
         self._log = log
         self._events = events
         self._settings = settings
-        self._schema = to_arrow_schema(source.schema)
-        self.host = SparkExpressionHost(spark, source.schema)
+        self._schema = arrow_schema(source.schema)
+        self._host = SparkExpressionHost(spark, source.schema)
         self._lock = threading.Lock()
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
         self._changed = self._newest is None
-
-    def check(self, view: ViewDefinition) -> None:
-        """Binds a view on its own, so that a mistake is told before anything changes.
-
-        Raises:
-            SqlError: the condition cannot be bound.
-        """
-        bind_selections({view.name: view.condition}, self._schema, self.host)
 
     @property
     def views(self) -> dict[str, ViewDefinition]:
@@ -106,8 +106,12 @@ class StreamPlans:
     def batch(self, number: int, staging: str) -> BoundBatch:
         """Binds a batch and gathers what its jobs need."""
         plan = self.bind(number)
-        key = (f"{self._spark.sparkContext.applicationId}/{self._stream}", plan.program.version, plan.revision)
-        return BoundBatch(number, plan.program, plan.derived, key, plan.broadcast, staging)
+        key = (
+            f"{self._spark.sparkContext.applicationId}/{self._stream}",
+            plan.program.version,
+            plan.revision,
+        )
+        return BoundBatch(number, plan.program, plan.bound.derived, key, plan.broadcast, staging)
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""
@@ -126,7 +130,7 @@ class StreamPlans:
         program = replace(plan.program, arrangement=arrangement)
         plan.broadcast.unpersist()
         self._compiled[version] = CompiledPlan(
-            program, plan.derived, plan.views, self._broadcast(program), plan.revision + 1
+            program, plan.bound, plan.views, self._broadcast(program), plan.revision + 1
         )
 
     def explain(self) -> str:
@@ -135,8 +139,9 @@ class StreamPlans:
         if version is None:
             return f"stream {self._stream}: no plan yet"
         plan = self.compiled(version)
-        lines = [f"stream {self._stream}: plan {version}, {len(plan.views)} views", *explain_plan(plan, self._source)]
-        return "\n  ".join(lines)
+        place = self._source.place(plan.bound.derived)
+        head = f"stream {self._stream}: plan {version}, {len(plan.views)} views, map stage {place}"
+        return "\n".join([head, *explain_bound(plan.bound)])
 
     def forget(self, before_batch: int) -> None:
         """Removes what no replay can need any more."""
@@ -154,12 +159,10 @@ class StreamPlans:
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()
         views = self._log.load(version)
-        bound = bind_selections(
-            {name: view.condition for name, view in views.items()}, self._schema, self.host
-        )
-        both = SelectionSet(
-            bound.selections.attributes, (*bound.selections.queries, *bound.error_queries)
-        )
+        conditions = {name: view.condition for name, view in views.items()}
+        timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        bound = bind_selections(conditions, self._schema, self._host, timezone)
+        both = SelectionSet(bound.selections.attributes, (*bound.selections.queries, *bound.error_queries))
         program = StreamProgram(
             stream=self._stream,
             version=version,
@@ -167,6 +170,7 @@ class StreamPlans:
             views=len(views),
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
+            derived=DerivedLayout.of(bound.derived) if bound.derived else None,
             arrangement=None,
             settings=self._settings,
         )
@@ -180,27 +184,24 @@ class StreamPlans:
             place=self._source.place(bound.derived),
             seconds=round(time.perf_counter() - began, 3),
         )
-        return CompiledPlan(program, bound.derived, views, self._broadcast(program))
+        return CompiledPlan(program, bound, views, self._broadcast(program))
 
     def _broadcast(self, program: StreamProgram) -> Broadcast[bytes]:
         return self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
 
 
-def explain_plan(plan: CompiledPlan, source: Source) -> list[str]:
-    """A compiled plan in lines: place, p-attributes, derived columns, sequence."""
-    coded = plan.program.plan.coded
-    lines = [f"map stage {source.place(plan.derived)}"]
+def explain_bound(bound: BoundSelections) -> list[str]:
+    """Bound selections in lines: p-attributes, derived columns, terms."""
+    attributes, derived = bound.selections.attributes, bound.derived
+    lines = [f"  p-attribute {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]]
+    if len(attributes) > _SHOWN:
+        lines.append(f"  ... {len(attributes)} p-attributes in all")
     lines += [
-        f"p-attribute {coding.name}: {coding.type}, {len(coding.constants)} constants, {coding.codes} regions"
-        for coding in coded.codings[:50]
+        f"  derived {column.name}: {column.expression}"
+        + (" (may raise: evaluated in its try form)" if column.error_column else "")
+        for column in derived[:_SHOWN]
     ]
-    lines += [
-        f"derived {column.name}: {column.type} = {column.expression}"
-        + (" (evaluated in its try form)" if column.error_column else "")
-        for column in plan.derived[:50]
-    ]
-    for kind, count in (("p-attributes", len(coded.codings)), ("derived columns", len(plan.derived))):
-        if count > 50:
-            lines.append(f"... {count} {kind} in all")
-    lines.append(f"{len(coded.term_query)} terms, {len(coded.predicate_attribute)} predicates")
-    return lines
+    if len(derived) > _SHOWN:
+        lines.append(f"  ... {len(derived)} derived columns in all")
+    terms = sum(len(query.terms) for query in bound.selections.queries)
+    return [*lines, f"  {len(bound.selections.queries)} queries, {terms} terms"]

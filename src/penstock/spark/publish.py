@@ -71,7 +71,7 @@ class Publisher:
         Returns:
             The published files, as the manifest lists them (fields of PublishedFile).
         """
-        files = []
+        files: list[PublishedFile] = []
         for report in sorted(reports, key=lambda each: (each.job, each.partition)):
             for staged in report.files:
                 name = f"{batch:010d}-{report.job}-{report.partition:05d}.parquet"
@@ -126,8 +126,9 @@ class Publisher:
         for folder in self._folders.values():
             for unfinished in folder.glob("*.parquet.merging"):
                 unfinished.unlink()
-        for path in self._manifests.glob("*-to-*.json"):
-            self._remove_replaced(read_json(path))
+        for document in _manifests(self._manifests):
+            if document["last"] > document["first"]:
+                self._remove_replaced(document)
         listed = {file["name"] for document in _manifests(self._manifests) for file in document["files"]}
         for folder in self._folders.values():
             for merged in folder.glob("*-to-*.parquet"):
@@ -174,7 +175,9 @@ def published_paths(layout: Layout, stream: str, kind: str = "matches") -> Itera
 
 def _merge(sources: Sequence[Path], target: Path) -> int:
     merging = target.with_name(target.name + ".merging")
-    with pq.ParquetWriter(merging, pq.read_schema(sources[0]), compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(
+        merging, pq.read_schema(sources[0]), compression="zstd", compression_level=1
+    ) as writer:
         for source in sources:
             file = pq.ParquetFile(source)
             for batch in file.iter_batches():

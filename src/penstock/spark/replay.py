@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.plan.expressions import Derived
 from penstock.spark.files import numbered, read_json, replace_json
 from penstock.spark.layout import Layout
 from penstock.spark.parquet_source import ParquetSource
+from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
 from penstock.spark.worker import TaskReport
 
@@ -59,7 +59,7 @@ def prepare(table: DataFrame, arrival: str, pace: Pace, folder: Path) -> None:
     """
     if (folder / "schedule.json").exists():
         return
-    stored = table.toArrow().cast(to_arrow_schema(table.schema))
+    stored = table.toArrow().cast(arrow_schema(table.schema))
     rows = stored.take(pc.sort_indices(stored, sort_keys=[(arrival, "ascending")]))
     arrivals = rows.column(arrival).cast(pa.timestamp("us")).cast(pa.int64()).combine_chunks()
     last = pc.max(arrivals).as_py() or 0
@@ -116,7 +116,8 @@ class ReplaySource:
         """Writes the arrival-ordered copy, unless an earlier run has."""
         self._folder = layout.replay(stream)
         prepare(self._table, self._arrival, self._pace, self._folder)
-        self._due: list[float] = read_json(self._folder / "schedule.json")["due_seconds"]
+        schedule = read_json(self._folder / "schedule.json") or {}
+        self._due: list[float] = schedule["due_seconds"]
         self._released = self._folder / "released"
         self._released.mkdir(exist_ok=True)
         self._parquet = self._released_into(self._released)

@@ -21,6 +21,8 @@ from penstock.spark.publish import published_paths
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
 
+Projection = Sequence[tuple[str, str | None]]
+
 
 def write_catalog(
     layout: Layout, streams: Mapping[str, StructType], views: Mapping[str, Mapping[str, ViewDefinition]]
@@ -55,7 +57,9 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
     """
     catalog = read_catalog(layout)
     if stream not in catalog["streams"]:
-        raise UnknownNameError(f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}")
+        raise UnknownNameError(
+            f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
+        )
     schema = StructType.fromJson(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 
@@ -95,20 +99,21 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
 
 
 def project(
-    frame: DataFrame, view: str, projection: Sequence[Sequence[str]] | None, keep: Sequence[str] = ()
+    frame: DataFrame, view: str, projection: Projection | None, keep: Sequence[str] = ()
 ) -> DataFrame:
     """One view's rows of a frame of matches, with the view's projection.
 
     Args:
         frame: tuples with `queries`.
         view: the view's name.
-        projection: (SQL text, output name) pairs, or None for `*`.
+        projection: (SQL text, output name or None) pairs, or None for `*`.
         keep: further columns to keep.
     """
     rows = frame.where(F.array_contains(F.col(QUERIES), view))
     if projection is None:
         return rows.drop(QUERIES)
-    return rows.select(*(F.expr(sql).alias(name) for sql, name in projection), *keep)
+    columns = [F.expr(sql) if name is None else F.expr(sql).alias(name) for sql, name in projection]
+    return rows.select(*columns, *keep)
 
 
 def batch_rows(

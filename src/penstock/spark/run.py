@@ -34,6 +34,7 @@ class Run:
         self._trigger = trigger
         self._events = EventLog(layout.events)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
+        self._watched: dict[str, _Watched] = {}
         self._sinks: dict[str, list[Sink]] = {}
         self.queries: dict[str, IngestQuery] = {}
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
@@ -181,6 +182,7 @@ class Run:
             "quarantined": dict(totals.quarantined),
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views),
+            "view_pairs": dict(totals.view_pairs),
             "sequence": None if watched is None else watched.text(),
             "evaluations_per_tuple": None if watched is None else watched.evaluations,
         }

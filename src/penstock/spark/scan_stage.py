@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from pyspark import SparkContext
 
 from penstock.operators.map_stage import StreamProgram
-from penstock.operators.selection import could_match
+from penstock.operators.pruning import CodeBounds, code_bounds, could_match
+from penstock.operators.selection import SelectionPlan
 from penstock.spark.worker import Task, TaskContextData, TaskReport, partition_number
 
 
@@ -104,7 +105,9 @@ def run_in_scan(
                         _set_aside(task, f"{piece.path}#{group}", error)
         yield pickle.dumps(task.report())
 
-    return [pickle.loads(report) for report in sc.parallelize(splits, len(splits)).mapPartitions(run).collect()]
+    return [
+        pickle.loads(report) for report in sc.parallelize(splits, len(splits)).mapPartitions(run).collect()
+    ]
 
 
 def _set_aside(task: Task, origin: str, error: Exception) -> None:
@@ -121,18 +124,19 @@ def _run_row_group(
     event_time: str | None,
     batch_rows: int,
 ) -> None:
-    rows = file.metadata.row_group(group).num_rows
-    if not could_match(task.stage.program.plan, _bounds(file, group)):
-        task.stage.counts.tuples += rows
+    if not could_match(task.stage.program.plan, _bounds(file, group, task.stage.program.plan)):
+        task.skip(file.metadata.row_group(group).num_rows)
         if event_time is not None:
-            read = file.read_row_group(group, columns=[event_time], use_threads=False)
-            task.stage.observe_event_time(read.column(event_time))
+            newest = file.read_row_group(group, columns=[event_time], use_threads=False)
+            task.stage.observe_event_time(newest.column(event_time))
         return
     first = [name for name in columns if name in attributes or name == event_time]
     rest = [name for name in columns if name not in first]
     late = _LateColumns(file, group, columns, rest)
     for number, batch in enumerate(
-        file.iter_batches(batch_size=batch_rows, row_groups=[group], columns=first or [columns[0]], use_threads=False)
+        file.iter_batches(
+            batch_size=batch_rows, row_groups=[group], columns=first or [columns[0]], use_threads=False
+        )
     ):
         late.at(batch, number * batch_rows)
         task.process(
@@ -174,14 +178,20 @@ class _LateColumns:
         return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
 
 
-def _bounds(file: pq.ParquetFile, group: int) -> dict[str, tuple[Any, Any, bool]]:
-    """Column name to (smallest value, largest value, whether NULLs may occur), where the file says."""
+def _bounds(file: pq.ParquetFile, group: int, plan: SelectionPlan) -> list[CodeBounds | None]:
+    """What the row group's statistics say of each p-attribute."""
     metadata = file.metadata.row_group(group)
-    bounds = {}
+    found = {}
     for index in range(metadata.num_columns):
         column = metadata.column(index)
-        statistics = column.statistics
-        if statistics is not None and statistics.has_min_max and "." not in column.path_in_schema:
-            may_be_null = not statistics.has_null_count or statistics.null_count > 0
-            bounds[column.path_in_schema] = (statistics.min, statistics.max, may_be_null)
+        if column.is_stats_set and column.statistics.has_min_max:
+            found[column.path_in_schema] = column.statistics
+    bounds: list[CodeBounds | None] = []
+    for coding in plan.codings:
+        statistics = found.get(coding.name)
+        if statistics is None:
+            bounds.append(None)
+            continue
+        may_be_null = not statistics.has_null_count or statistics.null_count > 0
+        bounds.append(code_bounds(coding, statistics.min, statistics.max, may_be_null))
     return bounds

@@ -46,7 +46,9 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise ConnectionFailedError(f"cannot start Spark on master {master}: {str(error).splitlines()[0]}") from error
+        raise ConnectionFailedError(
+            f"cannot start Spark on master {master}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def check_java() -> None:
@@ -57,7 +59,9 @@ def check_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
-    wanted = f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+    wanted = (
+        f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+    )
     if java is None:
         raise ConnectionFailedError(f"no java on the PATH and JAVA_HOME is not set; {wanted}")
     try:

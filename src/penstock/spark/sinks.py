@@ -52,7 +52,9 @@ def open_sink(table: CreateTable) -> SinkFunction:
             f"INSERT INTO {table.name}: a table USING {table.source} is no sink; allowed: {', '.join(SINKS)} "
             "(every view's matches are in the results folder anyway)"
         )
-    options = {name: value for name, value in table.options.items() if name == "topic" or name.startswith("kafka.")}
+    options = {
+        name: value for name, value in table.options.items() if name == "topic" or name.startswith("kafka.")
+    }
     for needed in ("kafka.bootstrap.servers", "topic"):
         if needed not in options:
             raise InputError(f"INSERT INTO {table.name}: the option {needed} is missing")

@@ -26,7 +26,9 @@ T = TypeVar("T")
 #: column names that the results folder uses itself
 RESERVED = frozenset({"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN})
 #: options of a replay beyond the stored table's own
-_REPLAY_OPTIONS = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
+_REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
+#: options that only a streaming read knows
+_STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
 _FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
 
@@ -45,8 +47,8 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         UnknownNameError: an option names a column that is not there.
         InputError: an option is missing or out of range.
     """
-    options = {_camel(name): value for name, value in table.options.items()}
-    event_time = options.pop("eventTime", None)
+    options = {_plain(name): value for name, value in table.options.items()}
+    event_time = options.pop("eventtime", None)
     kind = table.source.lower()
     if kind == "kafka":
         source: Source = open_kafka(spark, table, _declared(spark, table), options, event_time, settings)
@@ -68,7 +70,10 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
 def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
     """A source over any streaming DataFrame."""
     return DataFrameSource(
-        schema=frame.schema, event_time=event_time, open=lambda _: frame, why="the source is a streaming DataFrame"
+        schema=frame.schema,
+        event_time=event_time,
+        open=lambda _: frame,
+        why="the source is a streaming DataFrame",
     )
 
 
@@ -88,7 +93,9 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
                 f"{', '.join(sorted(RESERVED))} and names that begin with two underscores)"
             )
         if name in seen:
-            raise InputError(f"stream {stream}: column {field.name} stands twice; names differ by more than case")
+            raise InputError(
+                f"stream {stream}: column {field.name} stands twice; names differ by more than case"
+            )
         seen.add(name)
     if event_time is None:
         return
@@ -123,9 +130,10 @@ def _open_files(
     settings: Settings,
 ) -> Source:
     options = dict(options)
-    path = _path(spark, table, options)
+    path = _path(table, options)
     declared = _declared(spark, table)
-    reading = spark.read.format(kind).options(**_batch_options(options))
+    at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
+    reading = spark.read.format(kind).options(**at_rest)
     schema = declared or _guarded(table, lambda: reading.load(path).schema)
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
@@ -154,7 +162,9 @@ def _tolerant_files(
         undecodable = F.lit(False)
         for field in schema:
             if isinstance(field.dataType, StringType):
-                undecodable = undecodable | F.coalesce(F.contains(F.col(f"`{field.name}`"), F.lit("\ufffd")), F.lit(False))
+                undecodable = undecodable | F.coalesce(
+                    F.contains(F.col(f"`{field.name}`"), F.lit("\ufffd")), F.lit(False)
+                )
         columns = [F.col(f"`{field.name}`") for field in schema]
         reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
         record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
@@ -175,10 +185,9 @@ def _open_replay(
     event_time: str | None,
     settings: Settings,
 ) -> Source:
-    own = {_camel(name) for name in _REPLAY_OPTIONS}
-    source = {name: value for name, value in options.items() if name not in own}
-    path = _path(spark, table, dict(options))
-    arrival = options.get("arrivalTime", event_time)
+    source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
+    path = _path(table, dict(options))
+    arrival = options.get("arrivaltime", event_time)
     if arrival is None:
         raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
     declared = _declared(spark, table)
@@ -191,9 +200,13 @@ def _open_replay(
         )
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
-        raise InputError(f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp")
+        raise InputError(
+            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp"
+        )
     check_columns(table.name, stored.schema, event_time)
-    pace = Pace(_speed(table, options.get("speed", "1")), _rows(table, options.get("rowsPerTrigger", "100000")))
+    pace = Pace(
+        _speed(table, options.get("speed", "1")), _rows(table, options.get("rowspertrigger", "100000"))
+    )
     return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
 
 
@@ -213,7 +226,7 @@ def _rows(table: CreateTable, text: str) -> int:
     return int(text)
 
 
-def _path(spark: SparkSession, table: CreateTable, options: dict[str, str]) -> str:
+def _path(table: CreateTable, options: dict[str, str]) -> str:
     path = options.pop("path", None)
     if path is None:
         raise InputError(f"table {table.name}: the option path is missing")
@@ -222,14 +235,9 @@ def _path(spark: SparkSession, table: CreateTable, options: dict[str, str]) -> s
     return str(Path(path).resolve()) if "://" not in path else path
 
 
-def _batch_options(options: Mapping[str, str]) -> dict[str, str]:
-    streaming = {"maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "cleanSource"}
-    return {name: value for name, value in options.items() if name not in streaming}
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
+def _plain(name: str) -> str:
+    """An option as Spark reads it, which takes no notice of case: max_files_per_trigger is maxFilesPerTrigger."""
+    return name if name.startswith("kafka.") else name.replace("_", "").lower()
 
 
 def _guarded(table: CreateTable, load: Callable[[], T]) -> T:

@@ -169,6 +169,10 @@ class Task:
         self._matches.write(batch, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
+    def skip(self, rows: int) -> None:
+        """Counts tuples that statistics showed to satisfy no query."""
+        self.stage.counts.tuples += rows
+
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
         self._quarantine.write(pa.record_batch({"record": record, "origin": origin, "reason": reason}))

@@ -1,0 +1,99 @@
+"""`penstock demo`: a year of real flights, replayed against thousands of standing queries."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.demo_data import prepare
+from penstock.cli.demo_queries import standing_queries
+from penstock.errors import InputError
+from penstock.monitor.live import follow
+from penstock.monitor.snapshot import take_snapshot
+from penstock.spark.engine import Engine
+from penstock.spark.run import Run
+from penstock.spark.session import build_session
+
+_SAMPLES = ("insured_cases", "storm")
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
+    ] = Path("out/demo"),
+    queries: Annotated[int, typer.Option(help="Standing queries drawn from the templates.", min=1)] = 2_000,
+) -> None:
+    """Replay the 336,776 flights out of New York in 2013 through Spark."""
+    console = Console()
+    if output.exists():
+        if not (output / "_penstock").is_dir():
+            raise InputError(f"--output {output} exists and is not a results folder; name another")
+        shutil.rmtree(output)
+    flights, weather = prepare(output.parent / "demo-data")
+    drawn = standing_queries(pq.read_table(flights), queries)
+    script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
+    script = script.replace("examples/data/flights", str(flights)).replace(
+        "examples/data/weather", str(weather)
+    )
+    engine = Engine(build_session(None, {}))
+    engine.execute(script)
+    by_hand = sum(map(len, engine.declared.values()))
+    engine.views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in drawn.items()})
+    console.print(
+        f"{len(drawn):,} standing queries from templates and {by_hand} written by hand", highlight=False
+    )
+    console.print(engine.explain().splitlines()[0], highlight=False, soft_wrap=True)
+    began = time.perf_counter()
+    run = engine.start(output, available_now=True)
+    try:
+        follow(console, lambda: take_snapshot(run.status()), run.await_termination)
+    finally:
+        run.stop()
+    _report(console, run, time.perf_counter() - began)
+
+
+def _report(console: Console, run: Run, seconds: float) -> None:
+    status = run.status()
+    table = Table(
+        "stream", "tuples", "queries", "matched", "pairs", "dropped early", "tuples/s", title="The replay"
+    )
+    for stream in take_snapshot(status):
+        table.add_row(
+            stream.name,
+            f"{stream.tuples:,}",
+            f"{stream.views:,}",
+            f"{stream.matched:,}",
+            f"{stream.pairs:,}",
+            f"{stream.dropped_share:.1%}",
+            f"{stream.tuples_per_second:,.0f}",
+        )
+    console.print(table)
+    busiest = Counter(status["flights"]["view_pairs"]).most_common(8)
+    console.print(
+        "Busiest queries: " + ", ".join(f"{name} {count:,}" for name, count in busiest), highlight=False
+    )
+    for decision in run.events("decision")[-2:]:
+        console.print(
+            f"Decision: {decision['stream']}: {decision['reason']}", highlight=False, soft_wrap=True
+        )
+    for view in _SAMPLES:
+        _sample(console, run, view)
+    console.print(f"{seconds:.1f} s; results in {run.output}", highlight=False, soft_wrap=True)
+
+
+def _sample(console: Console, run: Run, view: str) -> None:
+    frame = run.results(view)
+    rows = frame.limit(5).toArrow()
+    table = Table(*rows.column_names, title=f"{view}: {frame.count():,} rows, the first {len(rows)}")
+    for row in rows.to_pylist():
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    console.print(table)

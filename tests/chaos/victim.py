@@ -1,0 +1,22 @@
+"""A run that gets killed: `python victim.py SCRIPT OUTPUT [KEY=VALUE ...]` runs a script once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock.spark.engine import Engine
+from penstock.spark.session import build_session
+
+
+def main(script: str, output: str, *conf: str) -> None:
+    spark = build_session("local[2]", dict(pair.split("=", 1) for pair in conf), "victim")
+    engine = Engine(spark, compact_every_batches=3).execute(Path(script).read_text())
+    run = engine.start(output, available_now=True)
+    run.await_termination()
+    run.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

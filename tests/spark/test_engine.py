@@ -1,0 +1,189 @@
+"""The engine on Spark against `spark.sql` over the same tuples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, rows, script, write_orders
+from penstock.errors import CheckpointError, InputError
+from penstock.spark.engine import Engine
+
+pytestmark = pytest.mark.spark
+
+
+def _answers(engine: Engine, output: Path, views: dict[str, str]) -> dict[str, object]:
+    run = engine.start(output, available_now=True)
+    run.await_termination()
+    run.stop()
+    return {name: rows(run.results(name)) for name in views}
+
+
+@pytest.mark.parametrize("views", [VIEWS, {**VIEWS, **DERIVED_VIEWS}], ids=["in_scan", "derived"])
+def test_results_equal_spark_sql_on_parquet(
+    spark: SparkSession, tmp_path: Path, views: dict[str, str]
+) -> None:
+    write_orders(tmp_path / "in", files=3, rows=2_000)
+    engine = Engine(spark).execute(script(tmp_path / "in", views, options=", max_files_per_trigger '1'"))
+    place = "in the scan" if views is VIEWS else "behind the DataFrame"
+    assert place in engine.explain()
+    answers = _answers(engine, tmp_path / "out", views)
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert answers == expected(spark, tuples, views)
+    assert sum(sum(bag.values()) for bag in answers.values()) > 1000
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_results_equal_spark_sql_on_text_files(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    write_orders(tmp_path / "parquet", files=1, rows=2_000)
+    tuples = (
+        spark.read.schema(COLUMNS)
+        .parquet(str(tmp_path / "parquet"))
+        .where("NOT isnan(price) OR price IS NULL")
+    )
+    tuples.write.format(kind).save(str(tmp_path / "in"))
+    views = {**VIEWS, **DERIVED_VIEWS}
+    engine = Engine(spark).execute(script(tmp_path / "in", views, source=kind))
+    assert _answers(engine, tmp_path / "out", views) == expected(spark, tuples, views)
+
+
+def test_any_streaming_dataframe_and_views_on_views(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=2, rows=1_000)
+    frame = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / "in")).withColumnRenamed("name", "region")
+    engine = Engine(spark).stream("orders", frame, event_time="seen")
+    engine.view("large", "SELECT id, amount * 2 AS twice, region FROM orders WHERE amount > 500")
+    engine.view("huge", "SELECT id FROM large WHERE twice > 1800 AND region = 'north'")
+    answers = _answers(engine, tmp_path / "out", {"large": "", "huge": ""})
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in")).withColumnRenamed("name", "region")
+    wanted = expected(
+        spark,
+        tuples,
+        {
+            "large": "SELECT id, amount * 2, region FROM orders WHERE amount > 500",
+            "huge": "SELECT id FROM orders WHERE amount * 2 > 1800 AND amount > 500 AND region = 'north'",
+        },
+    )
+    assert answers == wanted
+    assert wanted["huge"]
+
+
+def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=1, rows=3_000)
+    engine = Engine(spark).execute(script(tmp_path / "in", DERIVED_VIEWS))
+    run = engine.start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    run.stop()
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    raising = tuples.where("amount = 0 AND name <> 'south'").count()
+    assert raising > 0
+    assert run.status()["orders"]["errors"] == {"ratio": raising}
+    assert run.events("expression_raised")
+
+
+def test_views_come_and_go_by_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Every tuple is answered by exactly the views registered at its batch."""
+    write_orders(tmp_path / "in", files=6, rows=500)
+    engine = Engine(spark).execute(script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'"))
+    seen: list[int] = []
+
+    def change(_: DataFrame, batch: int) -> None:
+        seen.append(batch)
+        if batch == 1:
+            engine.drop("north").view("early", "SELECT * FROM orders WHERE amount < 50")
+        if batch == 3:
+            engine.view("large", "SELECT * FROM orders WHERE amount > 990")
+
+    engine.sink("large", change)
+    run = engine.start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    run.stop()
+    assert seen == list(range(6))
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    bag = folder_bag(tmp_path / "out", "orders", by_manifest=True)
+    assert bag == folder_bag(tmp_path / "out", "orders", by_manifest=False)
+    conditions = {
+        "large": "amount > IF(id < 2000, 900, 990)",
+        "cheap_or_unknown": "price < 5.5 OR price IS NULL",
+        "north": "name LIKE 'nor%' AND amount BETWEEN 100 AND 500 AND id < 1000",
+        "early": "amount < 50 AND id >= 1000",
+    }
+    for view, condition in conditions.items():
+        ids = {row.id for row in tuples.where(condition).collect()}
+        assert {key for key, query in bag if query == view} == ids
+    assert max(bag.values()) == 1
+
+
+def test_stopped_run_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=2, rows=500)
+    text = script(tmp_path / "in", VIEWS)
+    _answers(Engine(spark).execute(text), tmp_path / "out", VIEWS)
+    write_orders(tmp_path / "in", files=4, rows=500)
+    answers = _answers(Engine(spark).execute(text), tmp_path / "out", VIEWS)
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert answers == expected(spark, tuples, VIEWS)
+
+
+def test_compaction_changes_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=9, rows=300)
+    text = script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'")
+    engine = Engine(spark, compact_every_batches=4).execute(text)
+    answers = _answers(engine, tmp_path / "out", VIEWS)
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert answers == expected(spark, tuples, VIEWS)
+    assert len(list((tmp_path / "out/matches/orders").glob("*-to-*.parquet"))) == 2
+
+
+def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=1, rows=100)
+    text = script(tmp_path / "in", VIEWS)
+    engine = Engine(spark).execute(text)
+    run = engine.start(tmp_path / "out", tmp_path / "one", available_now=True)
+    run.await_termination()
+    run.stop()
+    with pytest.raises(CheckpointError, match="another checkpoint"):
+        Engine(spark).execute(text).start(tmp_path / "out", tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE TABLE t (a INT) USING parquet OPTIONS (path '/no/such/place');", "does not exist"),
+        ("CREATE TABLE t (a INT) USING parquet;", "path is missing"),
+        ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "allowed: parquet"),
+        ("CREATE TABLE t (queries INT) USING parquet OPTIONS (path '{path}');", "reserved"),
+        (
+            "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}', event_time 'b');",
+            "existing columns: a",
+        ),
+        (
+            "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}', event_time 'a');",
+            "must be a timestamp",
+        ),
+        (
+            "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}'); CREATE VIEW v AS SELECT * FROM t WHERE b > 1",
+            "b",
+        ),
+        (
+            "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}'); CREATE VIEW v AS SELECT * FROM u WHERE b > 1",
+            "u",
+        ),
+        ("CREATE TABLE t (a INT) USING kafka OPTIONS (subscribe 'x');", "kafka.bootstrap.servers is missing"),
+        (
+            "CREATE TABLE t (a INT) USING kafka OPTIONS (subscribe 'x', kafka.bootstrap.servers '127.0.0.1:9');",
+            "no Kafka broker answers",
+        ),
+        (
+            "CREATE TABLE t USING replay OPTIONS (path '{path}', arrival_time 'seen', speed 'fast');",
+            "speed is 'fast'",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(
+    spark: SparkSession, tmp_path: Path, text: str, message: str
+) -> None:
+    write_orders(tmp_path / "in", files=1, rows=10)
+    with pytest.raises(InputError, match=message):
+        Engine(spark).execute(text.replace("{path}", str(tmp_path / "in")))
+    assert not spark.streams.active
