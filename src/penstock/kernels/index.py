@@ -225,7 +225,7 @@ def match_slices(
                     & (np.uint32(codes_c[row] - low_c) <= width_c)
                 )
                 if not simple:
-                    holds &= _rest_holds(entries, entry, row, codes, predicates)
+                    holds &= _rest_holds(entries, entry, int(row), codes, predicates)
                 count += int(holds)
     return pairs, count
 
@@ -276,7 +276,7 @@ def match_probes(
                 continue
             if np.uint32(codes[entries.column_c[entry], row] - entries.low_c[entry]) > entries.width_c[entry]:
                 continue
-            if _rest_holds(entries, entry, row, codes, predicates):
+            if _rest_holds(entries, entry, int(row), codes, predicates):
                 pairs[count] = (np.uint64(row) << np.uint64(32)) | np.uint64(entries.query[entry])
                 count += 1
     return pairs, count

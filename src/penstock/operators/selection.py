@@ -81,10 +81,15 @@ class Selector:
         plan: the compiled selections.
         strategy: "index", "asc", or "auto" to choose by measured time.
         arrangement: the ASCs' evaluation sequence; the order of the attributes where None.
+        index: the batch index to use; one with every access where None.
     """
 
     def __init__(
-        self, plan: SelectionPlan, strategy: Strategy = "auto", arrangement: Arrangement | None = None
+        self,
+        plan: SelectionPlan,
+        strategy: Strategy = "auto",
+        arrangement: Arrangement | None = None,
+        index: BatchIndex | None = None,
     ) -> None:
         self.plan = plan
         self.strategy = strategy
@@ -93,7 +98,7 @@ class Selector:
         self._dtype = code_type(plan.codings)
         self._encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
         self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), self._dtype)
-        self._index = None if strategy == "asc" else BatchIndex(plan.coded)
+        self._index = None if strategy == "asc" else index or BatchIndex(plan.coded)
         self._arrangement = arrangement
         self._evaluator: AscEvaluator | None = None
         self._choice = StrategyChoice()
