@@ -41,7 +41,6 @@ from penstock.sql.conditions import (
     Member,
     Operand,
     Predicate,
-    parse_condition,
     render,
 )
 from penstock.sql.lexing import quote
@@ -49,6 +48,7 @@ from penstock.sql.literals import Kind, Literal
 from penstock.sql.normal_form import Conjunction, NormalForm, Truth, conjoined
 from penstock.sql.operands import Compared, Operands
 from penstock.sql.query import SelectQuery
+from penstock.sql.shapes import ConditionParser
 
 #: conjunctions that a part of a condition may need before Spark computes it as one boolean
 MAX_TERMS = 64
@@ -122,6 +122,7 @@ class _Binder:
     def __init__(self, schema: pa.Schema, host: ExpressionHost | None, timezone: str) -> None:
         self.operands = Operands(schema, host)
         self._host = host
+        self._parser = ConditionParser()
         self._timezone = timezone
         self._taken = {name.upper() for name in schema.names}
         self._attributes: list[Attribute] = []
@@ -135,7 +136,7 @@ class _Binder:
     def parse(self, clause: Clause) -> _Parsed:
         """The tree of a clause."""
         try:
-            return clause, parse_condition(clause.text)
+            return clause, self._parser.parse(clause.text)
         except SqlError as error:
             if self._host is None or isinstance(error, UnsupportedError) or not clause.text.strip():
                 raise clause.placed(error) from None
@@ -283,7 +284,7 @@ class _Binder:
         kind = column.type if column is not None else literal.kind if literal is not None else "unknown"
         raise self._clause.error(
             TypeMismatchError,
-            f"A condition is boolean; `{predicate.text}` is of type {kind}. Compare it with something.",
+            f"A condition is boolean; `{predicate.operand.text}` is of type {kind}. Compare it with something.",
             predicate.start,
             predicate.end,
         )

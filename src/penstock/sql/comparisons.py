@@ -48,7 +48,7 @@ _MAX_PRECISION = 38
 #: decimal digits that hold every value of an integer of so many bits
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _NUMERIC_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_INTEGER_TEXT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_INTEGER_TEXT = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 #: literals in this range are of type INT, others BIGINT
 _INT = range(-(2**31), 2**31)
 _TRUE_TEXT, _FALSE_TEXT = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
@@ -199,7 +199,7 @@ def _fits(kind: pa.DataType, literals: Sequence[Literal]) -> bool:
             scale = max(scale, literal_scale)
         elif literal.kind is Kind.INTEGER:
             whole = max(whole, 10 if literal.value in _INT else 20)
-    return whole + scale <= _MAX_PRECISION
+    return bool(whole + scale <= _MAX_PRECISION)
 
 
 def _double(literal: Literal, *, as_float: bool) -> float | None:
@@ -222,7 +222,7 @@ def _compare_number(operator: str, kind: pa.DataType, literal: Literal) -> Value
     value = literal.value
     if literal.kind is Kind.STRING and not decimal:
         assert isinstance(value, str)
-        if not _INTEGER_TEXT.fullmatch(value.strip(" ")):
+        if not _INTEGER_TEXT.fullmatch(value.strip(" ")) or not LONG_MIN <= int(value) <= LONG_MAX:
             return None
         literal = Literal(Kind.INTEGER, int(value))
     if literal.kind in _EXACT:

@@ -44,7 +44,6 @@ class Compare:
     operator: str
     left: Operand
     right: Operand
-    text: str
     start: int
     end: int
 
@@ -56,7 +55,6 @@ class Between:
     operand: Operand
     low: Operand
     high: Operand
-    text: str
     start: int
     end: int
 
@@ -67,7 +65,6 @@ class Member:
 
     operand: Operand
     items: tuple[Operand, ...]
-    text: str
     start: int
     end: int
 
@@ -79,7 +76,6 @@ class Like:
     operand: Operand
     pattern: Operand
     escape: Operand | None
-    text: str
     start: int
     end: int
 
@@ -89,7 +85,6 @@ class IsNull:
     """`operand IS NULL`."""
 
     operand: Operand
-    text: str
     start: int
     end: int
 
@@ -99,7 +94,6 @@ class Holds:
     """A boolean operand, or a predicate that only Spark evaluates."""
 
     operand: Operand
-    text: str
     start: int
     end: int
 
@@ -110,7 +104,6 @@ class Is:
 
     child: Condition
     truth: bool | None
-    text: str
     start: int
     end: int
 
@@ -120,7 +113,6 @@ class Not:
     """`NOT child`."""
 
     child: Condition
-    text: str
     start: int
     end: int
 
@@ -131,7 +123,6 @@ class Junction:
 
     children: tuple[Condition, ...]
     conjunctive: bool
-    text: str
     start: int
     end: int
 
@@ -231,10 +222,9 @@ class _Parser:
         if not self.accept(kind):
             self.fail(f"{spelled} is expected here.")
 
-    def span(self, first: int) -> tuple[str, int, int]:
-        """Text and place of the tokens from `first` up to here."""
-        start, end = self.tokens[first].start, self.tokens[self.position - 1].end + 1
-        return self.text[start:end], start, end
+    def span(self, first: int) -> tuple[int, int]:
+        """Place of the tokens from `first` up to here."""
+        return self.tokens[first].start, self.tokens[self.position - 1].end + 1
 
     def disjunction(self) -> Condition:
         return self._junction(TokenType.OR)
@@ -279,8 +269,8 @@ class _Parser:
             return None
         self.position += 1
         if isinstance(inner, Holds) and inner.operand.literal is None and inner.operand.column is None:
-            text, start, end_ = self.span(first)
-            return Holds(Operand(text, start, end_, names=inner.operand.names), text, start, end_)
+            place = self.span(first)
+            return Holds(Operand(self.text[slice(*place)], *place, names=inner.operand.names), *place)
         return inner
 
     def _closing(self, opening: int) -> int:
@@ -312,15 +302,14 @@ class _Parser:
                 self.operand()
             return self._opaque(first)
         if operator == "<>":
-            text, start, end = self.span(first)
-            return Not(Compare("=", left, right, f"{left.text} = {right.text}", start, end), text, start, end)
+            return Not(Compare("=", left, right, *self.span(first)), *self.span(first))
         return Compare(operator, left, right, *self.span(first))
 
     def _opaque(self, first: int) -> Holds:
         """What stands from `first` up to here, left to Spark as a whole."""
-        text, start, end = self.span(first)
+        place = self.span(first)
         names = tuple(token.text.upper() for token in self.tokens[first : self.position])
-        return Holds(Operand(text, start, end, names=names), text, start, end)
+        return Holds(Operand(self.text[slice(*place)], *place, names=names), *place)
 
     def _suffixed(self, condition: Condition, first: int) -> Condition:
         negated = self.accept(TokenType.NOT)
@@ -335,24 +324,20 @@ class _Parser:
                 low = self.operand()
                 self.expect(TokenType.AND, "AND")
                 high = self.operand()
-                predicate = self._opaque(first)
-                if operand is not None:
-                    text = f"{operand.text} BETWEEN {low.text} AND {high.text}"
-                    predicate = Between(operand, low, high, text, predicate.start, predicate.end)
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Between(operand, low, high, *self.span(first))
             case TokenType.IN:
                 items = self._items()
-                predicate = self._opaque(first)
-                if operand is not None:
-                    text = f"{operand.text} IN ({', '.join(item.text for item in items)})"
-                    predicate = Member(operand, items, text, predicate.start, predicate.end)
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Member(operand, items, *self.span(first))
             case TokenType.LIKE if self.kind() not in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
                 pattern = self.operand()
                 escape = self.operand() if self.accept(TokenType.ESCAPE) else None
-                predicate = self._opaque(first)
-                if operand is not None:
-                    text = f"{operand.text} LIKE {pattern.text}"
-                    text += f" ESCAPE {escape.text}" if escape else ""
-                    predicate = Like(operand, pattern, escape, text, predicate.start, predicate.end)
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Like(operand, pattern, escape, *self.span(first))
             case TokenType.LIKE | TokenType.ILIKE | TokenType.RLIKE:
                 if self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
                     self.position += 1
@@ -375,21 +360,20 @@ class _Parser:
         if word == "DISTINCT":
             self.expect(TokenType.FROM, "FROM")
             right = self.operand()
-            text, start, end = self.span(first)
             if operand is None:
                 return self._opaque(first)
-            same = Compare("<=>", operand, right, f"{operand.text} <=> {right.text}", start, end)
-            return same if negated else Not(same, text, start, end)
+            same = Compare("<=>", operand, right, *self.span(first))
+            return same if negated else Not(same, *self.span(first))
         if word not in ("NULL", "TRUE", "FALSE", "UNKNOWN"):
             self.position -= 1
             self.fail("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM is expected here.")
-        text, start, end = self.span(first)
+        place = self.span(first)
         if word == "NULL" and operand is not None:
-            result = IsNull(operand, f"{operand.text} IS NULL", start, end)
+            result = IsNull(operand, *place)
         else:
             truth = {"TRUE": True, "FALSE": False}.get(word)
-            result = Is(condition, truth, f"({condition.text}) IS {word}", start, end)
-        return Not(result, text, start, end) if negated else result
+            result = Is(condition, truth, *place)
+        return Not(result, *place) if negated else result
 
     def _items(self) -> tuple[Operand, ...]:
         self.expect(TokenType.L_PAREN, "A list in parentheses")
@@ -543,5 +527,15 @@ def render(condition: Condition) -> str:
         case Is(child=child, truth=truth):
             word = "UNKNOWN" if truth is None else str(truth).upper()
             return f"({render(child)}) IS {word}"
-        case _:
-            return condition.text
+        case Compare(operator=operator, left=left, right=right):
+            return f"{left.text} {operator} {right.text}"
+        case Between(operand=operand, low=low, high=high):
+            return f"{operand.text} BETWEEN {low.text} AND {high.text}"
+        case Member(operand=operand, items=items):
+            return f"{operand.text} IN ({', '.join(item.text for item in items)})"
+        case Like(operand=operand, pattern=pattern, escape=escape):
+            return f"{operand.text} LIKE {pattern.text}" + (f" ESCAPE {escape.text}" if escape else "")
+        case IsNull(operand=operand):
+            return f"{operand.text} IS NULL"
+        case Holds(operand=operand):
+            return operand.text
