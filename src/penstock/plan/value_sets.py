@@ -22,6 +22,9 @@ NOTHING = ValueSet(())
 NULL = ValueSet((), null=True)
 NOT_NULL = ValueSet((Interval(None, None),))
 EVERYTHING = ValueSet((Interval(None, None),), null=True)
+#: the two values of a boolean attribute; together with NULL they are everything
+TRUE = ValueSet((Interval(1, None),))
+FALSE = ValueSet((Interval(None, 1, high_closed=False),))
 
 
 def point(value: Key) -> ValueSet:

@@ -19,12 +19,13 @@ from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
 from penstock.plan.value_sets import (
     EVERYTHING,
+    FALSE,
     NOT_NULL,
     NOTHING,
     NULL,
+    TRUE,
     complement,
     intersect,
-    point,
     union,
     without_null,
 )
@@ -54,8 +55,6 @@ from penstock.sql.shapes import ConditionParser
 MAX_TERMS = 64
 #: the same where there is no Spark
 MAX_TERMS_ALONE = 4096
-
-_TRUE, _FALSE = point(1), point(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +240,13 @@ class _Binder:
 
     def _boolean(self, text: str, start: int, end: int) -> list[Conjunction]:
         self.operands.require_spark(self._clause, text, start, end)
-        return [{self._attribute(Compared(text, None, pa.bool_(), ordered=True)): _TRUE}]
+        return [{self._attribute(Compared(text, None, pa.bool_(), ordered=True)): TRUE}]
 
     def _derive(self, condition: Condition) -> Truth:
         """The condition as a boolean column."""
         text = render(condition)
         self.operands.require_spark(self._clause, text, condition.start, condition.end)
-        return Truth(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), _TRUE, _FALSE)
+        return Truth(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), TRUE, FALSE)
 
     def _resolve(self, predicate: Predicate) -> Truth | bool | None:
         if isinstance(predicate, Holds):
@@ -278,7 +277,7 @@ class _Binder:
             return None if literal.value is None else bool(literal.value)
         column = self.operands.compared(predicate.operand)
         if column is not None and pa.types.is_boolean(column.type):
-            return Truth(self._attribute(column), _TRUE, _FALSE)
+            return Truth(self._attribute(column), TRUE, FALSE)
         if self._host is not None:
             raise _LeftToSparkError
         kind = column.type if column is not None else literal.kind if literal is not None else "unknown"
@@ -399,7 +398,7 @@ def _term(term: Conjunction) -> Term:
 
 def _unraised(term: Conjunction, errors: Mapping[int, int]) -> Conjunction:
     """Where an expression raises its column is NULL; the term must not take that for its value."""
-    guards = {errors[attribute]: _FALSE for attribute in term if attribute in errors and term[attribute].null}
+    guards = {errors[attribute]: FALSE for attribute in term if attribute in errors and term[attribute].null}
     return {**term, **guards}
 
 
@@ -408,8 +407,8 @@ def _raised(term: Conjunction, errors: Mapping[int, int]) -> list[Conjunction]:
     held = {attribute: values for attribute, values in term.items() if attribute not in errors}
     cases: list[Conjunction] = []
     for attribute in sorted(set(term) & set(errors)):
-        cases.append({**held, errors[attribute]: _TRUE})
+        cases.append({**held, errors[attribute]: TRUE})
         held[attribute] = term[attribute]
         if term[attribute].null:
-            held[errors[attribute]] = _FALSE
+            held[errors[attribute]] = FALSE
     return cases

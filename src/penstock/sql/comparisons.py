@@ -25,11 +25,12 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
+from operator import eq, ge, gt, le, lt
 
 import pyarrow as pa
 
 from penstock.plan.selection import Interval, Key, ValueSet
-from penstock.plan.value_sets import NOT_NULL, NOTHING, point, union
+from penstock.plan.value_sets import FALSE, NOT_NULL, NOTHING, TRUE, point, union
 from penstock.sql.literals import (
     EPOCH,
     LONG_MAX,
@@ -99,7 +100,9 @@ def compare(operator: str, kind: pa.DataType, literal: Literal, zone: str) -> Va
     if pa.types.is_decimal(kind) or integer:
         return _compare_number(operator, kind, literal)
     key = _key(kind, literal, zone)
-    return None if key is None else _ordered(operator, key)
+    if key is None:
+        return None
+    return _booleans(operator, int(key)) if pa.types.is_boolean(kind) else _ordered(operator, key)
 
 
 def member(kind: pa.DataType, literals: Sequence[Literal], zone: str) -> ValueSet | None:
@@ -131,6 +134,8 @@ def member(kind: pa.DataType, literals: Sequence[Literal], zone: str) -> ValueSe
             keys.append(found.intervals[0].low)
         else:
             values = union(values, found)
+    if pa.types.is_boolean(kind):
+        return values
     points = ValueSet(tuple(Interval(key, key) for key in sorted(set(keys))))
     return union(points, values) if values.intervals else points
 
@@ -274,6 +279,11 @@ def _first(holds: Callable[[int], bool], lowest: int, highest: int) -> int:
         else:
             low = middle + 1
     return low
+
+
+def _booleans(operator: str, key: int) -> ValueSet:
+    holds = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq}[operator]
+    return union(FALSE if holds(0, key) else NOTHING, TRUE if holds(1, key) else NOTHING)
 
 
 def _ordered(operator: str, key: Key) -> ValueSet:

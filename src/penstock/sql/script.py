@@ -285,8 +285,12 @@ class _StatementParser:
         return self.script[start:end]
 
     def _string(self) -> str:
+        """One string; a doubled quote inside makes two tokens of it."""
         start, end = self._place()
         self.position += 1
+        while self._kind() is TokenType.STRING and self._place()[0] == end:
+            end = self._place()[1]
+            self.position += 1
         return string(self.script[start:end])
 
     def _declared_name(self) -> str:

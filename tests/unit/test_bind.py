@@ -1,0 +1,156 @@
+"""Binding without Spark: which value sets a condition becomes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.plan.selection import Interval, Query, ValueSet
+from penstock.sql.bind import bind_selections
+
+SCHEMA = pa.schema(
+    {
+        "i": pa.int32(),
+        "L": pa.int64(),
+        "t": pa.int8(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "m": pa.decimal128(9, 2),
+        "s": pa.string(),
+        "b": pa.bool_(),
+        "day": pa.date32(),
+        "ts": pa.timestamp("us", "UTC"),
+        "ntz": pa.timestamp("us"),
+        "my col": pa.int32(),
+    }
+)
+ALL = Interval(None, None)
+
+
+def bind(condition: str, timezone: str = "UTC") -> tuple[Query, list[str]]:
+    bound = bind_selections({"q": condition}, SCHEMA, None, timezone)
+    return bound.selections.queries[0], [attribute.name for attribute in bound.selections.attributes]
+
+
+def only(condition: str, timezone: str = "UTC") -> ValueSet:
+    """The value set of a condition that is one predicate."""
+    query, attributes = bind(condition, timezone)
+    assert len(query.terms) == len(attributes) == 1
+    ((_, values),) = query.terms[0].predicates
+    return values
+
+
+def interval(low: object, high: object, *, low_closed: bool = True, high_closed: bool = True) -> ValueSet:
+    return ValueSet((Interval(low, high, low_closed, high_closed),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("i > 2.5", interval(3, None)),
+        ("2.5 > i", interval(None, 2)),
+        ("i >= -2.5", interval(-2, None)),
+        ("i = 3.0", interval(3, 3)),
+        ("i < 5000000000", ValueSet((ALL,))),
+        ("t <= 1e2", interval(None, 100)),
+        ("l > 9007199254740993D", interval(9007199254740994, None)),
+        ("f = 0.1", interval(0.1, 0.1)),
+        ("f = 0.1F", interval(0.10000000149011612, 0.10000000149011612)),
+        ("d > -0.0D", interval(0.0, None, low_closed=False)),
+        ("m < 1.005", interval(None, 100)),
+        ("m >= '2.5'", interval(250, None)),
+        ("s > 'é'", interval("é".encode(), None, low_closed=False)),
+        ("s LIKE 'ab%'", interval(b"ab", b"ac", high_closed=False)),
+        (r"s LIKE 'a\\%b'", interval(b"a%b", b"a%b")),
+        ("s LIKE 'a/_%' ESCAPE '/'", interval(b"a_", b"a`", high_closed=False)),
+        ("s LIKE '%'", ValueSet((ALL,))),
+        ("b", interval(1, None)),
+        ("b IS NOT TRUE", ValueSet((Interval(None, 1, high_closed=False),), True)),
+        ("b IS UNKNOWN", ValueSet((), True)),
+        ("day = '1970-01-02'", interval(1, 1)),
+        ("day >= DATE '1969-12-31'", interval(-1, None)),
+        ("ts < TIMESTAMP '1970-01-01 00:00:01'", interval(None, 1_000_000, high_closed=False)),
+        ("ntz = '1970-01-01 00:00:00.000001'", interval(1, 1)),
+        ("i IN (3, 1, NULL, 2)", ValueSet((Interval(1, 1), Interval(2, 2), Interval(3, 3)))),
+        ("i <=> NULL", ValueSet((), True)),
+        ("i IS DISTINCT FROM 1", ValueSet((Interval(None, 1, True, False), Interval(1, None, False)), True)),
+        ("NOT i = 1", ValueSet((Interval(None, 1, True, False), Interval(1, None, False)))),
+        ("i > 1 AND I < 5", interval(2, 4)),
+        ("i BETWEEN 1 AND 5 AND i BETWEEN 4 AND 9", interval(4, 5)),
+        ("i = 1 OR i IS NULL OR i = 2", ValueSet((Interval(1, 1), Interval(2, 2)), True)),
+        ("`my col` = 7", interval(7, 7)),
+    ],
+)
+def test_value_set_of_a_condition(condition: str, expected: ValueSet) -> None:
+    assert only(condition) == expected
+
+
+@pytest.mark.parametrize(
+    "condition", ["i = NULL", "i NOT IN (1, NULL)", "i = 2.5", "t = 300", "i > 1 AND i < 1"]
+)
+def test_conditions_that_never_hold(condition: str) -> None:
+    assert bind(condition)[0].terms == ()
+
+
+@pytest.mark.parametrize(
+    "condition", ["TRUE", "i < 9223372036854775808", "(i > 1) IS UNKNOWN OR i > 1 OR NOT i > 1"]
+)
+def test_conditions_that_always_hold(condition: str) -> None:
+    (term,) = bind(condition)[0].terms
+    assert term.predicates == ()
+
+
+def test_time_zone_of_the_session_applies_to_texts_without_one() -> None:
+    assert only("ts = '1970-01-01 01:00:00'", "Europe/Berlin") == interval(0, 0)
+    assert only("ts = '1970-01-01 01:00:00+01:00'") == interval(0, 0)
+    assert only("ntz = '1970-01-01 00:00:00'", "Europe/Berlin") == interval(0, 0)
+
+
+def test_junctions_become_disjunctions_of_conjunctions() -> None:
+    query, attributes = bind("(i = 1 OR s = 'x') AND (b OR d > 1)")
+    assert attributes == ["i", "s", "b", "d"]
+    assert [tuple(index for index, _ in term.predicates) for term in query.terms] == [
+        (0, 2),
+        (0, 3),
+        (1, 2),
+        (1, 3),
+    ]
+
+
+def test_conditions_of_one_shape_differ_in_their_numbers_alone() -> None:
+    texts = [
+        "i = 5 AND (l > 10 OR NOT m BETWEEN 1.5 AND 20)",
+        "i = 12345 AND (l > 1 OR NOT m BETWEEN 3 AND 4.25)",
+    ]
+    together = bind_selections(dict(enumerate(texts)), SCHEMA, None).selections.queries  # type: ignore[arg-type]
+    alone = [bind(text)[0] for text in texts]
+    assert [query.terms for query in together] == [query.terms for query in alone]
+
+
+def test_place_of_a_mistake_in_a_condition_of_a_known_shape() -> None:
+    with pytest.raises(TypeMismatchError) as raised:
+        bind_selections({"a": "i = 5 AND b", "c": "i = 12345 AND b = 1234"}, SCHEMA, None)
+    assert str(raised.value).endswith("line 1: i = 12345 AND b = 1234\n" + " " * 28 + "^^^^")
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "marked"),
+    [
+        ("i = 1 AND nope > 2", UnknownNameError, "nope"),
+        ("i = TRUE", TypeMismatchError, "TRUE"),
+        ("b > 5", TypeMismatchError, "5"),
+        ("day IN (1, 2)", TypeMismatchError, "1"),
+        ("i", TypeMismatchError, "i"),
+        ("length(s) > 5", UnsupportedError, "length(s)"),
+        ("i < l", UnsupportedError, "i < l"),
+        ("s LIKE '%x'", UnsupportedError, "s LIKE '%x'"),
+        ("i = 1 OR s RLIKE 'x'", UnsupportedError, "s RLIKE 'x'"),
+        ("i IN (SELECT 1)", UnsupportedError, "SELECT"),
+    ],
+)
+def test_mistakes_are_underlined(condition: str, kind: type[Exception], marked: str) -> None:
+    with pytest.raises(kind) as raised:
+        bind(condition)
+    error = raised.value
+    assert condition[error.start : error.end] == marked  # type: ignore[attr-defined]

@@ -1,0 +1,174 @@
+"""Scripts: statements, hints, views on views, and mistakes with their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.hints import Hints, Loss, MaxError, parse_hints
+from penstock.sql.lexing import tokenize
+from penstock.sql.query import SelectQuery
+from penstock.sql.script import Column, parse_query, parse_script
+from penstock.sql.views import flatten
+
+SCRIPT = """-- flights; as they come
+CREATE TABLE flights (sched_dep TIMESTAMP, fare DECIMAL(9, 2), tags ARRAY<STRUCT<x: INT>>, `dep delay` DOUBLE)
+USING parquet OPTIONS (path 'data/it''s', event_time = 'sched_dep', 'Kafka.Servers' "a:1", rows_per_trigger 5);
+/* ; */ CREATE VIEW late AS SELECT * FROM flights f WHERE f.fare > 20 AND `dep delay` >= 60;
+CREATE VIEW dear AS SELECT fare * 2 AS double_fare, `dep delay` FROM LATE WHERE fare < 1e6;
+CREATE VIEW dearest AS SELECT double_fare + 1 more FROM dear WHERE dear.double_fare > 7 OR `dep delay` = 9;
+CREATE TABLE alerts USING kafka OPTIONS (topic 'x'); INSERT INTO alerts SELECT * FROM late WHERE fare > 30
+"""
+
+
+def test_statements_know_their_text() -> None:
+    script = parse_script(SCRIPT)
+    assert [type(statement).__name__ for statement in script.statements] == [
+        "CreateTable",
+        "CreateView",
+        "CreateView",
+        "CreateView",
+        "CreateTable",
+        "InsertInto",
+    ]
+    late = script.views[0]
+    assert SCRIPT[late.start : late.end].startswith("CREATE VIEW late")
+    assert SCRIPT[late.start : late.end].endswith(late.text)
+    assert script.inserts[0].table == "alerts"
+    assert script.inserts[0].query.where == "fare > 30"
+
+
+def test_table_columns_and_options() -> None:
+    table = parse_script(SCRIPT).tables[0]
+    assert table.columns == (
+        Column("sched_dep", "TIMESTAMP"),
+        Column("fare", "DECIMAL(9, 2)"),
+        Column("tags", "ARRAY<STRUCT<x: INT>>"),
+        Column("dep delay", "DOUBLE"),
+    )
+    assert table.source == "parquet"
+    assert table.options == {
+        "path": "data/it's",
+        "event_time": "sched_dep",
+        "kafka.servers": "a:1",
+        "rows_per_trigger": "5",
+    }
+
+
+def test_qualifiers_are_blanked_and_places_kept() -> None:
+    (clause,) = parse_script(SCRIPT).views[0].query.conditions
+    assert clause.text == "  fare > 20 AND `dep delay` >= 60"
+    assert SCRIPT[clause.start :].startswith("f.fare > 20")
+
+
+def test_views_on_views_become_one_selection() -> None:
+    views: dict[str, SelectQuery] = {}
+    for view in parse_script(SCRIPT).views:
+        views[view.name] = flatten(view.query, views)
+    flat = views["dearest"]
+    assert flat.source == "flights"
+    assert [" ".join(clause.text.split()) for clause in flat.conditions] == [
+        "fare > 20 AND `dep delay` >= 60",
+        "fare < 1e6",
+        "(fare * 2) > 7 OR `dep delay` = 9",
+    ]
+    assert flat.projection is not None
+    assert [(output.expression, output.name) for output in flat.projection] == [("(fare * 2) + 1", "more")]
+
+
+def test_a_view_sees_what_the_view_below_puts_out() -> None:
+    below = parse_query("SELECT fare AS price FROM flights")
+    above = parse_query("SELECT * FROM below WHERE fare > 3")
+    with pytest.raises(UnknownNameError, match="Existing columns: price"):
+        flatten(above, {"below": below})
+
+
+def test_hints_are_read() -> None:
+    text = "/*+ MAX_ERROR(0.5, 0.05, 'absolute'), BROADCAST(t), deadline('1 minute 500 ms'), LOSS(0, 4) */"
+    text = text.replace("500 ms", "30 seconds")
+    hints = parse_hints("SELECT " + text, tokenize("SELECT " + text)[1])
+    assert hints == Hints(MaxError(0.5, 0.05, absolute=True), 90.0, Loss(0, 4), 7, 7 + len(text))
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        ("MAX_ERROR(0.05)", "expected (epsilon, delta)"),
+        ("MAX_ERROR(0, 0.5)", "epsilon lies between 0 and 1"),
+        ("MAX_ERROR(0.1, 1)", "delta lies between 0 and 1"),
+        ("MAX_ERROR(0, 0.1, 'absolute')", "greater than 0"),
+        ("DEADLINE('soon')", "expected an interval"),
+        ("DEADLINE('0 seconds')", "positive"),
+        ("LOSS(5, 4)", "0 <= misses <= windows"),
+        ("LOSS(0, 0)", "windows >= 1"),
+        ("LOSS(1, 4), LOSS(1, 4)", "given twice"),
+    ],
+)
+def test_hints_are_validated(hint: str, message: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        parse_query(f"SELECT /*+ {hint} */ * FROM t")
+    assert message in raised.value.message
+    assert not isinstance(raised.value, UnsupportedError)
+
+
+@pytest.mark.parametrize(
+    ("query", "marked"),
+    [
+        ("SELECT /*+ LOSS(1, 4) */ * FROM t", "/*+ LOSS(1, 4) */"),
+        ("SELECT a FROM t GROUP BY a", "GROUP BY"),
+        ("SELECT a FROM t WHERE b HAVING a", "HAVING"),
+        ("SELECT DISTINCT a FROM t", "DISTINCT"),
+        ("SELECT a FROM t ORDER BY a", "ORDER BY"),
+        ("SELECT a FROM t WHERE a > 1 LIMIT 3", "LIMIT"),
+        ("SELECT a FROM t LEFT JOIN u", "LEFT"),
+        ("SELECT a FROM t, u", ","),
+        ("SELECT a FROM t UNION SELECT b FROM t", "UNION"),
+        ("SELECT a FROM (SELECT 1)", "("),
+        ("SELECT a FROM t WHERE a IN (SELECT 1)", "SELECT"),
+        ("SELECT a, count(*) AS n FROM t", "count(*) AS n"),
+        ("SELECT window(ts, '1 hour') FROM t", "window(ts, '1 hour')"),
+        ("SELECT row_number() OVER (ORDER BY a) FROM t", "row_number() OVER (ORDER BY a)"),
+        ("SELECT explode(a) FROM t", "explode(a)"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused(query: str, marked: str) -> None:
+    with pytest.raises(UnsupportedError, match="Allowed in a view") as raised:
+        parse_query(query)
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
+def test_plain_hints_are_sparks() -> None:
+    assert not parse_query("SELECT /*+ REPARTITION(3) */ * FROM t").hints
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "marked"),
+    [
+        ("CREATE VIEW v AS SELECT * FROM nope", UnknownNameError, "nope"),
+        ("INSERT INTO nope SELECT * FROM t", UnknownNameError, "nope"),
+        ("CREATE VIEW T AS SELECT * FROM t", DuplicateNameError, "T"),
+        ("CREATE TABLE u (a INT, A INT) USING csv", DuplicateNameError, "A"),
+        ("CREATE TABLE u USING csv OPTIONS (p '1', P '2')", DuplicateNameError, "P"),
+        ("CREATE TABLE u (a INT)", SqlError, ")"),
+        ("CREATE TABLE u USING csv OPTIONS (p x)", SqlError, "x"),
+        ("CREATE TABLE a.b USING csv", UnsupportedError, "."),
+        ("DROP TABLE t", UnsupportedError, "DROP"),
+        ("CREATE VIEW v AS SELECT a, FROM t", SqlError, "FROM"),
+        ("CREATE VIEW v AS SELECT * FROM t WHERE", SqlError, "WHERE"),
+        ("CREATE VIEW v AS SELECT * FROM t WHERE a = 'x", SqlError, "'x"),
+        ("CREATE VIEW v AS SELECT * FROM t x y", SqlError, "y"),
+    ],
+)
+def test_mistakes_are_underlined(statement: str, kind: type[SqlError], marked: str) -> None:
+    text = f"CREATE TABLE t USING parquet OPTIONS (path 'x');\n{statement}"
+    with pytest.raises(kind) as raised:
+        parse_script(text)
+    assert text[raised.value.start : raised.value.end] == marked
+    assert "line 2" in str(raised.value)
+
+
+def test_known_names_may_be_used_and_not_be_taken() -> None:
+    assert parse_script("CREATE VIEW v AS SELECT * FROM Live", known=["live"]).views[0].query.source == "Live"
+    with pytest.raises(DuplicateNameError):
+        parse_script("CREATE VIEW live AS SELECT * FROM live", known=["LIVE"])
