@@ -10,11 +10,12 @@ import pytest
 import penstock.operators.asc as asc_module
 from penstock.kernels.asc import Codes
 from penstock.operators.asc import AscEvaluator, AscIndex
-from penstock.operators.regions import CodedSelections
-from penstock.optimizer.sequences import SequenceArranger
+from penstock.operators.regions import CodedSelections, code_selections
+from penstock.optimizer.sequences import SequenceArranger, arrange
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
+from penstock.plan.selection import Query, SelectionSet, Term
 from reference_asc import Reference
-from selection_cases import random_codes, random_selections
+from selection_cases import at_least, at_most, encode, integer_attributes, random_codes, random_selections
 
 SEEDS = range(40)
 
@@ -112,3 +113,62 @@ def test_arrangements_travel() -> None:
     index = AscIndex(coded)
     sent = Arrangement(ArrangementKind.HYBRID, index.attributes, index.no_arrows())
     assert pickle.loads(pickle.dumps(sent)).same_as(sent)
+
+
+def test_memory_grows_with_the_queries_not_with_their_square() -> None:
+    rng = np.random.default_rng(8)
+    few, many = (
+        AscIndex(random_selections(rng, 10, queries, domain=10_000, terms=1)).memory_bytes
+        for queries in (8_000, 32_000)
+    )
+    assert many < 4.5 * few
+    assert many / 32_000 < 1000
+
+
+def test_dearer_evaluations_come_later() -> None:
+    rng = np.random.default_rng(4)
+    coded = random_selections(rng, 4, 6, terms=1)
+    index = AscIndex(coded)
+    periods = [random_codes(rng, coded, 300) for _ in range(6)]
+    first, *_ = arrange(index, periods, ArrangementKind.MACRO).order
+    costs = [100.0 if a == first else 1.0 for a in range(4)]
+    dear = arrange(index, periods, ArrangementKind.MACRO, costs)
+    assert dear.order.index(first) > 0
+    assert sorted(dear.order) == sorted(index.attributes)
+    even = arrange(index, periods, ArrangementKind.HYBRID, [7.0] * 4)
+    assert even.same_as(arrange(index, periods, ArrangementKind.HYBRID))
+
+
+def test_a_query_without_predicates_is_always_satisfied_and_ends_phase_1_at_the_others_cover() -> None:
+    coded = code_selections(
+        SelectionSet(
+            integer_attributes(2),
+            (
+                Query("all", (Term(()),)),
+                Query("none", ()),
+                Query("some", (Term(((0, at_most(5)), (1, at_most(5)))), Term(((1, at_least(9)),)))),
+            ),
+        )
+    )
+    tuples = encode(coded, np.array([[1, 9, 9], [1, 9, 6]]))
+    index = AscIndex(coded)
+    found = index.evaluate(tuples, arrange(index, [tuples, tuples]))
+    assert np.split(found.queries, found.offsets[1:-1])[0].tolist() == [0, 2]
+    assert np.split(found.queries, found.offsets[1:-1])[1].tolist() == [0, 2]
+    assert np.split(found.queries, found.offsets[1:-1])[2].tolist() == [0]
+    assert found.counts.tolist() == [2, 2, 2]
+    assert found.dropped == 0
+
+
+def test_no_p_attribute_and_no_query() -> None:
+    always = AscEvaluator(code_selections(SelectionSet((), (Query("all", (Term(()),)),))))
+    found = always.evaluate([], 3)
+    assert (found.queries.tolist(), found.evaluations, found.dropped) == ([0, 0, 0], 0, 0)
+    nothing = AscEvaluator(code_selections(SelectionSet((), ())))
+    assert nothing.evaluate([], 3).dropped == 3
+
+
+def test_an_arrangement_of_other_ascs_is_refused() -> None:
+    _, coded, _ = case(3)
+    with pytest.raises(ValueError, match="orders ASCs"):
+        AscEvaluator(coded, Arrangement(ArrangementKind.FIXED, (97,)))

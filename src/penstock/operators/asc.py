@@ -16,9 +16,9 @@ from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-#: An ASC has a block a region while its supersets fit this many words; ...
-_SMALL_WORDS = 1 << 16
-#: ... beyond that, its blocks take this many words a predicate, which keeps memory linear.
+#: ASCs have a block a region while their supersets fit this many words altogether; ...
+_SMALL_WORDS = 1 << 20
+#: ... beyond that, an ASC's blocks take this many words a predicate, which keeps memory linear.
 _WORDS_A_PREDICATE = 16
 
 
@@ -248,7 +248,8 @@ def _blocks(
     coded: CodedSelections, predicates: npt.NDArray[np.int64], codes: int, used: int
 ) -> npt.NDArray[np.int32]:
     """Block of every region code, ascending; cut so that blocks hold equally many bounds."""
-    limit = max(_SMALL_WORDS, _WORDS_A_PREDICATE * len(predicates)) // max(1, used)
+    share = _SMALL_WORDS // len(coded.codings)
+    limit = max(share, _WORDS_A_PREDICATE * len(predicates)) // max(1, used)
     if codes <= limit or not used:
         return np.arange(codes, dtype=np.int32)
     ranges = np.concatenate(
@@ -257,8 +258,8 @@ def _blocks(
     bounds = np.bincount(coded.range_low[ranges], minlength=codes + 1)
     bounds += np.bincount(coded.range_high[ranges].astype(np.int64) + 1, minlength=codes + 1)
     before = np.cumsum(bounds[:codes])
-    share = before * max(1, limit) // max(1, before[-1] + 1)
-    return np.cumsum(np.diff(share, prepend=share[0]) > 0).astype(np.int32)
+    block = before * max(1, limit) // max(1, before[-1] + 1)
+    return np.cumsum(np.diff(block, prepend=block[0]) > 0).astype(np.int32)
 
 
 def _set_bits(bits: Bits, slots: npt.NDArray[np.int64]) -> None:

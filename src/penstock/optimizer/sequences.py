@@ -19,6 +19,17 @@ from penstock.operators.asc import AscIndex
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 
+def _weights(index: AscIndex, costs: Sequence[float] | None) -> npt.NDArray[np.int64]:
+    """What a failure counts for at each p-attribute's ASC: 1000 at the cheapest, less where it costs more.
+
+    Whole numbers, so that equal measures stay equal and ties are seen.
+    """
+    if costs is None:
+        return np.ones(len(index.coded.codings), np.int64)
+    ratios = min(costs) / np.asarray(costs, float)
+    return np.maximum(1, np.rint(1000 * ratios)).astype(np.int64)
+
+
 class MacroArranger:
     """Finds one order for all tuples, one ASC a period.
 
@@ -34,7 +45,7 @@ class MacroArranger:
 
     def __init__(self, index: AscIndex, costs: Sequence[float] | None = None) -> None:
         self._index = index
-        self._costs = np.ones(len(index.coded.codings)) if costs is None else np.asarray(costs, float)
+        self._weights = _weights(index, costs)
         self._rest = list(index.attributes)
         self._order: list[int] = []
         every = np.bitwise_or.reduce(index.tables.qub, axis=0, initial=0)
@@ -62,7 +73,7 @@ class MacroArranger:
             order = np.asarray(self._order, np.int64)
             gains = kernels.drop_counts(self._index.tables, codes, order, candidates)
             gains = gains - kernels.drop_counts(self._index.tables, codes, order[:-1], order[-1:])
-        gains = gains / self._costs[candidates]
+        gains = gains * self._weights[candidates]
         best = self._rest[int(np.lexsort((candidates, self.individual[candidates], -gains))[0])]
         self._rest.remove(best)
         self._order.append(best)
@@ -76,9 +87,9 @@ class MacroArranger:
 class HybridArranger:
     """Finds the micro-arrows that beat a macro-sequence, one step along all paths a period.
 
-    A region is decided in the period in which most tuples reach it. Its candidates are those of its cab that some
-    of these tuples have not evaluated, measured by what would happen were the arrow there: a tuple
-    that has evaluated the candidate takes its macro-arrow. While the path of some of the tuples is no
+    A region is decided in the period in which most tuples reach it. Its candidates are those of its
+    cab that some of these tuples have not evaluated, measured by what would happen were the arrow
+    there: a tuple that has evaluated the candidate takes its macro-arrow. While the path of some of the tuples is no
     cover set, the measure is the share of live GRB bits that pass, after that the dropping ratio. The
     best candidate is kept where it is no worse than the macro-arrows on the same tuples.
 
@@ -99,7 +110,7 @@ class HybridArranger:
         self._index = index
         self._order = macro.order
         self._individual = individual
-        self._costs = np.ones(len(index.coded.codings)) if costs is None else np.asarray(costs, float)
+        self._weights = _weights(index, costs)
         self._micro = index.no_arrows()
         self._decided_by: dict[tuple[int, int], int] = {}
         self._depth = 1
@@ -131,7 +142,7 @@ class HybridArranger:
                     int(codes[at[pool[0]], pool[0]]),
                     macro[pool],
                     failed[pool] >= 0,
-                    gained.astype(float),
+                    gained.astype(np.int64),
                 )
         self._depth += 1
 
@@ -141,7 +152,7 @@ class HybridArranger:
         region: int,
         macro: npt.NDArray[np.int32],
         open_: npt.NDArray[np.bool_],
-        gained: npt.NDArray[np.float64],
+        gained: npt.NDArray[np.int64],
     ) -> None:
         if len(macro) <= self._decided_by.get((attribute, region), 0):
             return
@@ -150,7 +161,7 @@ class HybridArranger:
         candidates = np.flatnonzero(self._index.cab(attribute)[region] & open_.any(axis=0))
         if not len(candidates):
             return
-        gained = gained / self._costs
+        gained = gained * self._weights
         by_macro = gained[np.arange(len(macro)), macro]
         gains = np.where(open_, gained, by_macro[:, None]).sum(axis=0)[candidates]
         best = int(np.lexsort((candidates, self._individual[candidates], -gains))[0])
