@@ -117,7 +117,7 @@ def write_data(path: Path, rows: int) -> None:
 
 def main(small: bool = False) -> None:
     """Prints the table and draws it into `out/bench/derived_expressions.png`."""
-    sizes = {5: 2_000, 40: 2_000} if small else {100: 1_000_000, 500: 400_000, 2_000: 100_000}
+    sizes = {5: 2_000, 40: 2_000} if small else {100: 400_000, 500: 100_000, 2_000: 25_000}
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")

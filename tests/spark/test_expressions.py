@@ -67,7 +67,12 @@ def test_only_values_of_binary_order_are_plain(host: SparkExpressionHost) -> Non
     ],
 )
 def test_a_mistake_is_found_among_many_and_said_in_one_line(
-    host: SparkExpressionHost, text: str, error: type[SqlError], words: str
+    host: SparkExpressionHost,
+    text: str,
+    error: type[SqlError],
+    words: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     good = [f"a + {number}" for number in range(20)]
     with pytest.raises(error) as caught:
@@ -75,6 +80,8 @@ def test_a_mistake_is_found_among_many_and_said_in_one_line(
     assert words in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.text == text
+    assert not caplog.records
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_the_place_of_a_mistake(host: SparkExpressionHost) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
@@ -158,7 +158,7 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     disabled, logger.disabled = logger.disabled, True
     try:
         yield
@@ -224,7 +224,8 @@ def _first_sentence(message: str) -> str:
 
 def _raised_message(one_row: DataFrame, text: str) -> str:
     try:
-        _analyse(one_row, [text]).collect()
+        with _unlogged():
+            _analyse(one_row, [text]).collect()
     except PySparkException as error:
         return _first_sentence(str(error))
     raise AssertionError(f"the constant {text} raises in its try form only")
