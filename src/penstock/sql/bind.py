@@ -30,7 +30,7 @@ from penstock.plan.value_sets import (
     without_null,
 )
 from penstock.sql.clauses import Clause
-from penstock.sql.comparisons import MismatchedError, compare, like, member
+from penstock.sql.comparisons import MismatchedError, compare, like, member, spark_name
 from penstock.sql.conditions import (
     MIRRORED,
     Between,
@@ -122,6 +122,8 @@ class _Binder:
         self.operands = Operands(schema, host)
         self._host = host
         self._parser = ConditionParser()
+        #: clauses that only Spark may be able to read -> what we found wrong
+        self._unread: dict[str, SqlError] = {}
         self._timezone = timezone
         self._taken = {name.upper() for name in schema.names}
         self._attributes: list[Attribute] = []
@@ -137,8 +139,10 @@ class _Binder:
         try:
             return clause, self._parser.parse(clause.text)
         except SqlError as error:
+            placed = clause.placed(error)
             if self._host is None or isinstance(error, UnsupportedError) or not clause.text.strip():
-                raise clause.placed(error) from None
+                raise placed from None
+            self._unread[clause.text.strip()] = placed
             return clause, None
 
     def terms(self, parts: Sequence[_Parsed]) -> list[Conjunction]:
@@ -215,10 +219,12 @@ class _Binder:
             for column, kind in zip(computed, types, strict=True):
                 if pa.types.is_boolean(column.type) and kind not in (pa.bool_(), pa.null()):
                     text = column.expression
-                    message = f"A condition is boolean; this is of type {kind}."
+                    message = f"A condition is boolean; this is of type {spark_name(kind)}."
                     raise TypeMismatchError(message, text, 0, len(text))
             return self._host.may_raise(texts)
         except SqlError as error:
+            if type(error) is SqlError and error.text in self._unread:
+                raise self._unread[error.text] from None
             raise self.operands.placed(error) from None
 
     def _attribute(self, compared: Compared) -> int:
@@ -280,7 +286,7 @@ class _Binder:
             return Truth(self._attribute(column), TRUE, FALSE)
         if self._host is not None:
             raise _LeftToSparkError
-        kind = column.type if column is not None else literal.kind if literal is not None else "unknown"
+        kind = spark_name(column.type) if column is not None else literal.kind if literal is not None else "?"
         raise self._clause.error(
             TypeMismatchError,
             f"A condition is boolean; `{predicate.operand.text}` is of type {kind}. Compare it with something.",
@@ -326,8 +332,8 @@ class _Binder:
     def _mismatch(self, column: Compared, operand: Operand, literal: Literal) -> TypeMismatchError:
         return self._clause.error(
             TypeMismatchError,
-            f"{column.expression} is of type {column.type}, which does not compare with a literal of type "
-            f"{literal.kind}. CAST one of them.",
+            f"{column.expression} is of type {spark_name(column.type)}, which does not compare with a literal "
+            f"of type {literal.kind}. CAST one of them.",
             operand.start,
             operand.end,
         )

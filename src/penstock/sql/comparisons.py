@@ -52,6 +52,19 @@ _NUMERIC_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INTEGER_TEXT = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 #: literals in this range are of type INT, others BIGINT
 _INT = range(-(2**31), 2**31)
+_SPARK_NAMES = {
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
+    pa.date32(): "DATE",
+    pa.string(): "STRING",
+    pa.large_string(): "STRING",
+    pa.binary(): "BINARY",
+}
 _TRUE_TEXT, _FALSE_TEXT = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 
@@ -68,6 +81,15 @@ def is_comparable(kind: pa.DataType) -> bool:
         or kind == pa.binary()
         or (pa.types.is_timestamp(kind) and kind.unit == "us")
     )
+
+
+def spark_name(kind: pa.DataType) -> str:
+    """What Spark SQL calls a column's type."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz is not None else "TIMESTAMP_NTZ"
+    return _SPARK_NAMES.get(kind, str(kind).upper())
 
 
 def compare(operator: str, kind: pa.DataType, literal: Literal, zone: str) -> ValueSet | bool | None:

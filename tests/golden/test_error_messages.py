@@ -1,0 +1,56 @@
+"""The whole text of messages about mistakes in SQL, as a user sees them.
+
+`PENSTOCK_BLESS=1 pytest tests/golden/test_error_messages.py` writes the messages anew: read the
+difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.errors import SqlError
+from penstock.sql.bind import bind_selections
+from penstock.sql.script import parse_script
+
+MESSAGES = Path(__file__).with_name("error_messages.txt")
+TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"
+SCHEMA = pa.schema({"origin": pa.string(), "distance": pa.int32(), "late": pa.bool_(), "day": pa.date32()})
+STATEMENTS = [
+    "CREATE VIEW v AS SELECT * FROM flight WHERE distance > 5",
+    "CREATE VIEW Flights AS SELECT * FROM flights",
+    "CREATE VIEW v AS SELECT origin, count(*) FROM flights GROUP BY origin",
+    "CREATE VIEW v AS SELECT /*+ DEADLINE('3 parsecs') */ * FROM flights",
+    "CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 4) */ * FROM flights",
+    "CREATE VIEW v AS SELECT * FROM flights JOIN weather ON distance = 1",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE origin = 'JFK",
+    "CREATE TABLE alerts OPTIONS (topic 'x')",
+    "DELETE FROM flights",
+    "CREATE VIEW v AS SELECT * FROM flights\nWHERE distance > 5\n  AND dest = 'LAX'",
+    "CREATE VIEW v AS SELECT * FROM flights f WHERE f.late = 1",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE day > TRUE",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE distance >",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE distance BETWEEN 1 OR 5",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE (distance > 1 AND late",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE distance IS 5",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE length(origin) > 3",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE origin",
+]
+
+
+def _message(statement: str) -> str:
+    try:
+        script = parse_script(TABLE + statement)
+        bind_selections({view.name: view.query for view in script.views}, SCHEMA, None)
+    except SqlError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{statement} is accepted")
+
+
+def test_messages_are_those_recorded() -> None:
+    text = "\n\n".join(f"{statement}\n{_message(statement)}" for statement in STATEMENTS) + "\n"
+    if os.environ.get("PENSTOCK_BLESS"):
+        MESSAGES.write_text(text)
+    assert text == MESSAGES.read_text()

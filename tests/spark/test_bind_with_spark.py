@@ -1,0 +1,139 @@
+"""Binding with Spark's help: derived columns, constants, expressions that raise, mistakes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Column, SparkSession
+
+from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.operators.selection import Selector, compile_selections
+from penstock.plan.selection import Query, SelectionSet
+from penstock.spark.catalyst import try_form
+from penstock.spark.expressions import SparkExpressionHost
+from penstock.sql.bind import MAX_TERMS, BoundSelections, bind_selections
+from penstock.sql.script import parse_query
+
+pytestmark = pytest.mark.spark
+
+TABLE = pa.table(
+    {
+        "i": pa.array([0, 1, 2, 3, None], pa.int32()),
+        "j": pa.array([1, 0, 2, None, 0], pa.int32()),
+        "s": pa.array(["5", "x", None, "", "10"]),
+        "d": pa.array([1.5, float("nan"), None, -0.0, 2.0]),
+    }
+)
+
+
+@pytest.fixture
+def host(spark: SparkSession) -> SparkExpressionHost:
+    return SparkExpressionHost(spark, spark.createDataFrame(TABLE).schema)
+
+
+def _tried(spark: SparkSession, expression: str) -> Column:
+    """A struct of the expression's value; NULL where it raises."""
+    return try_form(spark, f"struct({expression} AS value)")
+
+
+def rows_of(spark: SparkSession, bound: BoundSelections, queries: tuple[Query, ...]) -> dict[str, list[int]]:
+    """Rows of TABLE that satisfy each query, over derived columns in their try form."""
+    frame = spark.createDataFrame(TABLE)
+    derived = {column.name: column for column in bound.derived}
+    errors = {column.error_column: column for column in bound.derived if column.error_column}
+    columns = []
+    for attribute in bound.selections.attributes:
+        if attribute.name in errors:
+            columns.append(_tried(spark, errors[attribute.name].expression).isNull().alias(attribute.name))
+        elif attribute.name in derived:
+            columns.append(_tried(spark, attribute.expression)["value"].alias(attribute.name))
+        else:
+            columns.append(frame[attribute.name])
+    table = frame.select(*columns).toArrow()
+    selections = SelectionSet(bound.selections.attributes, queries)
+    matches = Selector(compile_selections(selections)).match(table.columns, table.num_rows)
+    found: dict[str, list[int]] = {query.name: [] for query in queries}
+    for row in range(table.num_rows):
+        for query in matches.queries[matches.offsets[row] : matches.offsets[row + 1]]:
+            found[matches.names[query]].append(row)
+    return found
+
+
+def test_expressions_are_shared(host: SparkExpressionHost) -> None:
+    conditions = {"a": "length(s) > 1", "b": "length(s)  < 1", "c": "NOT length(s) BETWEEN 3 AND 4 OR i = 1"}
+    bound = bind_selections(conditions, TABLE.schema, host)
+    assert [(column.expression, column.type) for column in bound.derived] == [("length(s)", pa.int32())]
+    assert bound.error_queries == ()
+
+
+def test_expressions_that_raise_stop_nobody(spark: SparkSession, host: SparkExpressionHost) -> None:
+    conditions = {
+        "quotient": "6 / j > 2 AND i < 3",
+        "guarded": "j <> 0 AND 6 / j > 2",
+        "unknown": "6 / j IS NULL",
+        "number": "CAST(s AS INT) >= 5",
+        "either": "i = 1 OR 6 / j = 6",
+        "plain": "i = 1",
+    }
+    bound = bind_selections(conditions, TABLE.schema, host)
+    assert rows_of(spark, bound, bound.selections.queries) == {
+        "quotient": [0, 2],
+        "guarded": [0, 2],
+        "unknown": [3],
+        "number": [0, 4],
+        "either": [0, 1],
+        "plain": [1],
+    }
+    assert rows_of(spark, bound, bound.error_queries) == {
+        "quotient": [1],
+        "guarded": [],
+        "unknown": [1, 4],
+        "number": [1, 3],
+        "either": [1, 4],
+    }
+
+
+def test_constants_are_computed_once_by_spark(host: SparkExpressionHost) -> None:
+    conditions = {"a": "i > 1 + 1", "b": "d = double('NaN')", "c": "i <= length('abc')"}
+    bound = bind_selections(conditions, TABLE.schema, host)
+    assert bound.derived == ()
+
+
+def test_a_condition_with_too_many_terms_is_derived_in_part(host: SparkExpressionHost) -> None:
+    factors = [f"(i > {number} OR j > {number})" for number in range(8)]
+    bound = bind_selections({"q": " AND ".join(factors)}, TABLE.schema, host)
+    assert 1 <= len(bound.selections.queries[0].terms) <= MAX_TERMS
+    assert {column.type for column in bound.derived} == {pa.bool_()}
+
+
+def test_a_collated_column_is_left_to_spark(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS s")
+    schema = pa.schema({"s": pa.string()})
+    bound = bind_selections({"q": "s = 'A'"}, schema, SparkExpressionHost(spark, frame.schema))
+    assert [column.type for column in bound.derived] == [pa.bool_()]
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "marked"),
+    [
+        ("i = 1 AND length(nope) > 2", UnknownNameError, "nope"),
+        ("i = 1 AND nope(s) > 2", UnknownNameError, "nope(s)"),
+        ("i > 1 OR d + TRUE > 1", TypeMismatchError, "d + TRUE"),
+        ("i > 1 OR array(i) = j", TypeMismatchError, "array(i) = j"),
+        ("i > 0 AND length(s)", TypeMismatchError, "i > 0 AND length(s)"),
+        ("i > 0 AND rand() > 0.5", UnsupportedError, "rand()"),
+        ("count(i) > 3", UnsupportedError, "count(i)"),
+        ("i > 5 s", SqlError, "5 s"),
+        ("i > 1 AND i BETWEEN 1 OR 5", SqlError, "OR"),
+    ],
+)
+def test_mistakes_are_underlined_in_the_script(
+    host: SparkExpressionHost, condition: str, kind: type[SqlError], marked: str
+) -> None:
+    script = f"SELECT *\nFROM t\nWHERE {condition}"
+    with pytest.raises(kind) as raised:
+        bind_selections({"v": parse_query(script)}, TABLE.schema, host)
+    error = raised.value
+    assert type(error) is kind
+    assert error.text == script
+    assert script[error.start : error.end] == marked
