@@ -16,7 +16,7 @@ from penstock.kernels.index import sort_by_code
 from penstock.kernels.lanes import LANES, lane_mask
 from penstock.operators.batch_index import REVIEW_BATCHES, BatchIndex
 from penstock.operators.pruning import CodeBounds, code_bounds, could_match
-from penstock.operators.selection import Selector, compile_selections
+from penstock.operators.selection import CHUNK_PAIRS, Selector, compile_selections
 from penstock.operators.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
@@ -204,6 +204,19 @@ def test_batches_beyond_one_chunk_are_joined() -> None:
     for strategy in ("index", "asc"):
         selector = Selector(compile_selections(selections), strategy)  # type: ignore[arg-type]
         assert answer(selector, values) == expected
+
+
+def test_batches_of_many_matches_are_cut_smaller() -> None:
+    queries = tuple(Query(str(i), (Term(((0, ValueSet((Interval(None, i),))),)),)) for i in range(400))
+    selector = Selector(compile_selections(SelectionSet(attributes(pa.int64()), queries)), "index")
+    values = np.random.default_rng(11).integers(0, 40, (1, 20_000))
+    for _ in range(2):
+        matches = selector.match([pa.array(values[0])], values.shape[1])
+        assert np.diff(matches.offsets).tolist() == (400 - values[0]).tolist()
+        starts = matches.offsets[:-1]
+        assert matches.queries[starts].tolist() == values[0].tolist()
+    assert selector._index is not None
+    assert len(selector._index._pairs) < 2 * CHUNK_PAIRS + LANES
 
 
 def test_queries_without_predicates_terms_or_attributes() -> None:

@@ -103,7 +103,7 @@ class BatchIndex:
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1
         self.laid_out_anew = False
-        if self._layout is not None and self._batches_to_review > 0:
+        if self._layout is not None and self._batches_to_review > 0 and rows <= 2 * self._layout.rows:
             return self._layout
         self._batches_to_review = REVIEW_BATCHES
         counts = []

@@ -24,6 +24,11 @@ from penstock.plan.arrangement import Arrangement
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 Strategy = Literal["auto", "index", "asc"]
+#: rows matched at a time before the number of matches a row is known
+FIRST_CHUNK_ROWS = 1 << 13
+#: matches that one chunk of a batch should not exceed: bounds the scratch space
+CHUNK_PAIRS = 1 << 22
+
 Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 
@@ -102,6 +107,7 @@ class Selector:
         self._arrangement = arrangement
         self._evaluator: AscEvaluator | None = None
         self._choice = StrategyChoice()
+        self._chunk_rows = FIRST_CHUNK_ROWS
 
     @property
     def arrangement(self) -> Arrangement | None:
@@ -127,7 +133,7 @@ class Selector:
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
         encode_ns = match_ns = evaluations = 0
         parts: list[Rows] = []
-        chunks = max(1, -(-rows // CHUNK_ROWS))
+        chunks = max(1, -(-rows // self._chunk_rows))
         for start, end in pairwise(rows * number // chunks for number in range(chunks + 1)):
             begun = perf_counter_ns()
             for encoder, column, codes in zip(self._encoders, columns, self._codes, strict=True):
@@ -143,6 +149,8 @@ class Selector:
             match_ns += perf_counter_ns() - encoded
             encode_ns += encoded - begun
         offsets, queries = parts[0] if chunks == 1 else _concatenate(parts)
+        if rows:
+            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
         counted = evaluations if side == "asc" else None
         dropped = int(np.count_nonzero(offsets[1:] == offsets[:-1]))
         self.figures = BatchFigures(side, rows, dropped, counted, encode_ns, match_ns)
