@@ -120,7 +120,8 @@ def test_assembled_rows_ascend_without_repeats(always: list[int]) -> None:
     queries = queries[~np.isin(queries, always)]
     rows = rows[: len(queries)]
     pairs = (rows.astype(np.uint64) << np.uint64(32)) | queries.astype(np.uint64)
-    offsets, found = assemble_rows(pairs, len(pairs), 51, 5000, np.asarray(always, np.int32), True)
+    spare = np.empty_like(pairs)
+    offsets, found = assemble_rows(pairs, spare, len(pairs), 51, 13, np.asarray(always, np.int32), True)
     expected = [sorted({*queries[rows == row].tolist(), *always}) for row in range(51)]
     assert [part.tolist() for part in np.split(found, offsets[1:-1])] == expected
 

@@ -6,19 +6,19 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-#: bits of a query number sorted by in one pass
-_DIGIT_BITS = 10
+#: bits of a query number sorted by in one pass, at most: as many write positions as fit a cache
+_DIGIT_BITS = 9
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
 def _sort_by_digit(
-    source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64], count: int, shift: int
+    source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64], count: int, shift: int, bits: int
 ) -> None:
-    starts = np.zeros((1 << _DIGIT_BITS) + 1, np.int64)
-    mask = np.uint64((1 << _DIGIT_BITS) - 1)
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    mask = np.uint64((1 << bits) - 1)
     for pair in range(count):
         starts[np.int64((source[pair] >> np.uint64(shift)) & mask) + 1] += 1
-    for digit in range(1 << _DIGIT_BITS):
+    for digit in range(1 << bits):
         starts[digit + 1] += starts[digit]
     for pair in range(count):
         own = np.int64((source[pair] >> np.uint64(shift)) & mask)
@@ -29,9 +29,10 @@ def _sort_by_digit(
 @numba.njit(cache=False, boundscheck=False, nogil=True)
 def assemble_rows(
     pairs: npt.NDArray[np.uint64],
+    spare: npt.NDArray[np.uint64],
     count: int,
     rows: int,
-    highest: int,
+    query_bits: int,
     always: npt.NDArray[np.int32],
     repeats: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
@@ -39,21 +40,21 @@ def assemble_rows(
 
     Args:
         pairs: row << 32 | query, in any order; left in another one.
+        spare: as long, overwritten.
         count: how many.
         rows: rows of the batch.
-        highest: no query number is higher.
+        query_bits: bits of the highest query number.
         always: int32, ascending; queries that every row satisfies, in none of the pairs.
         repeats: whether a row may hold a query more than once.
 
     Returns:
         offsets int64[rows + 1] and queries int32, as in `Matches`.
     """
-    spare = np.empty(count, np.uint64)
-    shift = 0
-    while highest >> shift:
-        _sort_by_digit(pairs, spare, count, shift)
+    passes = -(-query_bits // _DIGIT_BITS)
+    for digit in range(passes):
+        bits = -(-query_bits // passes)
+        _sort_by_digit(pairs, spare, count, digit * bits, bits)
         pairs, spare = spare, pairs
-        shift += _DIGIT_BITS
     offsets = np.zeros(rows + 2, np.int64)
     for pair in range(count):
         offsets[np.int64(pairs[pair] >> np.uint64(32)) + 2] += 1

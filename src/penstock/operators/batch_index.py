@@ -38,7 +38,7 @@ class BatchIndex:
     ) -> None:
         self._terms = TermTable.build(coded)
         self._accesses = accesses
-        self._highest = int(self._terms.query.max(initial=0))
+        self._query_bits = int(self._terms.query.max(initial=0)).bit_length()
         self._layout: Layout | None = None
         self._batches_to_review = 0
         #: whether the layout was chosen in the last call of `match`, which then took longer
@@ -49,6 +49,7 @@ class BatchIndex:
         self._columns = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
         self._starts = [np.empty(coding.codes + 2, np.int32) for coding in coded.codings]
         self._pairs = np.empty(1 << 12, np.uint64)
+        self._spare = np.empty(1 << 12, np.uint64)
 
     @property
     def layout(self) -> Layout | None:
@@ -97,8 +98,10 @@ class BatchIndex:
                 entries, first, last, starts, self._order, self._columns, codes, predicates, pairs, count
             )
         self._pairs = pairs
+        if len(self._spare) < len(pairs):
+            self._spare = np.empty(len(pairs), np.uint64)
         always, repeats = self._terms.always, self._terms.repeats
-        return assemble_rows(pairs, count, rows, self._highest, always, repeats)
+        return assemble_rows(pairs, self._spare, count, rows, self._query_bits, always, repeats)
 
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1
