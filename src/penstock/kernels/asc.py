@@ -222,27 +222,6 @@ def _first_unevaluated(
 
 
 @njit(cache=False)
-def _sort_distinct(values: npt.NDArray[np.int32]) -> int:
-    """Sorts in place, moves the distinct values to the front and returns how many they are."""
-    if len(values) > 32:
-        values.sort()
-    else:
-        for i in range(1, len(values)):
-            value = values[i]
-            j = i
-            while j > 0 and values[j - 1] > value:
-                values[j] = values[j - 1]
-                j -= 1
-            values[j] = value
-    kept = min(1, len(values))
-    for i in range(1, len(values)):
-        if values[i] != values[kept - 1]:
-            values[kept] = values[i]
-            kept += 1
-    return kept
-
-
-@njit(cache=False)
 def evaluate(
     t: AscTables,
     codes: Codes,
@@ -266,6 +245,7 @@ def evaluate(
     all_live = live_words(t.live)
     grb = np.empty(words, np.uint64)
     geb = np.full(codes.shape[0], -1, np.int64)
+    satisfied = np.zeros((t.slot_query.max() >> 6) + 1 if len(t.slot_query) else 0, np.uint64)
     offsets = np.zeros(tuples + 1, np.int64)
     queries = np.empty(max(1024, tuples), np.int32)
     evaluations = np.zeros(tuples, np.int32)
@@ -291,10 +271,17 @@ def evaluate(
             if len(micro) > 0:
                 target = micro[t.code_start[attribute] + code]
         evaluations[row] = visited
-        begin = size
         if live > 0:
             for w in range(words):
                 rest = grb[w]
+                while rest:
+                    low = rest & (~rest + np.uint64(1))
+                    rest ^= low
+                    query = t.slot_query[64 * w + ones(low - np.uint64(1))]
+                    satisfied[query >> 6] |= np.uint64(1) << np.uint64(query & 63)
+            for w in range(len(satisfied)):
+                rest = satisfied[w]
+                satisfied[w] = 0
                 while rest:
                     low = rest & (~rest + np.uint64(1))
                     rest ^= low
@@ -302,9 +289,8 @@ def evaluate(
                         grown = np.empty(2 * size, np.int32)
                         grown[:size] = queries
                         queries = grown
-                    queries[size] = t.slot_query[64 * w + ones(low - np.uint64(1))]
+                    queries[size] = 64 * w + ones(low - np.uint64(1))
                     size += 1
-            size = begin + _sort_distinct(queries[begin:size])
         else:
             dropped += 1
         offsets[row + 1] = size
