@@ -340,22 +340,28 @@ class _Binder:
 
     def _between(self, predicate: Between, column: Compared) -> Truth | None:
         """`>=` and `<=` conjoined: true where both are, false where one is."""
-        true, false = EVERYTHING, NOTHING
+        sides: list[ValueSet | bool | None] = []
         for operator, bound in ((">=", predicate.low), ("<=", predicate.high)):
             literal = self.operands.literal(bound)
             if literal is None:
                 return None
-            if literal.kind is Kind.NULL:
+            found = None
+            if literal.kind is not Kind.NULL:
+                found = self._values(operator, column, bound, literal)
+                if found is None:
+                    return None
+            sides.append(found)
+        low, high = sides
+        if isinstance(low, ValueSet) and isinstance(high, ValueSet):
+            return Truth(self._attribute(column), intersect(low, high))
+        true, false = EVERYTHING, NOTHING
+        for side in sides:
+            if isinstance(side, ValueSet):
+                true, false = intersect(true, side), union(false, without_null(complement(side)))
+            elif side is None:
                 true = NOTHING
-                continue
-            found = self._values(operator, column, bound, literal)
-            if found is None:
-                return None
-            if isinstance(found, bool):
-                true, false = (true, false) if found else (NOTHING, EVERYTHING)
-            else:
-                true = intersect(true, found)
-                false = union(false, without_null(complement(found)))
+            elif side is False:
+                true, false = NOTHING, EVERYTHING
         return Truth(self._attribute(column), true, false)
 
     def _member(self, predicate: Member, column: Compared) -> Truth | None:

@@ -114,7 +114,9 @@ def compare(operator: str, kind: pa.DataType, literal: Literal, zone: str) -> Va
         assert isinstance(value, Decimal)
         if value > LONG_MAX or value < LONG_MIN:
             return (value > 0) == (operator[0] == "<")
-    elif literal.kind in _EXACT and not _fits(kind, [literal]):
+    elif literal.kind in _EXACT and not (
+        (integer and literal.kind is Kind.INTEGER) or _fits(kind, [literal])
+    ):
         return None
     if pa.types.is_floating(kind):
         number = _double(literal, as_float=kind == pa.float32() and literal.kind is Kind.FLOAT)
@@ -254,7 +256,8 @@ def _compare_number(operator: str, kind: pa.DataType, literal: Literal) -> Value
         literal = Literal(Kind.INTEGER, int(value))
     if literal.kind in _EXACT:
         assert isinstance(literal.value, int | Decimal)
-        exact = Fraction(literal.value) * 10**scale if scale else Fraction(literal.value)
+        exact = literal.value if isinstance(literal.value, int) else Fraction(literal.value)
+        exact *= 10**scale
         at_least = math.ceil(exact)
         above = math.floor(exact) + 1
     else:

@@ -159,11 +159,9 @@ def _simplified(terms: list[Conjunction]) -> list[Conjunction]:
     """Drops conjunctions that cannot hold and value sets that always do; [{}]: every tuple."""
     kept: list[Conjunction] = []
     for term in terms:
-        if any(not values.intervals and not values.null for values in term.values()):
-            continue
-        if any(values == EVERYTHING for values in term.values()):
-            term = {attribute: values for attribute, values in term.items() if values != EVERYTHING}
-        if not term:
+        needed = {attribute: values for attribute, values in term.items() if values != EVERYTHING}
+        if not needed:
             return [{}]
-        kept.append(term)
+        if all(values.intervals or values.null for values in needed.values()):
+            kept.append(needed)
     return kept
