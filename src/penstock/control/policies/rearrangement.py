@@ -32,8 +32,8 @@ class RearrangementSettings:
 
     kind: ArrangementKind = ArrangementKind.HYBRID
     recomputation_tuples: int = 200_000
-    period_tuples: int = 500
-    threshold: float = 0.1
+    period_tuples: int = 2_000
+    threshold: float = 0.02
 
     def __post_init__(self) -> None:
         if self.kind is ArrangementKind.FIXED:
