@@ -17,7 +17,7 @@ from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 #: ASCs have a block a region while their supersets fit this many words altogether; ...
-_SMALL_WORDS = 1 << 20
+_SMALL_WORDS = 1 << 19
 #: ... beyond that, an ASC's blocks take this many words a predicate, which keeps memory linear.
 _WORDS_A_PREDICATE = 16
 
