@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -72,6 +73,8 @@ class StreamPlans:
         self._settings = settings
         self._schema = arrow_schema(source.schema)
         self._host = SparkExpressionHost(spark, source.schema)
+        #: tells this registry's programs from others' in the workers' caches
+        self._identity = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
@@ -106,11 +109,7 @@ class StreamPlans:
     def batch(self, number: int, staging: str) -> BoundBatch:
         """Binds a batch and gathers what its jobs need."""
         plan = self.bind(number)
-        key = (
-            f"{self._spark.sparkContext.applicationId}/{self._stream}",
-            plan.program.version,
-            plan.revision,
-        )
+        key = (self._identity, plan.program.version, plan.revision)
         return BoundBatch(number, plan.program, plan.bound.derived, key, plan.broadcast, staging)
 
     def compiled(self, version: int) -> CompiledPlan:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from penstock.operators.map_stage import StreamProgram
 from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import run_behind_dataframe
-from penstock.spark.derive import derive
+from penstock.spark.derive import derive_packed
 from penstock.spark.layout import Layout
 from penstock.spark.worker import TaskContextData, TaskReport
 
@@ -46,7 +46,7 @@ class BoundBatch:
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:
         """Derives the columns the plan needs and runs the map stage behind the frame."""
-        return run_behind_dataframe(derive(df, self.derived), self.program, self.job())
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
 
 
 class Source(Protocol):
