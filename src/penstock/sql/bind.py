@@ -31,7 +31,9 @@ from penstock.plan.value_sets import (
 )
 from penstock.sql.clauses import Clause
 from penstock.sql.comparisons import MismatchedError, compare, like, member, spark_name
-from penstock.sql.conditions import (
+from penstock.sql.lexing import quote
+from penstock.sql.literals import Kind, Literal
+from penstock.sql.nodes import (
     MIRRORED,
     Between,
     Compare,
@@ -44,8 +46,6 @@ from penstock.sql.conditions import (
     Predicate,
     render,
 )
-from penstock.sql.lexing import quote
-from penstock.sql.literals import Kind, Literal
 from penstock.sql.normal_form import Conjunction, NormalForm, Truth, conjoined
 from penstock.sql.operands import Compared, Operands
 from penstock.sql.query import SelectQuery

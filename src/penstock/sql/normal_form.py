@@ -14,7 +14,7 @@ from math import prod
 
 from penstock.plan.selection import ValueSet
 from penstock.plan.value_sets import EVERYTHING, complement, intersect, union, without_null
-from penstock.sql.conditions import Condition, Is, Junction, Not, Predicate
+from penstock.sql.nodes import Condition, Is, Junction, Not, Predicate
 
 #: attribute index -> values; a conjunction
 Conjunction = dict[int, ValueSet]

@@ -12,9 +12,9 @@ from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import ExpressionHost, Raised
 from penstock.sql.clauses import Clause
 from penstock.sql.comparisons import is_comparable
-from penstock.sql.conditions import Condition, Operand, operands
 from penstock.sql.lexing import quote
 from penstock.sql.literals import Kind, Literal
+from penstock.sql.nodes import Condition, Operand, operands
 
 ALLOWED_ALONE = (
     "Allowed without Spark: comparisons, BETWEEN, IN, IS and LIKE 'prefix%' of a column with literals of "
