@@ -28,9 +28,9 @@ class Settings(BaseModel):
     #: recomputation period lambda, in tuples
     recomputation_period_tuples: int = Field(100_000, ge=1)
     #: monitoring period tau, in sampled tuples
-    monitoring_period_tuples: int = Field(1_000, ge=1)
+    monitoring_period_tuples: int = Field(2_000, ge=1)
     #: rearrangement threshold mu, relative
-    rearrangement_threshold: float = Field(0.1, ge=0)
+    rearrangement_threshold: float = Field(0.02, ge=0)
     #: sampled tuples each task reports for monitoring
     sample_tuples: int = Field(2_000, ge=0)
     #: map stage inside the scan where the source allows it
