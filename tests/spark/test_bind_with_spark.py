@@ -124,6 +124,7 @@ def test_a_collated_column_is_left_to_spark(spark: SparkSession) -> None:
         ("i > 0 AND rand() > 0.5", UnsupportedError, "rand()"),
         ("count(i) > 3", UnsupportedError, "count(i)"),
         ("i > 5 s", SqlError, "5 s"),
+        ("FALSE AND array(i) = j", TypeMismatchError, "array(i) = j"),
         ("i > 1 AND i BETWEEN 1 OR 5", SqlError, "OR"),
     ],
 )

@@ -187,15 +187,16 @@ class _Binder:
         used = {attribute for terms in queries.values() for term in terms for attribute in term}
         order = {position: number for number, position in enumerate(sorted(used))}
         attributes = [self._attributes[position] for position in order]
-        computed = [self._attributes[position] for position in self._derived if position in used]
+        positions = [position for position in self._derived if position in used]
+        computed = [self._attributes[position] for position in positions]
         raising = self._raising(computed)
         errors: dict[int, int] = {}
         derived: list[Derived] = []
-        for column, raises in zip(computed, raising, strict=True):
+        for position, column, raises in zip(positions, computed, raising, strict=True):
             error = f"{column.name}_error" if raises else None
             derived.append(Derived(column.name, column.expression, column.type, error))
             if error is not None:
-                errors[attributes.index(column)] = len(attributes)
+                errors[order[position]] = len(attributes)
                 attributes.append(Attribute(error, pa.bool_(), quote(error)))
         selections: list[Query] = []
         error_queries: list[Query] = []
@@ -211,17 +212,17 @@ class _Binder:
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
         """Whether each derived column may raise; checks that Spark gives it the type assumed."""
-        if self._host is None or not computed:
+        if self._host is None or not self._derived:
             return []
-        texts = [column.expression for column in computed]
+        every = [self._attributes[position] for position in self._derived]
         try:
-            types = self._host.types(texts)
-            for column, kind in zip(computed, types, strict=True):
+            types = self._host.types([column.expression for column in every])
+            for column, kind in zip(every, types, strict=True):
                 if pa.types.is_boolean(column.type) and kind not in (pa.bool_(), pa.null()):
                     text = column.expression
                     message = f"A condition is boolean; this is of type {spark_name(kind)}."
                     raise TypeMismatchError(message, text, 0, len(text))
-            return self._host.may_raise(texts)
+            return self._host.may_raise([column.expression for column in computed])
         except SqlError as error:
             if type(error) is SqlError and error.text in self._unread:
                 raise self._unread[error.text] from None
