@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.engine import Engine
 from penstock.spark.session import build_session
+from penstock.sql.script import parse_script
 
 Script = Annotated[
     Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
@@ -38,6 +41,23 @@ def read_script(path: Path) -> str:
         raise ConnectionFailedError(f"cannot read script {path}: {reason}") from error
 
 
+def open_script(
+    path: Path, master: str | None, conf: list[str] | None, functions: Path | None
+) -> tuple[Engine, str]:
+    """A script, and an engine on which all it says is declared.
+
+    What can be told without Spark is told before Spark starts.
+
+    Raises:
+        InputError: a mistake in the script, its sources or the options.
+    """
+    text = read_script(path)
+    parse_script(text)
+    engine = build_engine(master, conf, functions)
+    engine.execute(text)
+    return engine, text
+
+
 def build_engine(master: str | None, conf: list[str] | None, functions: Path | None) -> Engine:
     """An engine on a session of its own.
 
@@ -50,14 +70,15 @@ def build_engine(master: str | None, conf: list[str] | None, functions: Path | N
         if not sign or not key:
             raise InputError(f"--conf {pair}: allowed: KEY=VALUE")
         settings[key] = value
+    registered = {} if functions is None else _load_functions(functions)
     engine = Engine(build_session(master, settings))
-    if functions is not None:
-        _register(engine, functions)
+    for name, (function, returns) in registered.items():
+        engine.function(name, function, returns)
     return engine
 
 
-def _register(engine: Engine, path: Path) -> None:
-    """Registers what a module's FUNCTIONS says: name -> (vectorised function, SQL type of its result)."""
+def _load_functions(path: Path) -> dict[str, tuple[Callable[..., pa.Array], str]]:
+    """What a module's FUNCTIONS says: name -> (vectorised function, SQL type of its result)."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.exists():
         raise InputError(f"--functions {path}: no such Python module")
@@ -67,9 +88,12 @@ def _register(engine: Engine, path: Path) -> None:
     except Exception as error:
         raise InputError(f"--functions {path}: {type(error).__name__}: {error}") from error
     table = getattr(module, "FUNCTIONS", None)
-    if not isinstance(table, dict):
+    if not isinstance(table, dict) or not all(map(_is_entry, table.values())):
         raise InputError(
             f"--functions {path}: it must define FUNCTIONS = {{'name': (function, 'SQL TYPE'), ...}}"
         )
-    for name, (function, returns) in table.items():
-        engine.function(name, function, returns)
+    return table
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0]) and isinstance(entry[1], str)

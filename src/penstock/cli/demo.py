@@ -16,6 +16,7 @@ from rich.table import Table
 
 from penstock.cli.demo_data import prepare
 from penstock.cli.demo_queries import standing_queries
+from penstock.cli.results import print_rows
 from penstock.errors import InputError
 from penstock.monitor.live import follow
 from penstock.monitor.snapshot import take_snapshot
@@ -93,7 +94,4 @@ def _report(console: Console, run: Run, seconds: float) -> None:
 def _sample(console: Console, run: Run, view: str) -> None:
     frame = run.results(view)
     rows = frame.limit(5).toArrow()
-    table = Table(*rows.column_names, title=f"{view}: {frame.count():,} rows, the first {len(rows)}")
-    for row in rows.to_pylist():
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console.print(table)
+    print_rows(console, rows, f"{view}: {frame.count():,} rows, the first {len(rows)}")

@@ -7,14 +7,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import pyarrow.csv as pacsv
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from penstock.errors import InputError
 from penstock.spark.results import open_results
 from penstock.spark.session import build_session
+
+#: types that CSV has no form for; they are written as JSON
+_NESTED = ("array", "map", "struct")
 
 
 class Format(StrEnum):
@@ -37,14 +42,24 @@ def results(
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
     frame = open_results(build_session("local[*]", {}), folder, view)
-    rows = (frame.limit(limit) if limit else frame).toArrow()
+    shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
-        pacsv.write_csv(rows, sys.stdout.buffer)
+        columns = [
+            f"to_json(`{name}`) AS `{name}`" if kind.startswith(_NESTED) else f"`{name}`"
+            for name, kind in frame.dtypes
+        ]
+        pacsv.write_csv(shown.selectExpr(*columns).toArrow(), sys.stdout.buffer)
     elif output_format is Format.JSON:
-        for line in frame.limit(limit).toJSON().collect() if limit else frame.toJSON().toLocalIterator():
-            print(line)
+        lines = shown.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS line")
+        for row in lines.toLocalIterator():
+            print(row.line)
     else:
-        table = Table(*rows.column_names, title=f"{view}: {frame.count():,} rows")
-        for row in rows.to_pylist():
-            table.add_row(*("" if value is None else str(value) for value in row.values()))
-        Console().print(table)
+        print_rows(Console(), shown.toArrow(), f"{view}: {frame.count():,} rows")
+
+
+def print_rows(console: Console, rows: pa.Table, title: str) -> None:
+    """Prints rows as a table, whatever their text."""
+    table = Table(*map(escape, rows.column_names), title=escape(title))
+    for row in rows.to_pylist():
+        table.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
+    console.print(table)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, build_engine, read_script
+from penstock.cli.common import Conf, Functions, Master, Script, open_script, read_script
 from penstock.errors import InputError
 from penstock.monitor.live import follow
 from penstock.monitor.snapshot import take_snapshot
@@ -35,10 +35,8 @@ def run(
     functions: Functions = None,
 ) -> None:
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
-    console = Console()
-    text = read_script(script)
-    engine = build_engine(master, conf, functions)
-    engine.execute(text)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    engine, text = open_script(script, master, conf, functions)
     running = engine.start(output, checkpoint, trigger, available_now)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     watcher = _Watcher(script, text, engine, console) if watch else None
@@ -54,7 +52,7 @@ def run(
         console.print("stopping; the same command goes on from here")
     finally:
         running.stop()
-    console.print(f"results in {output}", soft_wrap=True, highlight=False)
+    console.print(f"results in {output}")
 
 
 class _Watcher:
@@ -67,9 +65,10 @@ class _Watcher:
         self._console = console
         self._clock: Callable[[], float] = time.monotonic
         self._next = 0.0
+        self._told = ""
 
     def look(self) -> None:
-        """Reads the script, at most once a second; a mistake in it changes nothing."""
+        """Reads the script, at most once a second; a mistake in it changes nothing and is told once."""
         if self._clock() < self._next:
             return
         self._next = self._clock() + 1.0
@@ -79,8 +78,9 @@ class _Watcher:
                 return
             self._text = text
             added, dropped = self._engine.reconcile(text)
+            self._told = ""
             self._console.print(f"{self._path}: {added} views added or redefined, {dropped} dropped")
         except InputError as error:
-            self._console.print(
-                f"{self._path}: not followed: {error}", style="red", markup=False, soft_wrap=True
-            )
+            if str(error) != self._told:
+                self._told = str(error)
+                self._console.print(f"{self._path}: not followed: {error}", style="red")
