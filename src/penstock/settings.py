@@ -32,7 +32,7 @@ class Settings(BaseModel):
     #: rearrangement threshold mu, relative
     rearrangement_threshold: float = Field(0.02, ge=0)
     #: sampled tuples each task reports for monitoring
-    sample_tuples: int = Field(2_000, ge=0)
+    sample_tuples: int = Field(5_000, ge=0)
     #: map stage inside the scan where the source allows it
     map_in_scan: bool = True
     #: decode Kafka's JSON in the worker where the schema allows it

@@ -86,6 +86,6 @@ def _bytes(values: pa.Array) -> npt.NDArray[np.uint8]:
 
 def _timestamps(text: pa.Array) -> pa.Array | None:
     fits = pc.match_substring_regex(text, _TIMESTAMP)
-    if not pc.all(pc.fill_null(fits, True)).as_py():  # noqa: FBT003
+    if not pc.all(pc.fill_null(fits, True)).as_py():
         return None
     return pc.assume_timezone(pc.utf8_rtrim(text, "Z").cast(pa.timestamp("us")), "UTC")

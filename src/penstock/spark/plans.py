@@ -76,6 +76,7 @@ class StreamPlans:
         #: tells this registry's programs from others' in the workers' caches
         self._identity = uuid.uuid4().hex
         self._lock = threading.Lock()
+        self._compiling = threading.Lock()
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
@@ -114,23 +115,25 @@ class StreamPlans:
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""
-        plan = self._compiled.get(version)
-        if plan is None:
-            plan = self._compiled[version] = self._compile(version)
-            for old in sorted(self._compiled)[:-_KEPT_PLANS]:
-                self._compiled.pop(old).broadcast.unpersist()
-        return plan
+        with self._compiling:
+            plan = self._compiled.get(version)
+            if plan is None:
+                plan = self._compiled[version] = self._compile(version)
+                for old in sorted(self._compiled)[:-_KEPT_PLANS]:
+                    self._compiled.pop(old).broadcast.unpersist()
+            return plan
 
     def swap_sequence(self, version: int, arrangement: Arrangement) -> None:
         """Installs an evaluation sequence; it changes speed, never results."""
-        plan = self._compiled.get(version)
-        if plan is None:
-            return
-        program = replace(plan.program, arrangement=arrangement)
-        plan.broadcast.unpersist()
-        self._compiled[version] = CompiledPlan(
-            program, plan.bound, plan.views, self._broadcast(program), plan.revision + 1
-        )
+        with self._compiling:
+            plan = self._compiled.get(version)
+            if plan is None:
+                return
+            program = replace(plan.program, arrangement=arrangement)
+            plan.broadcast.unpersist()
+            self._compiled[version] = CompiledPlan(
+                program, plan.bound, plan.views, self._broadcast(program), plan.revision + 1
+            )
 
     def explain(self) -> str:
         """Where the newest plan's parts run and why."""

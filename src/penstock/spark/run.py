@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from penstock.control.actions import SwapSequence
 from penstock.control.controller import Controller
 from penstock.control.events import SelectionsBound, StatisticsReported
 from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
+from penstock.kernels.asc import Codes
 from penstock.operators.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.settings import Settings
@@ -20,8 +23,11 @@ from penstock.spark.bindings import ViewDefinition
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
 from penstock.spark.layout import Layout
+from penstock.spark.session import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
+
+_log = logging.getLogger(__name__)
 
 
 class Run:
@@ -37,6 +43,9 @@ class Run:
         self._watched: dict[str, _Watched] = {}
         self._sinks: dict[str, list[Sink]] = {}
         self.queries: dict[str, IngestQuery] = {}
+        # batches do not wait for the controller, whose kernels compile on first use
+        self._control = ThreadPoolExecutor(1, "penstock-control")
+        warm_workers(spark)
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
 
     @property
@@ -76,6 +85,7 @@ class Run:
         """Stops every stream. The same checkpoint goes on where it stopped."""
         for query in self.queries.values():
             query.stop()
+        self._control.shutdown()
         self._events.record("run_stopped")
         self._events.close()
 
@@ -90,6 +100,7 @@ class Run:
         """
         ended = [query.await_termination(timeout_seconds) for query in list(self.queries.values())]
         if all(ended):
+            self._control.submit(int).result()
             self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
         return all(ended)
 
@@ -102,7 +113,14 @@ class Run:
         """Starts the ingest query of a stream."""
         source.prepare(self._layout, name)
         query = IngestQuery(
-            self._spark, name, source, self._layout, self._events, self._settings, self._copy, self._report
+            self._spark,
+            name,
+            source,
+            self._layout,
+            self._events,
+            self._settings,
+            self._copy,
+            self._report_later,
         )
         query.plans.change(views, frozenset(query.plans.views) - frozenset(views))
         self.queries[name] = query
@@ -136,9 +154,19 @@ class Run:
                 keep = (results.BATCH, results.ORDINAL)
                 sink.write(results.project(rows, view.name, view.projection, keep), batch)
 
-    def _report(self, done: BatchDone) -> None:
-        if done.sample is None:
-            return
+    def _report_later(self, done: BatchDone) -> None:
+        if done.sample is not None:
+            self._control.submit(self._report_safely, done, done.sample)
+
+    def _report_safely(self, done: BatchDone, sample: Codes) -> None:
+        """A controller that fails costs adaptivity, never results; it is said once a batch."""
+        try:
+            self._report(done, sample)
+        except Exception as error:
+            _log.exception("the controller failed on batch %s of %s", done.batch, done.stream)
+            self._events.record("controller_failed", stream=done.stream, batch=done.batch, error=repr(error))
+
+    def _report(self, done: BatchDone, sample: Codes) -> None:
         query = self.queries[done.stream]
         actions = []
         watched = self._watched.get(done.stream)
@@ -146,22 +174,22 @@ class Run:
             index = AscIndex(query.plans.compiled(done.plan).program.plan.coded)
             watched = self._watched[done.stream] = _Watched(done.plan, index, index.given_order())
             actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index))
-        sampled = watched.index.evaluate(done.sample, watched.running)
-        watched.evaluations = sampled.evaluations / max(1, done.sample.shape[1])
+        sampled = watched.index.evaluate(sample, watched.running)
+        watched.evaluations = sampled.evaluations / max(1, sample.shape[1])
         self._events.record(
             "sequence_sampled",
             stream=done.stream,
             batch=done.batch,
             plan=done.plan,
-            sampled_tuples=done.sample.shape[1],
+            sampled_tuples=sample.shape[1],
             evaluations_per_tuple=round(watched.evaluations, 4),
-            dropping_ratio=round(sampled.dropped / max(1, done.sample.shape[1]), 4),
+            dropping_ratio=round(sampled.dropped / max(1, sample.shape[1]), 4),
         )
         counts = done.counts
         evaluations = counts.evaluations if counts.asc_tuples else None
         dropped = counts.tuples - counts.matched
         actions += self._controller.handle(
-            StatisticsReported(done.stream, done.plan, counts.tuples, dropped, evaluations, done.sample)
+            StatisticsReported(done.stream, done.plan, counts.tuples, dropped, evaluations, sample)
         )
         for action in actions:
             if isinstance(action, SwapSequence):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -49,6 +50,13 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         raise ConnectionFailedError(
             f"cannot start Spark on master {master}: {str(error).splitlines()[0]}"
         ) from error
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Starts the Python worker daemon now, in the background, so that the first batch need not wait."""
+    sc = spark.sparkContext
+    job = sc.parallelize([0], 1).map(lambda number: number)
+    threading.Thread(target=job.count, daemon=True, name="penstock-warm").start()
 
 
 def check_java() -> None:
