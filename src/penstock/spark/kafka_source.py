@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,6 +26,10 @@ from penstock.sql.script import CreateTable
 
 _SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
 _CONNECT_SECONDS = 3.0
+#: how long the look at a topic may take
+_QUICK = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
+#: Kafka wants the second to be no smaller than the first
+_CHECK_TIMEOUTS = {"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "10000"}
 
 
 def open_kafka(
@@ -177,20 +182,20 @@ def check_broker(name: str, servers: str) -> None:
 
 
 def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
-    wanted = {
-        key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")
-    }
+    wanted = {key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")}
+    topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
     try:
-        reader = spark.read.format("kafka").options(**{"kafka.default.api.timeout.ms": "10000", **wanted})
+        reader = spark.read.format("kafka").options(**_QUICK, **wanted)
         reader.option("startingOffsets", "earliest").load().limit(1).count()
     except PySparkException as error:
-        text = str(error)
-        if "Failed to find data source" in text or error.getCondition() == "DATA_SOURCE_NOT_FOUND":
-            raise ConnectionFailedError(
-                f"table {name}: this Spark has no Kafka connector; start it with "
-                "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"
-            ) from error
-        topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
-        if "UnknownTopicOrPartition" in text:
-            raise ConnectionFailedError(f"table {name}: topic {topic} does not exist") from error
-        raise ConnectionFailedError(f"table {name}: topic {topic}: {text.splitlines()[0]}") from error
+        if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
+            raise ConnectionFailedError(f"table {name}: topic {topic}: {str(error).splitlines()[0]}") from error
+        raise ConnectionFailedError(
+            f"table {name}: this Spark has no Kafka connector; start it with "
+            "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"
+        ) from error
+    except Py4JJavaError as error:
+        told = str(error.java_exception.getMessage())
+        if "UnknownTopicOrPartition" in str(error):
+            told = "it does not exist"
+        raise ConnectionFailedError(f"table {name}: topic {topic}: {told}") from error
