@@ -1,0 +1,131 @@
+"""The documentation against the program: commands, options, snippets, settings, events, links."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from penstock.cli.main import app
+from penstock.settings import Settings
+from penstock.sql.script import parse_script
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "penstock"
+README = (ROOT / "README.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+
+
+def _options(command: str) -> set[str]:
+    return {option for parameter in COMMANDS[command].params for option in parameter.opts}
+
+
+def _snippets(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def _calls(page: Path) -> Iterator[list[str]]:
+    """Every `penstock COMMAND ...` in code of a page, as words."""
+    text = page.read_text()
+    code = [*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"`(penstock [^`]+)`", text)]
+    for line in "\n".join(code).splitlines():
+        if line.startswith("penstock "):
+            yield shlex.split(line, comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page: Path) -> None:
+    for _, command, *words in _calls(page):
+        assert command in COMMANDS
+        assert {word for word in words if word.startswith("--")} <= _options(command)
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = (REFERENCE / "command-line.md").read_text()
+    for command in COMMANDS:
+        assert f"`penstock {command}" in text
+        for option in _options(command):
+            row = next((line for line in text.splitlines() if line.startswith(f"| `{option}")), "")
+            assert not option.startswith("--") or f"`{command}`" in row.split(" | ")[1], (command, option)
+
+
+def test_the_readme_names_commands() -> None:
+    assert {command for _, command, *_ in _calls(ROOT / "README.md")} == {
+        "run",
+        "check",
+        "explain",
+        "results",
+    }
+
+
+def test_sql_snippets_parse() -> None:
+    snippets = _snippets("sql")
+    assert [len(parse_script(snippet).views) for snippet in snippets] == [2, 1]
+
+
+def test_python_snippets_run_where_they_need_no_spark(capsys: pytest.CaptureFixture[str]) -> None:
+    with_spark, without = _snippets("python")
+    ast.parse(with_spark)
+    exec(compile(without, "README.md", "exec"), {})
+    told = re.findall(r"^# (.*)$", without, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_named_modules_exist(page: Path) -> None:
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert "://" in target or (page.parent / target).exists(), target
+    packages = "spark|sql|operators|plan|control|optimizer|kernels|monitor|cli|simulate|testing"
+    for module in re.findall(rf"`((?:{packages})/[\w/]+\.py)`", text):
+        assert (PACKAGE / module).exists(), module
+    for command in re.findall(r"`make ([a-z-]+)`", text):
+        assert re.search(rf"^{command}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", (REFERENCE / "settings.md").read_text(), re.MULTILINE)
+    )
+    defaults = {
+        name: str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        for name, field in Settings.model_fields.items()
+    }
+    assert rows == defaults
+
+
+def test_every_recorded_event_is_documented_with_its_fields() -> None:
+    rows = {
+        kind: set(re.findall(r"`(\w+)`", fields))
+        for kind, fields in re.findall(
+            r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (REFERENCE / "events.md").read_text(), re.MULTILINE
+        )
+    }
+    recorded = dict(_recorded())
+    assert set(rows) == set(recorded)
+    for kind, fields in recorded.items():
+        assert fields <= rows[kind], kind
+
+
+def _recorded() -> Iterator[tuple[str, set[str]]]:
+    """Kind and literal field names of every event the package records."""
+    for file in (PACKAGE / "spark").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_events.record"):
+                fields = {keyword.arg for keyword in node.keywords if keyword.arg}
+                for kind in _kinds(node.args[0]):
+                    yield ast.literal_eval(kind), fields
+
+
+def _kinds(argument: ast.expr) -> list[ast.expr]:
+    """A literal kind, or those of a dictionary in which it is looked up on the spot."""
+    if isinstance(argument, ast.Subscript) and isinstance(argument.value, ast.Dict):
+        return argument.value.values
+    return [argument]
