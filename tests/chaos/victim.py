@@ -10,7 +10,8 @@ from penstock.spark.session import build_session
 
 
 def main(script: str, output: str, *conf: str) -> None:
-    spark = build_session("local[2]", dict(pair.split("=", 1) for pair in conf), "victim")
+    settings = dict(pair.split("=", 1) for pair in conf)
+    spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim")
     engine = Engine(spark, compact_every_batches=3).execute(Path(script).read_text())
     run = engine.start(output, available_now=True)
     run.await_termination()

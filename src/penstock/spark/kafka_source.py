@@ -182,14 +182,18 @@ def check_broker(name: str, servers: str) -> None:
 
 
 def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
-    wanted = {key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")}
+    wanted = {
+        key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")
+    }
     topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
     try:
         reader = spark.read.format("kafka").options(**_QUICK, **wanted)
         reader.option("startingOffsets", "earliest").load().limit(1).count()
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
-            raise ConnectionFailedError(f"table {name}: topic {topic}: {str(error).splitlines()[0]}") from error
+            raise ConnectionFailedError(
+                f"table {name}: topic {topic}: {str(error).splitlines()[0]}"
+            ) from error
         raise ConnectionFailedError(
             f"table {name}: this Spark has no Kafka connector; start it with "
             "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"

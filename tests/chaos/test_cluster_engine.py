@@ -1,0 +1,57 @@
+"""A selection script on a standalone cluster that loses a worker: the same matches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from engine_cases import COLUMNS, folder_bag, write_orders
+from penstock.testing.cluster import StandaloneCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.chaos]
+
+FILES, ROWS = 8, 20_000
+CONDITIONS = {"large": "amount > 900", "short": "length(name) = 1 AND amount < 300", "dear": "price > 97.5"}
+
+
+def test_worker_killed_in_the_middle(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", FILES, ROWS)
+    views = [f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in CONDITIONS.items()]
+    options = f"path '{tmp_path / 'in'}', event_time 'seen', max_files_per_trigger '1'"
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "\n".join([f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS ({options});", *views])
+    )
+    victim = str(Path(__file__).with_name("victim.py"))
+    command = [
+        *(sys.executable, victim, str(script), str(tmp_path / "out")),
+        *(f"spark.master={cluster.url}", "spark.executor.memory=512m", "spark.driver.host=127.0.0.1"),
+        "spark.driver.bindAddress=127.0.0.1",
+    ]
+    log = (tmp_path / "driver.log").open("wb")
+    driver = subprocess.Popen(
+        command, stdout=log, stderr=log, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
+    )
+    commits = tmp_path / "out/_penstock/checkpoint/orders/spark/commits"
+    deadline = time.monotonic() + 150
+    while driver.poll() is None and time.monotonic() < deadline and len(list(commits.glob("[0-9]*"))) < 2:
+        time.sleep(0.1)
+    assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+    cluster.kill_worker(0)
+    assert driver.wait(timeout=240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+    tuples = f"read_parquet('{tmp_path / 'in'}/*.parquet')"
+    wanted = {
+        (key, name)
+        for name, condition in CONDITIONS.items()
+        for (key,) in duckdb.sql(f"SELECT id FROM {tuples} WHERE {condition}").fetchall()
+    }
+    bag = folder_bag(tmp_path / "out", "orders", by_manifest=True)
+    assert set(bag) == wanted
+    assert max(bag.values()) == 1
+    assert folder_bag(tmp_path / "out", "orders", by_manifest=False) == bag
