@@ -41,7 +41,7 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    frame = open_results(build_session("local[*]", {}), folder, view)
+    frame = open_results(build_session("local[*]", {}), folder.resolve(), view)
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
         columns = [

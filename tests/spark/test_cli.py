@@ -1,0 +1,288 @@
+"""The command line: mistakes are told in one message, scripts run, results are printed, changes followed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from engine_cases import script as orders_script
+from engine_cases import write_orders
+from penstock.cli.main import main
+from penstock.cli.run import _Watcher
+from penstock.spark.engine import Engine
+from penstock.spark.layout import Layout
+from penstock.spark.publish import read_manifests
+
+pytestmark = pytest.mark.spark
+
+TABLE = "CREATE TABLE orders (id INT, city STRING, amount DOUBLE, day TIMESTAMP) USING csv OPTIONS (path 'in', header 'true')"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: CSV orders, one of them malformed, one with text that looks like markup."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "orders.csv").write_text(
+        "id,city,amount,day\n1,Bern,20,2026-01-01\n2,[/red],950,2026-01-02\n3,,1200,2026-01-03\n4,Oslo,much,2026-01-04\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _call(*arguments: object) -> int:
+    """The exit code of the command, run in this process on the session that is there."""
+    before = sys.argv
+    sys.argv = ["penstock", *map(str, arguments)]
+    try:
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def _process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own; these end before Spark starts."""
+    command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60
+    )
+
+
+def _assert_refused(code: int, message: str, told: str, folder: Path) -> None:
+    assert code == 2, message
+    assert told in message
+    assert message.startswith("penstock: ")
+    assert message.count("penstock: ") == 1
+    assert "Traceback" not in message
+    assert not (folder / "out").exists()
+
+
+WITHOUT_SPARK = {
+    "missing script": (None, [], "cannot read script script.sql: No such file or directory"),
+    "bad SQL": ("CREATE VIEW v AS SELEC * FROM orders", [], "line 2: CREATE VIEW v AS SELEC * FROM orders\n"),
+    "unknown table": ("CREATE VIEW v AS SELECT * FROM order WHERE amount > 1", [], "Existing ones: orders"),
+    "GROUP BY": (
+        "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY city",
+        [],
+        "GROUP BY is not supported yet",
+    ),
+    "hint": (
+        "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
+        [],
+        "MAX_ERROR, DEADLINE and LOSS are not supported yet",
+    ),
+    "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
+    "functions": (
+        "CREATE VIEW v AS SELECT * FROM orders",
+        ["--functions", "none.py"],
+        "none.py: no such Python module",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", list(WITHOUT_SPARK))
+def test_mistakes_told_before_spark_starts(folder: Path, mistake: str) -> None:
+    statement, options, told = WITHOUT_SPARK[mistake]
+    if statement is not None:
+        (folder / "script.sql").write_text(f"{TABLE};\n{statement}")
+    ended = _process("run", "script.sql", "--output", "out", "--available-now", *options)
+    _assert_refused(ended.returncode, ended.stderr, told, folder)
+    assert ended.stdout == ""
+
+
+def test_a_java_too_old_is_refused(folder: Path) -> None:
+    (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
+    java = folder / "java11" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    ended = _process("run", "script.sql", "--output", "out", JAVA_HOME=str(folder / "java11"))
+    _assert_refused(ended.returncode, ended.stderr, "is Java 11; Penstock needs Java 17 or newer", folder)
+
+
+def test_help_names_every_command() -> None:
+    ended = _process("--help")
+    assert ended.returncode == 0
+    assert all(command in ended.stdout for command in ("run", "check", "explain", "results", "demo"))
+
+
+WITH_SPARK = {
+    "unknown column": (
+        f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders\nWHERE amount > 5 AND town = 'Bern'",
+        "Column town does not exist. Existing columns: id, city, amount, day\n"
+        "  line 3: WHERE amount > 5 AND town = 'Bern'\n"
+        "                               ^^^^",
+    ),
+    "unclosed parenthesis": (
+        f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders WHERE (amount > 5",
+        "This is never closed.",
+    ),
+    "type mismatch": (
+        f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders WHERE day > TRUE",
+        "CAST one of them",
+    ),
+    "missing path": (
+        "CREATE TABLE orders USING parquet OPTIONS (path 'nowhere'); CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: path nowhere does not exist",
+    ),
+    "unknown option": (
+        "CREATE TABLE orders USING replay OPTIONS (path 'in', speed 'fast', format 'csv'); CREATE VIEW v AS SELECT * FROM orders",
+        "a replay needs the option arrival_time",
+    ),
+    "unreachable broker": (
+        "CREATE TABLE orders (id INT) USING kafka OPTIONS (kafka.bootstrap.servers '127.0.0.1:1', subscribe 'orders');"
+        "CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: no Kafka broker answers at 127.0.0.1:1",
+    ),
+    "unreachable sink": (
+        f"{TABLE}; CREATE VIEW v AS SELECT * FROM orders;"
+        "CREATE TABLE alerts USING kafka OPTIONS (kafka.bootstrap.servers '127.0.0.1:1', topic 'alerts');"
+        "INSERT INTO alerts SELECT * FROM v",
+        "table alerts: no Kafka broker answers at 127.0.0.1:1",
+    ),
+    "reserved column": (
+        "CREATE TABLE orders (id INT, queries STRING) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
+        "column name queries is reserved",
+    ),
+    "event time": (
+        "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', event_time 'id'); CREATE VIEW v AS SELECT * FROM orders",
+        "event_time column id is int; it must be a timestamp",
+    ),
+    "unknown source": (
+        "CREATE TABLE orders USING carrier_pigeon; CREATE VIEW v AS SELECT * FROM orders",
+        "source carrier_pigeon is not supported; allowed: parquet, csv",
+    ),
+    "no view": (TABLE, "nothing to run: declare at least one stream and one view on it"),
+}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mistake", list(WITH_SPARK))
+def test_mistakes_only_spark_can_tell(folder: Path, capsys: pytest.CaptureFixture[str], mistake: str) -> None:
+    text, told = WITH_SPARK[mistake]
+    (folder / "script.sql").write_text(text)
+    code = _call("run", "script.sql", "--output", "out", "--available-now")
+    _assert_refused(code, capsys.readouterr().err, told, folder)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_script_is_checked_explained_run_and_its_results_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "script.sql").write_text(
+        f"{TABLE};\nCREATE VIEW large AS SELECT id, city, day FROM orders WHERE amount > 900;\n"
+        "CREATE VIEW named AS SELECT id, array(city, 'x') AS pair FROM orders WHERE length(city) > 3;\n"
+    )
+    assert _call("check", "script.sql") == 0
+    assert capsys.readouterr().out == "stream orders: 2 views\nscript.sql is good\n"
+    assert _call("explain", "script.sql") == 0
+    told = capsys.readouterr().out
+    assert "map stage behind the DataFrame: csv is decoded by Spark" in told
+    assert "= length(city)" in told
+    assert not (folder / "out").exists()
+
+    assert _call("run", "script.sql", "--output", "out", "--available-now") == 0
+    shown = capsys.readouterr().out
+    assert "orders: 3 tuples" in shown
+    assert "1 quarantined" in shown
+    (aside,) = (folder / "out" / "quarantine" / "orders").glob("*.parquet")
+    (record,) = pq.read_table(aside).to_pylist()
+    assert record["record"] == b"4,Oslo,much,2026-01-04"
+    assert record["reason"] == "malformed csv record"
+    assert record["origin"].endswith("/in/orders.csv")
+    events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+    (told_aside,) = [event for event in events if event["kind"] == "records_quarantined"]
+    assert told_aside["counts"] == {"malformed csv record": 1}
+
+    assert _call("results", "out", "large") == 0
+    table = capsys.readouterr().out
+    assert "large: 2 rows" in table
+    assert "[/red]" in table
+    assert _call("results", "out", "named", "--format", "csv") == 0
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert sorted(rows) == [["1", '["Bern","x"]'], ["2", '["[/red]","x"]'], ["id", "pair"]]
+    assert _call("results", "out", "large", "--format", "json", "--limit", "0") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["id"], line["city"]) for line in lines] == [(2, "[/red]"), (3, None)]
+    assert _call("results", "out", "large", "--format", "json", "--limit", "1") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+    for arguments, message in (
+        (("out", "huge"), "no view huge; existing views: large, named"),
+        (("in", "large"), "in is not a results folder of Penstock"),
+        (("nowhere", "large"), "no such results folder: nowhere"),
+    ):
+        assert _call("results", *arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every tuple of a slow replay is answered by the views of the plan its batch is bound to."""
+    write_orders(folder / "orders", files=1, rows=1_200)
+    first = {"stays": "SELECT id FROM orders WHERE id >= 0", "goes": "SELECT id FROM orders WHERE id >= 0"}
+    later = {"stays": first["stays"], "comes": "SELECT id FROM orders WHERE id % 2 = 0"}
+    path, events = folder / "script.sql", folder / "out" / "events.jsonl"
+    path.write_text(orders_script(folder / "orders", first, "replay", ", speed '100'"))
+
+    def rewrite() -> None:
+        while not events.exists() or '"kind":"batch"' not in events.read_text():
+            time.sleep(0.1)
+        path.write_text(orders_script(folder / "orders", later, "replay", ", speed '100'"))
+
+    threading.Thread(target=rewrite, daemon=True).start()
+    assert _call("run", "script.sql", "--output", "out", "--available-now", "--watch") == 0
+    assert "script.sql: 1 views added or redefined, 1 dropped" in capsys.readouterr().out
+
+    batches = [
+        figures
+        for manifest in read_manifests(Layout(folder / "out", folder / "out"), "orders")
+        for figures in manifest["batches"]
+    ]
+    before = sum(figures["tuples"] for figures in batches if figures["plan"] == 0)
+    assert sum(figures["tuples"] for figures in batches) == 1_200
+    assert 0 < before < 1_200
+    answers = {}
+    for view in ("stays", "goes", "comes"):
+        assert _call("results", "out", view, "--format", "csv", "--limit", "0") == 0
+        answers[view] = sorted(int(line) for line in capsys.readouterr().out.splitlines()[1:])
+    assert answers == {
+        "stays": list(range(1_200)),
+        "goes": list(range(before)),
+        "comes": [number for number in range(before, 1_200) if number % 2 == 0],
+    }
+
+
+def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
+    spark: SparkSession, folder: Path
+) -> None:
+    path, out = folder / "script.sql", io.StringIO()
+    good = f"{TABLE};\nCREATE VIEW large AS SELECT * FROM orders WHERE amount > 900;"
+    engine = Engine(spark).execute(good)
+    watcher = _Watcher(path, good, engine, Console(file=out, width=200))
+    for _ in range(2):
+        watcher.look()
+        time.sleep(1.05)
+    assert out.getvalue().count("not followed: cannot read script") == 1
+    path.write_text(good.replace("amount", "price"))
+    watcher.look()
+    assert "Column price does not exist" in out.getvalue()
+    assert engine.declared == {"orders": ["large"]}
+    time.sleep(1.05)
+    path.write_text(good + "CREATE VIEW small AS SELECT * FROM orders WHERE amount < 9;")
+    watcher.look()
+    assert engine.declared == {"orders": ["large", "small"]}
