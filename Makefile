@@ -9,7 +9,7 @@ MASTER_PORT ?= 7077
 PYTEST_OPTIONS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test lint format bench-selection kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -29,6 +29,12 @@ demo: java $(INSTALLED) ## replay a year of real flights against 2,000 standing 
 
 test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twenty random moments
+	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
+
+equality: java $(INSTALLED) ## 320 random query sets through the engine, against spark.sql
+	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data

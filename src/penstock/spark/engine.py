@@ -20,6 +20,7 @@ from penstock.spark.bindings import ViewDefinition
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
+from penstock.spark.messages import quoted
 from penstock.spark.plans import explain_bound
 from penstock.spark.run import Run
 from penstock.spark.schemas import arrow_schema
@@ -376,7 +377,7 @@ def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | No
     items: list[tuple[str, str | None]] = []
     for output in query.projection:
         if output.is_star:
-            items += [(f"`{name}`", name) for name in source.schema.fieldNames()]
+            items += [(quoted(name), name) for name in source.schema.fieldNames()]
         else:
             items.append((output.expression, output.name))
     return tuple(items)

@@ -19,6 +19,7 @@ from penstock.settings import Settings
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.json_stage import run_raw_json
 from penstock.spark.layout import Layout
+from penstock.spark.messages import first_line, quoted
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, DataFrameSource, Source
 from penstock.spark.worker import TaskReport
@@ -153,7 +154,7 @@ def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -
     )
     origin = F.concat_ws("-", "topic", "partition", "offset")
     return frame.select(
-        *(F.col(f"tuple.`{field.name}`").alias(field.name) for field in schema),
+        *(F.col(f"tuple.{quoted(field.name)}").alias(field.name) for field in schema),
         F.when(reason.isNotNull(), F.col("value")).alias(CORRUPT),
         reason.alias(REASON),
         origin.alias(ORIGIN),
@@ -191,9 +192,7 @@ def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
         reader.option("startingOffsets", "earliest").load().limit(1).count()
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
-            raise ConnectionFailedError(
-                f"table {name}: topic {topic}: {str(error).splitlines()[0]}"
-            ) from error
+            raise ConnectionFailedError(f"table {name}: topic {topic}: {first_line(error)}") from error
         raise ConnectionFailedError(
             f"table {name}: this Spark has no Kafka connector; start it with "
             "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"

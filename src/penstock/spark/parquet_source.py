@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.layout import Layout
+from penstock.spark.messages import first_line
 from penstock.spark.scan_stage import open_parquet, readable_in_scan, run_in_scan, split
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
@@ -122,7 +123,7 @@ class ParquetSource:
         try:
             self._read(spark, [path]).write.format("noop").mode("overwrite").save()
         except PySparkException as error:
-            return f"unreadable Parquet file: {error.getCondition() or str(error).splitlines()[0]}"
+            return f"unreadable Parquet file: {error.getCondition() or first_line(error)}"
         return None
 
 

@@ -20,9 +20,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark import SparkContext
 
+from penstock.operators.encode import ColumnEncoder
 from penstock.operators.map_stage import StreamProgram
 from penstock.operators.pruning import CodeBounds, code_bounds, could_match
-from penstock.operators.selection import SelectionPlan
+from penstock.spark.messages import first_line
 from penstock.spark.worker import Task, TaskContextData, TaskReport, partition_number
 
 
@@ -111,7 +112,7 @@ def run_in_scan(
 
 
 def _set_aside(task: Task, origin: str, error: Exception) -> None:
-    reason = f"unreadable row group: {str(error).splitlines()[0]}"
+    reason = f"unreadable row group: {first_line(error)}"
     task.quarantine(pa.array([None], pa.binary()), pa.array([origin]), pa.array([reason]))
 
 
@@ -124,7 +125,7 @@ def _run_row_group(
     event_time: str | None,
     batch_rows: int,
 ) -> None:
-    if not could_match(task.stage.program.plan, _bounds(file, group, task.stage.program.plan)):
+    if not could_match(task.stage.program.plan, _bounds(file, group, task.stage.encoders)):
         task.skip(file.metadata.row_group(group).num_rows)
         if event_time is not None:
             newest = file.read_row_group(group, columns=[event_time], use_threads=False)
@@ -178,7 +179,7 @@ class _LateColumns:
         return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
 
 
-def _bounds(file: pq.ParquetFile, group: int, plan: SelectionPlan) -> list[CodeBounds | None]:
+def _bounds(file: pq.ParquetFile, group: int, encoders: Sequence[ColumnEncoder]) -> list[CodeBounds | None]:
     """What the row group's statistics say of each p-attribute."""
     metadata = file.metadata.row_group(group)
     found = {}
@@ -187,11 +188,11 @@ def _bounds(file: pq.ParquetFile, group: int, plan: SelectionPlan) -> list[CodeB
         if column.is_stats_set and column.statistics.has_min_max:
             found[column.path_in_schema] = column.statistics
     bounds: list[CodeBounds | None] = []
-    for coding in plan.codings:
-        statistics = found.get(coding.name)
+    for encoder in encoders:
+        statistics = found.get(encoder.coding.name)
         if statistics is None:
             bounds.append(None)
             continue
         may_be_null = not statistics.has_null_count or statistics.null_count > 0
-        bounds.append(code_bounds(coding, statistics.min, statistics.max, may_be_null))
+        bounds.append(code_bounds(encoder, statistics.min, statistics.max, may_be_null))
     return bounds

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
 
@@ -47,9 +48,7 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise ConnectionFailedError(
-            f"cannot start Spark on master {master}: {str(error).splitlines()[0]}"
-        ) from error
+        raise ConnectionFailedError(f"cannot start Spark on master {master}: {first_line(error)}") from error
 
 
 def warm_workers(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from penstock.errors import InputError, UnsupportedError
 from penstock.spark.kafka_source import check_broker
+from penstock.spark.messages import quoted
 from penstock.spark.results import BATCH, ORDINAL
 from penstock.sql.script import CreateTable
 
@@ -77,7 +78,7 @@ def _kafka(options: dict[str, str]) -> SinkFunction:
         if "value" in own and set(own) <= {"key", "value"}:
             columns = [F.col(name).cast("binary").alias(name) for name in own]
         else:
-            columns = [F.to_json(F.struct(*(f"`{name}`" for name in own))).alias("value")]
+            columns = [F.to_json(F.struct(*map(quoted, own))).alias("value")]
         headers = F.array(
             *(
                 F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))

@@ -16,6 +16,7 @@ from penstock.errors import ConnectionFailedError, InputError, SqlError, Unknown
 from penstock.settings import Settings
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.kafka_source import open_kafka
+from penstock.spark.messages import first_line, quoted
 from penstock.spark.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.replay import Pace, ReplaySource
 from penstock.spark.source import DataFrameSource, Source
@@ -114,11 +115,11 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
 def _declared(spark: SparkSession, table: CreateTable) -> StructType | None:
     if not table.columns:
         return None
-    text = ", ".join(f"`{column.name}` {column.type_sql}" for column in table.columns)
+    text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
     try:
         return spark.createDataFrame([], text).schema
     except PySparkException as error:
-        raise SqlError(f"table {table.name}: {str(error).splitlines()[0]}") from error
+        raise SqlError(f"table {table.name}: {first_line(error)}") from error
 
 
 def _open_files(
@@ -163,9 +164,9 @@ def _tolerant_files(
         for field in schema:
             if isinstance(field.dataType, StringType):
                 undecodable = undecodable | F.coalesce(
-                    F.contains(F.col(f"`{field.name}`"), F.lit("\ufffd")), F.lit(False)
+                    F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
                 )
-        columns = [F.col(f"`{field.name}`") for field in schema]
+        columns = [F.col(quoted(field.name)) for field in schema]
         reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
         record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
         return frame.select(
@@ -244,4 +245,4 @@ def _guarded(table: CreateTable, load: Callable[[], T]) -> T:
     try:
         return load()
     except PySparkException as error:
-        raise ConnectionFailedError(f"table {table.name}: {str(error).splitlines()[0]}") from error
+        raise ConnectionFailedError(f"table {table.name}: {first_line(error)}") from error

@@ -27,7 +27,11 @@ from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamP
 #: schema of the row every task returns: a pickled TaskReport
 REPORT_SCHEMA = "report BINARY"
 _KEPT_STAGES = 4
+#: a row group is written when so many rows or bytes are held
 _ROW_GROUP_ROWS = 1_000_000
+_HELD_BYTES = 128 << 20
+#: names of 100,000 views fit; beyond it Parquet would write each name out
+_DICTIONARY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +104,19 @@ def stage_for(context: TaskContextData) -> MapStage:
 
 
 class StagedWriter:
-    """Writes batches of one schema to a staged Parquet file, created with the first batch."""
+    """Writes batches of one schema to a staged Parquet file, created with the first batch.
+
+    Batches are held until they make a row group of some size: small ones cost more time and space. The
+    `queries` column gets no statistics, which would cost more than the rest of it.
+    """
 
     def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
         self.kind = kind
         name = f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
         self._path = Path(context.staging) / name
         self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
         self.rows = 0
         self.pairs = 0
 
@@ -115,9 +125,19 @@ class StagedWriter:
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(
-                self._path, batch.schema, compression="zstd", compression_level=1, store_schema=False
+                self._path,
+                batch.schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                write_statistics=[name for name in batch.schema.names if name != QUERIES],
+                dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
-        self._writer.write_batch(batch, row_group_size=_ROW_GROUP_ROWS)
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= _ROW_GROUP_ROWS or self._held_bytes >= _HELD_BYTES:
+            self._flush(self._writer)
         self.rows += batch.num_rows
         self.pairs += pairs
 
@@ -125,9 +145,16 @@ class StagedWriter:
         """Ends the file; the list holds it, or nothing where no batch was written."""
         if self._writer is None:
             return []
+        self._flush(self._writer)
         self._writer.close()
         size = self._path.stat().st_size
         return [StagedFile(self.kind, str(self._path), self.rows, self.pairs, size)]
+
+    def _flush(self, writer: pq.ParquetWriter) -> None:
+        if self._held:
+            writer.write_table(pa.Table.from_batches(self._held), row_group_size=self._held_rows)
+        self._held = []
+        self._held_rows = self._held_bytes = 0
 
 
 class Task:
