@@ -187,3 +187,15 @@ def test_mistakes_are_told_before_anything_starts(
     with pytest.raises(InputError, match=message):
         Engine(spark).execute(text.replace("{path}", str(tmp_path / "in")))
     assert not spark.streams.active
+
+
+def test_column_names_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a.b", "c`d", "e f", "ключ", "select"]
+    frame = spark.createDataFrame([(1, 2, 3, 4, 5), (10, 20, 30, 40, 50)], names)
+    frame.write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in"))
+    engine = Engine(spark).stream("odd", stream)
+    engine.view("plain", "SELECT * FROM odd WHERE `a.b` > 1 AND `c``d` < 100 AND `e f` = 30")
+    engine.view("computed", "SELECT `c``d`, `ключ` + 1 AS next FROM odd WHERE `a.b` + `select` > 7")
+    answers = _answers(engine, tmp_path / "out", {"plain": "", "computed": ""})
+    assert answers == {"plain": {(10, 20, 30, 40, 50): 1}, "computed": {(20, 41): 1}}

@@ -31,11 +31,13 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
     each = batch_processor(program, CORRUPT in df.columns)
+    names = df.columns
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_partition(context, batches, each)
+        return run_partition(context, (batch.rename_columns(names) for batch in batches), each)
 
-    rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
+    # mapInArrow looks columns up by name and does not quote: dots and backticks would go wrong
+    rows = df.toDF(*map(str, range(len(names)))).mapInArrow(stage, REPORT_SCHEMA).collect()
     return [pickle.loads(row.report) for row in rows]
 
 
