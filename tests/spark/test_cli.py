@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -265,6 +266,32 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
         "goes": list(range(before)),
         "comes": [number for number in range(before, 1_200) if number % 2 == 0],
     }
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_stops_when_told_and_goes_on_where_it_stopped(
+    folder: Path, capsys: pytest.CaptureFixture[str], told: signal.Signals
+) -> None:
+    (folder / "script.sql").write_text(
+        f"{TABLE};\nCREATE VIEW large AS SELECT id FROM orders WHERE amount > 900;"
+    )
+    events = folder / "out" / "events.jsonl"
+
+    def stop_after(batches: int) -> None:
+        while not events.exists() or events.read_text().count('"kind":"batch"') < batches:
+            time.sleep(0.1)
+        os.kill(os.getpid(), told)
+
+    for batches in (1, 2):
+        threading.Thread(target=stop_after, args=(batches,), daemon=True).start()
+        assert _call("run", "script.sql", "--output", "out") == 0
+        printed = capsys.readouterr()
+        assert "stopping; the same command goes on from here\nresults in out\n" in printed.out
+        assert "Traceback" not in printed.err
+        (folder / "in" / "more.csv").write_text("id,city,amount,day\n7,Bern,3000,2026-01-05\n")
+    assert _call("results", "out", "large", "--format", "csv") == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ['"id"', "2", "3", "7"]
 
 
 def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -37,22 +39,46 @@ def run(
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
     engine, text = open_script(script, master, conf, functions)
-    running = engine.start(output, checkpoint, trigger, available_now)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     watcher = _Watcher(script, text, engine, console) if watch else None
+    with _told_to_stop() as told:
+        running = engine.start(output, checkpoint, trigger, available_now)
 
-    def wait(seconds: float) -> bool:
-        if watcher is not None:
-            watcher.look()
-        return running.await_termination(seconds)
+        def wait(seconds: float) -> bool:
+            if watcher is not None:
+                watcher.look()
+            return running.await_termination(seconds) or told.is_set()
+
+        try:
+            follow(console, lambda: take_snapshot(running.status()), wait)
+            if told.is_set():
+                console.print("stopping; the same command goes on from here")
+        finally:
+            running.stop()
+    console.print(f"results in {output}")
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Takes note of Ctrl-C and SIGTERM instead of breaking off a call into the JVM half way.
+
+    A second signal does what it always does.
+    """
+    told = threading.Event()
+
+    def note(*_: object) -> None:
+        told.set()
+        restore()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     try:
-        follow(console, lambda: take_snapshot(running.status()), wait)
-    except KeyboardInterrupt:
-        console.print("stopping; the same command goes on from here")
+        yield told
     finally:
-        running.stop()
-    console.print(f"results in {output}")
+        restore()
 
 
 class _Watcher:
