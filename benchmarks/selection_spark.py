@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from penstock.operators.selection import Selector, compile_selections
 from penstock.spark.engine import Engine
 from penstock.spark.session import build_session
+from selection_drift import run_drift
 from selection_workloads import ATTRIBUTES, VALUES, Workload, uniform_workload
 
 mpl.use("Agg")
@@ -384,8 +385,11 @@ def main(small: bool = False) -> None:
     else:
         print("Kafka's jars are not there (make kafka-jars): its sides are left out")
     report([*parquet.values(), *native, *(kafka or ())], parquet["one_way"].rate, (before, load()))
+    if small:
+        print("small run: the floor of a batch outweighs everything, the ratios mean little")
     for target in targets(scale, parquet, native, kafka):
         print(target.line())
+    run_drift(spark, OUTPUT, small)
     spark.stop()
 
 

@@ -15,6 +15,7 @@ from penstock.kernels.assemble import assemble_rows
 from penstock.kernels.index import sort_by_code
 from penstock.kernels.lanes import LANES, lane_mask
 from penstock.operators.batch_index import REVIEW_BATCHES, BatchIndex
+from penstock.operators.encode import ColumnEncoder
 from penstock.operators.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection import CHUNK_PAIRS, Selector, compile_selections
 from penstock.operators.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice
@@ -283,7 +284,9 @@ def test_statistics_rule_out_blocks() -> None:
     first, second = plan.codings
 
     def could(a0: tuple[int, int, bool], a1: tuple[float, float]) -> bool:
-        return could_match(plan, [code_bounds(first, *a0), code_bounds(second, *a1, False)])
+        return could_match(
+            plan, [code_bounds(ColumnEncoder(first), *a0), code_bounds(ColumnEncoder(second), *a1, False)]
+        )
 
     assert could((15, 16, False), (0.0, 1.0))
     assert not could((21, 49, False), (0.0, 9.0))

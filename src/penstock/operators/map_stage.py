@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.derived import DerivedLayout
+from penstock.operators.encode import ColumnEncoder
 from penstock.operators.selection import SelectionPlan, Selector
 from penstock.plan.arrangement import Arrangement
 from penstock.settings import Settings
@@ -85,6 +86,11 @@ class MapStage:
         self._names = pa.array(names, pa.string())
         self._error_views = _error_views(names, program.plan.names[program.views :])
         self.begin()
+
+    @property
+    def encoders(self) -> list[ColumnEncoder]:
+        """Turns values into region codes: one a p-attribute."""
+        return self._selector.encoders
 
     def begin(self) -> None:
         """Starts a new task: counts and sample are empty again."""

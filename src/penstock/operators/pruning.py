@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.encode import ColumnEncoder
-from penstock.operators.regions import RegionCoding
 from penstock.operators.selection import SelectionPlan
 from penstock.plan.selection import Domain
 
@@ -28,13 +27,13 @@ class CodeBounds(NamedTuple):
     has_null: bool
 
 
-def code_bounds(coding: RegionCoding, minimum: Any, maximum: Any, has_null: bool) -> CodeBounds:
+def code_bounds(encoder: ColumnEncoder, minimum: Any, maximum: Any, has_null: bool) -> CodeBounds:
     """Codes between two values, as Parquet's statistics give them.
 
     Statistics leave NaN out, so a float may always be as large as NaN.
 
     Args:
-        coding: the attribute's regions.
+        encoder: codes the attribute's values.
         minimum: a lower bound of its values, as Python value of the column's type.
         maximum: an upper bound.
         has_null: whether NULL may occur.
@@ -42,7 +41,8 @@ def code_bounds(coding: RegionCoding, minimum: Any, maximum: Any, has_null: bool
     Raises:
         pyarrow.ArrowException: a bound is no value of the column's type.
     """
-    low, high = ColumnEncoder(coding).encode(pa.array([minimum, maximum], coding.type)).tolist()
+    coding = encoder.coding
+    low, high = encoder.encode(pa.array([minimum, maximum], coding.type)).tolist()
     if coding.domain is Domain.FLOAT:
         high = coding.null_code - 1
     return CodeBounds(low, high, has_null)

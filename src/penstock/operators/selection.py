@@ -101,7 +101,8 @@ class Selector:
         #: figures of the last batch, None before the first
         self.figures: BatchFigures | None = None
         self._dtype = code_type(plan.codings)
-        self._encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
+        #: one a p-attribute
+        self.encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
         self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), self._dtype)
         self._index = None if strategy == "asc" else index or BatchIndex(plan.coded)
         self._arrangement = arrangement
@@ -136,7 +137,7 @@ class Selector:
         chunks = max(1, -(-rows // self._chunk_rows))
         for start, end in pairwise(rows * number // chunks for number in range(chunks + 1)):
             begun = perf_counter_ns()
-            for encoder, column, codes in zip(self._encoders, columns, self._codes, strict=True):
+            for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
                 part = column if chunks == 1 else column.slice(start, end - start)
                 encoder.encode(part, codes[: end - start])
             encoded = perf_counter_ns()
@@ -160,9 +161,7 @@ class Selector:
 
     def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
         """Region codes of each column, unsigned[rows]."""
-        return [
-            encoder.encode(column)[:rows] for encoder, column in zip(self._encoders, columns, strict=True)
-        ]
+        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
 
     def sample(self, codes: Sequence[Codes], n: int) -> npt.NDArray[np.uint32]:
         """Codes of at most n evenly strided rows: uint32[attributes, <= n]."""
