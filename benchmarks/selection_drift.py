@@ -2,7 +2,8 @@
 
 D1 and D2 of `selection_paper`, their first 10 attributes, in Parquet files that are a batch each; D2
 begins in the middle of a file. The recomputation period lambda is one file's rows, the matcher is held to
-the ASC side, mu is the default. Queries: Q1 of seed 11, 20 conjunctions of 5 to 7 ranges of 10 to 40
+the ASC side, mu is the default. The controller works beside the stream, so the next file arrives when
+the controller has had PAUSE seconds after its sample of the file before: the figure is in periods. Queries: Q1 of seed 11, 20 conjunctions of 5 to 7 ranges of 10 to 40
 values. The optimum for D2 is the cheaper of the best fixed order (exhaustive) and a Hybrid sequence found
 at leisure, both on D2's own tuples. Everything shown is read from the run's `events.jsonl`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ QUERIES = 20
 QUERY_SEED = 11
 #: tuples of a period when a sequence is found at leisure
 LEISURE = 10_000
+#: seconds between a batch's sample and the next file
+PAUSE = 2.0
 #: cost may exceed the optimum by so much, within so many recomputation periods
 TOLERANCE, PERIODS = 0.1, 2
 
@@ -51,14 +55,16 @@ class DriftScale:
     Attributes:
         file_rows: rows of a file, of a batch and of lambda.
         files: how many; the middle one changes half way.
+        sample_tuples: sampled tuples a task; a batch's are enough for a Hybrid sequence.
     """
 
     file_rows: int
     files: int
+    sample_tuples: int
 
 
-FULL = DriftScale(200_000, 13)
-SMALL = DriftScale(60_000, 9)
+FULL = DriftScale(200_000, 13, 10_000)
+SMALL = DriftScale(60_000, 7, 20_000)
 
 
 def queries() -> dict[str, str]:
@@ -100,22 +106,29 @@ def run_drift(spark: SparkSession, output: Path, small: bool) -> None:
     scale = SMALL if small else FULL
     with tempfile.TemporaryDirectory(dir=output) as name:
         folder = Path(name)
-        (folder / "in").mkdir()
-        after = write_stream(folder / "in", scale)
+        for part in ("stored", "in"):
+            (folder / part).mkdir()
+        after = write_stream(folder / "stored", scale)
         columns = ", ".join(f"a{a} BIGINT" for a in range(ATTRIBUTES))
         engine = Engine(
             spark,
             strategy="asc",
             recomputation_period_tuples=scale.file_rows,
-            sample_tuples=scale.file_rows // 4,
+            sample_tuples=scale.sample_tuples,
         )
         engine.execute(
             f"CREATE TABLE tuples ({columns}) "
             f"USING parquet OPTIONS (path '{folder / 'in'}', max_files_per_trigger '1');"
         )
         engine.views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in queries().items()})
-        run = engine.start(folder / "out", available_now=True)
-        run.await_termination()
+        run = engine.start(folder / "out")
+        for number, stored in enumerate(sorted((folder / "stored").iterdir())):
+            stored.rename(folder / "in" / stored.name)
+            while len(run.events("sequence_sampled")) <= number:
+                if not run.active:
+                    run.await_termination()
+                time.sleep(0.1)
+            time.sleep(PAUSE)
         ingest = run.queries["tuples"]
         coded = ingest.plans.compiled(0).program.plan.coded
         run.stop()

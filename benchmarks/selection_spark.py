@@ -99,9 +99,10 @@ class Side:
         return median(self.rates)
 
     def add(self, batches: Batches, wall: float) -> None:
-        """Takes in a run; its first batch is not counted."""
+        """Takes in a run, its first batch not counted, and prints the rate so far."""
         self.rates += [tuples / seconds for seconds, tuples in batches[1:]]
         self.wall = wall
+        print(f"{self.name}: {self.rate:,.0f} rows/s, load average {load()}", flush=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def test_qualifiers_are_blanked_and_places_kept() -> None:
 def test_views_on_views_become_one_selection() -> None:
     views: dict[str, SelectQuery] = {}
     for view in parse_script(SCRIPT).views:
-        views[view.name] = flatten(view.query, views)
-    flat = views["dearest"]
+        views[view.name.upper()] = flatten(view.query, views)
+    flat = views["DEAREST"]
     assert flat.source == "flights"
     assert [" ".join(clause.text.split()) for clause in flat.conditions] == [
         "fare > 20 AND `dep delay` >= 60",
@@ -80,7 +80,7 @@ def test_a_view_sees_what_the_view_below_puts_out() -> None:
     below = parse_query("SELECT fare AS price FROM flights")
     above = parse_query("SELECT * FROM below WHERE fare > 3")
     with pytest.raises(UnknownNameError, match="Existing columns: price"):
-        flatten(above, {"below": below})
+        flatten(above, {"BELOW": below})
 
 
 def test_hints_are_read() -> None:

@@ -317,15 +317,17 @@ class Engine:
     def _stage_views(self, staged: _Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views, so that a mistake is told before anything changes."""
         new: dict[str, dict[str, SelectQuery]] = {}
+        known = {name.upper(): view.query for name, view in staged.views.items()}
         for name, view in views.items():
             query = parse_query(view) if isinstance(view, str) else view.query
-            flat = flatten(query, {known: each.query for known, each in staged.views.items()})
+            flat = flatten(query, known)
             stream = staged.stream_name(flat)
             projection = _projection(flat, staged.streams[stream].source)
             text = view if isinstance(view, str) else view.text
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             definition = ViewDefinition(name, f"{name}:{digest}", text, flat.where or "TRUE", projection)
             staged.views[name] = _View(stream, query, definition)
+            known[name.upper()] = query
             new.setdefault(stream, {})[name] = flat
             if projection is not None:
                 staged.streams[stream].host.types([sql for sql, _ in projection])

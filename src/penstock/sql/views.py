@@ -21,13 +21,13 @@ def flatten(query: SelectQuery, views: Mapping[str, SelectQuery]) -> SelectQuery
 
     Args:
         query: a selection on a table or on one of `views`.
-        views: the views defined before it, by name.
+        views: the views defined before it, by name in upper case.
 
     Raises:
         UnknownNameError: a name the inner view does not put out.
         UnsupportedError: an expression without a name, on a view that computes columns.
     """
-    inner = _view(query.source, views)
+    inner = views.get(query.source.upper())
     if inner is None:
         return query
     below = flatten(inner, views)
@@ -45,10 +45,6 @@ def flatten(query: SelectQuery, views: Mapping[str, SelectQuery]) -> SelectQuery
         conditions=below.conditions + conditions,
         projection=projection,
     )
-
-
-def _view(name: str, views: Mapping[str, SelectQuery]) -> SelectQuery | None:
-    return next((view for key, view in views.items() if key.upper() == name.upper()), None)
 
 
 def _projected(
