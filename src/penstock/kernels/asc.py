@@ -74,6 +74,13 @@ class AscTables(NamedTuple):
 
 
 @njit(cache=False)
+def copy_words(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+    """Copies all of `source` to the front of `target`; a slice assignment compiles far slower."""
+    for position in range(len(source)):
+        target[position] = source[position]
+
+
+@njit(cache=False)
 def fill_blocks(
     predicates: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
@@ -253,7 +260,7 @@ def evaluate(
     arrows = 0
     dropped = 0
     for row in range(tuples):
-        grb[:] = t.live
+        copy_words(grb, t.live)
         live = all_live
         position = 0
         target = -1
@@ -287,7 +294,7 @@ def evaluate(
                     rest ^= low
                     if size == len(queries):
                         grown = np.empty(2 * size, np.int32)
-                        grown[:size] = queries
+                        copy_words(grown, queries)
                         queries = grown
                     queries[size] = 64 * w + ones(low - np.uint64(1))
                     size += 1
@@ -320,7 +327,7 @@ def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDA
         for row in range(codes.shape[1]):
             code = codes[attribute, row]
             if known[code] < 0:
-                grb[:] = uncovered
+                copy_words(grb, uncovered)
                 restrict(t, grb, attribute, code)
                 known[code] = total_ones(grb)
             passed[c] += known[code]
@@ -347,14 +354,14 @@ def drop_counts(
     before = np.empty(len(t.live), np.uint64)
     after = np.empty(len(t.live), np.uint64)
     for row in range(codes.shape[1]):
-        before[:] = t.live
+        copy_words(before, t.live)
         live = words
         for attribute in sequence:
             live -= restrict(t, before, attribute, codes[attribute, row])
         for c in range(len(candidates)):
             left = live
             if left > 0:
-                after[:] = before
+                copy_words(after, before)
                 left -= restrict(t, after, candidates[c], codes[candidates[c], row])
             dropped[c] += left == 0
     return dropped
@@ -399,7 +406,7 @@ def failures_after(
     after = np.empty(words, np.uint64)
     geb = np.full(n, -1, np.int64)
     for row in range(tuples):
-        grb[:] = t.live
+        copy_words(grb, t.live)
         live = all_live
         covered = np.zeros(words, np.uint64)
         position = 0
@@ -425,7 +432,7 @@ def failures_after(
         live_bits = total_ones(grb)
         for candidate in order:
             if geb[candidate] != row:
-                after[:] = grb
+                copy_words(after, grb)
                 left = live - restrict(t, after, candidate, codes[candidate, row])
                 failed[row, candidate] = live_bits - total_ones(after)
                 emptied[row, candidate] = left == 0
@@ -448,7 +455,7 @@ def candidate_arrows(t: AscTables, attribute: int, codes: int) -> Any:
     cab = np.zeros((codes, n), np.bool_)
     qrb = np.empty(words, np.uint64)
     for code in range(codes):
-        qrb[:] = t.live
+        copy_words(qrb, t.live)
         restrict(t, qrb, attribute, code)
         for other in range(n):
             if other != attribute:

@@ -67,11 +67,15 @@ def assemble_rows(
         offsets[own] += 1
     if len(always) > 0:
         for row in range(rows):
-            end = offsets[row + 1] + len(always)
-            queries[offsets[row + 1] : end] = always
+            first, end = offsets[row], offsets[row + 1]
+            for query in always:
+                place = end
+                while place > first and queries[place - 1] > query:
+                    queries[place] = queries[place - 1]
+                    place -= 1
+                queries[place] = query
+                end += 1
             offsets[row + 1] = end
-            if end - offsets[row] > len(always):
-                queries[offsets[row] : end].sort()
     kept = _drop_repeats(queries, offsets, rows) if repeats else len(queries)
     return offsets[: rows + 1], queries[:kept]
 

@@ -149,7 +149,8 @@ def _rest_holds(
 @numba.njit(cache=False, boundscheck=False, nogil=True)
 def _grow(pairs: npt.NDArray[np.uint64], count: int, room: int) -> npt.NDArray[np.uint64]:
     grown = np.empty(2 * len(pairs) + room, np.uint64)
-    grown[:count] = pairs[:count]
+    for position in range(count):
+        grown[position] = pairs[position]
     return grown
 
 
