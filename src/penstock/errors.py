@@ -74,5 +74,9 @@ class ConnectionFailedError(InputError):
     """A path, topic, broker, master or Java that cannot be reached or used."""
 
 
+class StreamFailedError(PenstockError):
+    """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
+
+
 class CheckpointError(InputError):
     """A checkpoint that does not fit the run."""

@@ -199,3 +199,42 @@ def test_column_names_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:
     engine.view("computed", "SELECT `c``d`, `ключ` + 1 AS next FROM odd WHERE `a.b` + `select` > 7")
     answers = _answers(engine, tmp_path / "out", {"plain": "", "computed": ""})
     assert answers == {"plain": {(10, 20, 30, 40, 50): 1}, "computed": {(20, 41): 1}}
+
+
+def test_redefining_and_dropping_views_that_others_select_from(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=1, rows=1_000)
+    engine = Engine(spark).execute(script(tmp_path / "in", {}))
+    engine.view("large", "SELECT id, amount FROM orders WHERE amount > 500")
+    engine.view("huge", "SELECT id FROM Large WHERE amount > 900")
+    with pytest.raises(InputError, match="huge selects from Large"):
+        engine.drop("large")
+    with pytest.raises(InputError, match="select from itself"):
+        engine.view("large", "SELECT * FROM huge")
+    with pytest.raises(InputError, match="is a table or stream"):
+        engine.view("Orders", "SELECT * FROM orders")
+    engine.view("LARGE", "SELECT id, amount FROM orders WHERE amount > 950")
+    answers = _answers(engine, tmp_path / "out", {"large": "", "huge": ""})
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert answers["huge"] == rows(tuples.where("amount > 950").select("id"))
+    engine.drop("huge", "large")
+    assert engine.declared == {"orders": []}
+
+
+def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=1, rows=100)
+    console = "CREATE TABLE shown USING console;"
+    text = script(tmp_path / "in", VIEWS) + console
+    engine = Engine(spark).execute(text + "INSERT INTO shown SELECT * FROM large;")
+    changed = dict(
+        VIEWS, large="SELECT * FROM orders WHERE amount > 950", extra="SELECT * FROM large WHERE id < 5"
+    )
+    del changed["north"]
+    insert = "INSERT INTO shown SELECT id FROM never WHERE id > 1;"
+    added, dropped = engine.reconcile(script(tmp_path / "in", changed) + console + insert)
+    assert (added, dropped) == (2, 1)
+    assert set(engine.declared["orders"]) == {*changed, "insert_into_shown"}
+    assert engine.reconcile(script(tmp_path / "in", changed)) == (0, 1)
+    assert set(engine.declared["orders"]) == set(changed)
+    with pytest.raises(InputError, match="allowed"):
+        engine.reconcile("CREATE TABLE other (a INT) USING nothing;")
+    assert set(engine.declared["orders"]) == set(changed)

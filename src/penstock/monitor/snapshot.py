@@ -17,7 +17,7 @@ class StreamSnapshot:
         batches, tuples, matched, pairs: published so far.
         quarantined: records set aside.
         errors: (tuple, view) pairs lost to an expression that raised.
-        tuples_per_second: over the time spent in batches.
+        tuples_per_second: of the newest batches.
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
     """

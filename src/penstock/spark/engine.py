@@ -6,7 +6,6 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError, UnknownNameError
+from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition
+from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
@@ -38,73 +38,6 @@ if TYPE_CHECKING:
 
 #: begins the name of the view behind an INSERT INTO with a condition or projection of its own
 _INSERT = "insert_into_"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stream:
-    """A declared stream."""
-
-    source: Source
-    host: SparkExpressionHost
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _View:
-    """A declared view: its stream, its query as written and its definition over the stream."""
-
-    stream: str
-    query: SelectQuery
-    definition: ViewDefinition
-
-
-@dataclass(slots=True, eq=False)
-class _Declared:
-    """Everything declared so far; names keep their case and are found without it."""
-
-    tables: dict[str, CreateTable] = field(default_factory=dict)
-    streams: dict[str, _Stream] = field(default_factory=dict)
-    views: dict[str, _View] = field(default_factory=dict)
-    sinks: list[Sink] = field(default_factory=list)
-
-    def copy(self) -> _Declared:
-        """A copy to change; a mistake half way then leaves nothing behind."""
-        return _Declared(dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks))
-
-    @property
-    def names(self) -> list[str]:
-        """All names that are taken."""
-        return list({**self.tables, **self.streams, **self.views})
-
-    def on(self, stream: str) -> dict[str, ViewDefinition]:
-        """The views on a stream."""
-        return {name: view.definition for name, view in self.views.items() if view.stream == stream}
-
-    def view_name(self, name: str) -> str:
-        """A view's name as declared.
-
-        Raises:
-            UnknownNameError: there is no such view.
-        """
-        found = next((known for known in self.views if known.upper() == name.upper()), None)
-        if found is None:
-            shown = sorted(self.views)
-            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
-        return found
-
-    def stream_name(self, query: SelectQuery) -> str:
-        """The name of a flattened query's stream as declared.
-
-        Raises:
-            UnknownNameError: there is no such stream.
-        """
-        found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
-        if found is None:
-            names = ", ".join([*self.streams, *self.views][:20]) or "none"
-            place = query.source_clause
-            message = f"{query.source} is no stream or view to select from. Existing ones: {names}"
-            raise place.error(UnknownNameError, message, 0, len(place.text))
-        return found
 
 
 class Engine:
@@ -129,7 +62,7 @@ class Engine:
         require_classic(spark)
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
-        self._declared = _Declared()
+        self._declared = Declared()
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -197,6 +130,7 @@ class Engine:
             staged = self._declared.copy()
             for name in names:
                 del staged.views[staged.view_name(name)]
+            staged.refuse_loose_ends()
             self._install(staged)
         return self
 
@@ -217,11 +151,19 @@ class Engine:
             new = [table for table in parsed.tables if table.name.upper() not in known]
             self._stage_tables(staged, new, {insert.table.upper() for insert in parsed.inserts})
             wanted = {view.name: view for view in parsed.views}
-            dropped = [name for name in before if name not in wanted and not name.startswith(_INSERT)]
+            targets = {_INSERT + insert.table for insert in parsed.inserts}
+            dropped = [name for name in before if name not in wanted and name not in targets]
             for name in dropped:
                 del staged.views[name]
             changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
             self._stage_views(staged, changed)
+            kept = {(insert.table, insert.text) for insert in parsed.inserts}
+            staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
+            present = {(sink.name, sink.text) for sink in staged.sinks}
+            for insert in parsed.inserts:
+                if (insert.table, insert.text) not in present:
+                    self._stage_insert(staged, insert)
+            staged.refuse_loose_ends()
             self._install(staged)
             return len(changed), len(dropped)
 
@@ -300,41 +242,53 @@ class Engine:
             layout = Layout(folder, kept)
             layout.open()
             self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger))
-            for sink in self._declared.sinks:
-                self._run.add_sink(self._declared.views[sink.view].stream, sink)
+            self._run.set_sinks(self._declared.sinks_by_stream())
             for name, stream in self._declared.streams.items():
                 definitions = self._declared.on(name)
                 if definitions:
                     self._run.add_stream(name, stream.source, definitions)
             return self._run
 
-    def _stage_tables(self, staged: _Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:
+    def _stage_tables(self, staged: Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:
         for table in tables:
             staged.tables[table.name] = table
             if table.name.upper() not in targets:
                 staged.streams[table.name] = self._new_stream(open_table(self._spark, table, self._settings))
 
-    def _stage_views(self, staged: _Declared, views: Mapping[str, CreateView | str]) -> None:
-        """Resolves and binds views, so that a mistake is told before anything changes."""
-        new: dict[str, dict[str, SelectQuery]] = {}
-        known = {name.upper(): view.query for name, view in staged.views.items()}
+    def _stage_views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
+        """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
+        declared = {name.upper(): name for name in staged.views}
+        taken = {name.upper() for name in (*staged.tables, *staged.streams)}
+        written: dict[str, tuple[SelectQuery, str]] = {}
         for name, view in views.items():
-            query = parse_query(view) if isinstance(view, str) else view.query
+            if name.upper() in taken:
+                raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
+            query, text = (parse_query(view), view) if isinstance(view, str) else (view.query, view.text)
+            written[declared.setdefault(name.upper(), name)] = (query, text)
+        known = {name.upper(): view.query for name, view in staged.views.items()}
+        for name in staged.dependents(written.keys() & staged.views.keys()):
+            view_ = staged.views[name]
+            written.setdefault(name, (view_.query, view_.definition.sql))
+        new: dict[str, dict[str, SelectQuery]] = {}
+        for name, (query, text) in written.items():
+            known[name.upper()] = query
+            _refuse_circle(name, known)
             flat = flatten(query, known)
             stream = staged.stream_name(flat)
             projection = _projection(flat, staged.streams[stream].source)
-            text = view if isinstance(view, str) else view.text
-            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-            definition = ViewDefinition(name, f"{name}:{digest}", text, flat.where or "TRUE", projection)
-            staged.views[name] = _View(stream, query, definition)
-            known[name.upper()] = query
+            condition = flat.where or "TRUE"
+            digest = hashlib.sha256(repr((text, condition, projection)).encode()).hexdigest()[:12]
+            staged.views[name] = View(
+                stream, query, ViewDefinition(name, f"{name}:{digest}", text, condition, projection)
+            )
             new.setdefault(stream, {})[name] = flat
             if projection is not None:
                 staged.streams[stream].host.types([sql for sql, _ in projection])
+        staged.refuse_loose_ends()
         for stream, queries in new.items():
             self._bind(staged.streams[stream], queries)
 
-    def _stage_insert(self, staged: _Declared, insert: InsertInto) -> None:
+    def _stage_insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
         write = open_sink(table)
         plain = insert.query.projection is None and not insert.query.conditions
@@ -343,19 +297,18 @@ class Engine:
         else:
             view = _INSERT + insert.table
             self._stage_views(staged, {view: insert.text})
-        staged.sinks.append(Sink(insert.table, view, write))
+        staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
-    def _bind(self, stream: _Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:
+    def _bind(self, stream: Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
         return bind_selections(queries, arrow_schema(stream.source.schema), stream.host, timezone)
 
-    def _install(self, staged: _Declared) -> None:
+    def _install(self, staged: Declared) -> None:
         before, self._declared = self._declared, staged
         run = self._run
         if run is None or not run.active:
             return
-        for sink in staged.sinks[len(before.sinks) :]:
-            run.add_sink(staged.views[sink.view].stream, sink)
+        run.set_sinks(staged.sinks_by_stream())
         for name, stream in staged.streams.items():
             old, new = before.on(name), staged.on(name)
             if name in run.queries:
@@ -368,8 +321,8 @@ class Engine:
             elif new:
                 run.add_stream(name, stream.source, new)
 
-    def _new_stream(self, source: Source) -> _Stream:
-        return _Stream(source, SparkExpressionHost(self._spark, source.schema))
+    def _new_stream(self, source: Source) -> Stream:
+        return Stream(source, SparkExpressionHost(self._spark, source.schema))
 
 
 def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | None], ...] | None:
@@ -383,3 +336,12 @@ def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | No
         else:
             items.append((output.expression, output.name))
     return tuple(items)
+
+
+def _refuse_circle(name: str, views: Mapping[str, SelectQuery]) -> None:
+    source, passed = views[name.upper()].source.upper(), {name.upper()}
+    while source in views:
+        if source in passed:
+            raise InputError(f"view {name} would select from itself")
+        passed.add(source)
+        source = views[source].source.upper()

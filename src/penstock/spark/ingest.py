@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +15,14 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.errors import StreamFailedError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.layout import Layout
+from penstock.spark.messages import first_line
 from penstock.spark.plans import StreamPlans
 from penstock.spark.publish import Publisher
 from penstock.spark.source import Source
@@ -70,10 +73,17 @@ class Totals:
     tuples: int = 0
     matched: int = 0
     pairs: int = 0
-    seconds: float = 0.0
+    #: (tuples, seconds) of the newest batches
+    recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=5))
     quarantined: dict[str, int] = field(default_factory=dict)
     view_pairs: dict[str, int] = field(default_factory=dict)
     view_errors: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tuples_per_second(self) -> float:
+        """Rate of the newest batches."""
+        seconds = sum(spent for _, spent in self.recent)
+        return sum(tuples for tuples, _ in self.recent) / seconds if seconds else 0.0
 
 
 class IngestQuery:
@@ -142,7 +152,7 @@ class IngestQuery:
         """Waits for the end; False where the time ran out first.
 
         Raises:
-            Exception: whatever stopped the stream.
+            StreamFailedError: something stopped the stream.
         """
         assert self._query is not None, "started before it is waited for"
         try:
@@ -151,7 +161,9 @@ class IngestQuery:
                 return True
             return bool(self._query.awaitTermination(max(1, int(timeout_seconds))))
         except Exception as error:
-            raise (self.error or error) from error
+            cause = self.error or error
+            told = f"stream {self.stream} stopped: {first_line(cause)}"
+            raise StreamFailedError(told) from cause
 
     def _end_when_exhausted(self) -> None:
         query = self._query
@@ -225,7 +237,7 @@ class IngestQuery:
         totals.tuples += counts.tuples
         totals.matched += counts.matched
         totals.pairs += counts.pairs
-        totals.seconds += ended - began
+        totals.recent.append((counts.tuples, ended - began))
         for index in np.flatnonzero(counts.view_pairs):
             name = names[index]
             totals.view_pairs[name] = totals.view_pairs.get(name, 0) + int(counts.view_pairs[index])

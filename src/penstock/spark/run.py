@@ -41,7 +41,7 @@ class Run:
         self._events = EventLog(layout.events)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         self._watched: dict[str, _Watched] = {}
-        self._sinks: dict[str, list[Sink]] = {}
+        self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.queries: dict[str, IngestQuery] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
@@ -96,7 +96,7 @@ class Run:
             False where the time ran out first.
 
         Raises:
-            Exception: whatever stopped a stream.
+            StreamFailedError: something stopped a stream.
         """
         ended = [query.await_termination(timeout_seconds) for query in list(self.queries.values())]
         if all(ended):
@@ -134,9 +134,9 @@ class Run:
         self._write_catalog()
         self._events.record("views_changed", stream=stream, added=list(add)[:1000], dropped=list(drop)[:1000])
 
-    def add_sink(self, stream: str, sink: Sink) -> None:
-        """Hands a view's rows to a sink from the next published batch on."""
-        self._sinks.setdefault(stream, []).append(sink)
+    def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
+        """Hands views' rows to these sinks, by stream, from the next published batch on."""
+        self._sinks = sinks
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
@@ -206,7 +206,7 @@ class Run:
             "tuples": totals.tuples,
             "matched": totals.matched,
             "pairs": totals.pairs,
-            "tuples_per_second": totals.tuples / totals.seconds if totals.seconds else 0.0,
+            "tuples_per_second": totals.tuples_per_second,
             "quarantined": dict(totals.quarantined),
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views),

@@ -31,11 +31,13 @@ class Sink:
         name: of the table or function, for messages.
         view: whose rows.
         write: takes them, batch by batch.
+        text: the query of the INSERT INTO that declared it; empty for a function.
     """
 
     name: str
     view: str
     write: SinkFunction
+    text: str = ""
 
 
 def open_sink(table: CreateTable) -> SinkFunction:

@@ -1,0 +1,114 @@
+"""What has been declared to an engine: tables, streams, views and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.spark.bindings import ViewDefinition
+from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.sinks import Sink
+from penstock.spark.source import Source
+from penstock.sql.query import SelectQuery
+from penstock.sql.script import CreateTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """A declared stream."""
+
+    source: Source
+    host: SparkExpressionHost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A declared view: its stream, its query as written and its definition over the stream."""
+
+    stream: str
+    query: SelectQuery
+    definition: ViewDefinition
+
+
+@dataclass(slots=True, eq=False)
+class Declared:
+    """Everything declared so far; names keep their case and are found without it."""
+
+    tables: dict[str, CreateTable] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    sinks: list[Sink] = field(default_factory=list)
+
+    def copy(self) -> Declared:
+        """A copy to change; a mistake half way then leaves nothing behind."""
+        return Declared(dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks))
+
+    @property
+    def names(self) -> list[str]:
+        """All names that are taken."""
+        return list({**self.tables, **self.streams, **self.views})
+
+    def on(self, stream: str) -> dict[str, ViewDefinition]:
+        """The views on a stream."""
+        return {name: view.definition for name, view in self.views.items() if view.stream == stream}
+
+    def sinks_by_stream(self) -> dict[str, list[Sink]]:
+        """The sinks whose view exists."""
+        found: dict[str, list[Sink]] = {}
+        for sink in self.sinks:
+            if sink.view in self.views:
+                found.setdefault(self.views[sink.view].stream, []).append(sink)
+        return found
+
+    def view_name(self, name: str) -> str:
+        """A view's name as declared.
+
+        Raises:
+            UnknownNameError: there is no such view.
+        """
+        found = next((known for known in self.views if known.upper() == name.upper()), None)
+        if found is None:
+            shown = sorted(self.views)
+            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+            raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
+        return found
+
+    def stream_name(self, query: SelectQuery) -> str:
+        """The name of a flattened query's stream as declared.
+
+        Raises:
+            UnknownNameError: there is no such stream.
+        """
+        found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
+        if found is None:
+            names = ", ".join([*self.streams, *self.views][:20]) or "none"
+            place = query.source_clause
+            message = f"{query.source} is no stream or view to select from. Existing ones: {names}"
+            raise place.error(UnknownNameError, message, 0, len(place.text))
+        return found
+
+    def refuse_loose_ends(self) -> None:
+        """Makes sure that every view still has what it selects from.
+
+        Raises:
+            InputError: one has not.
+        """
+        sources = {name.upper() for name in (*self.streams, *self.views)}
+        for name, view in self.views.items():
+            if view.query.source.upper() not in sources:
+                raise InputError(f"view {name} selects from {view.query.source}; drop {name} too, or first")
+
+    def dependents(self, names: Collection[str]) -> list[str]:
+        """The views that select from one of these, directly or through others."""
+        found = {name.upper() for name in names}
+        order = []
+        grown = True
+        while grown:
+            grown = False
+            for name, view in self.views.items():
+                if name.upper() not in found and view.query.source.upper() in found:
+                    found.add(name.upper())
+                    order.append(name)
+                    grown = True
+        return order
