@@ -76,10 +76,9 @@ class ParquetSource:
         if not self._scans(batch.derived):
             behind = [path for path, _ in exact]
         elif rows := sum(metadata.num_rows for _, metadata in exact):
-            sc = df.sparkSession.sparkContext
-            cores = sc.defaultParallelism
+            cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
-            reports += run_in_scan(sc, split(exact, tasks), batch.program, batch.job())
+            reports += run_in_scan(df.sparkSession, split(exact, tasks), batch.program, batch.job())
         return reports + self._run_behind(df.sparkSession, behind, other, batch)
 
     def place(self, derived: tuple[Derived, ...]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
 
 _log = logging.getLogger(__name__)
+#: batches that may wait for the controller; the samples of more are passed over, their tuples counted
+_MOST_WAITING = 8
 
 
 class Run:
@@ -45,6 +49,8 @@ class Run:
         self.queries: dict[str, IngestQuery] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
+        self._places = threading.Semaphore(_MOST_WAITING)
+        self._passed_over: Counter[str] = Counter()
         warm_workers(spark)
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
 
@@ -155,8 +161,12 @@ class Run:
                 sink.write(results.project(rows, view.name, view.projection, keep), batch)
 
     def _report_later(self, done: BatchDone) -> None:
-        if done.sample is not None:
-            self._control.submit(self._report_safely, done, done.sample)
+        if done.sample is None:
+            return
+        if not self._places.acquire(blocking=False):
+            self._passed_over[done.stream] += done.counts.tuples
+            return
+        self._control.submit(self._report_safely, done, done.sample)
 
     def _report_safely(self, done: BatchDone, sample: Codes) -> None:
         """A controller that fails costs adaptivity, never results; it is said once a batch."""
@@ -165,11 +175,15 @@ class Run:
         except Exception as error:
             _log.exception("the controller failed on batch %s of %s", done.batch, done.stream)
             self._events.record("controller_failed", stream=done.stream, batch=done.batch, error=repr(error))
+        finally:
+            self._places.release()
 
     def _report(self, done: BatchDone, sample: Codes) -> None:
         query = self.queries[done.stream]
         actions = []
         watched = self._watched.get(done.stream)
+        if watched is not None and watched.version > done.plan:
+            return
         if watched is None or watched.version != done.plan:
             index = AscIndex(query.plans.compiled(done.plan).program.plan.coded)
             watched = self._watched[done.stream] = _Watched(done.plan, index, index.given_order())
@@ -188,8 +202,9 @@ class Run:
         counts = done.counts
         evaluations = counts.evaluations if counts.asc_tuples else None
         dropped = counts.tuples - counts.matched
+        tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
         actions += self._controller.handle(
-            StatisticsReported(done.stream, done.plan, counts.tuples, dropped, evaluations, sample)
+            StatisticsReported(done.stream, done.plan, tuples, dropped, evaluations, sample)
         )
         for action in actions:
             if isinstance(action, SwapSequence):

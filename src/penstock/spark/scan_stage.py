@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from penstock.operators.encode import ColumnEncoder
 from penstock.operators.map_stage import StreamProgram
 from penstock.operators.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.messages import first_line
-from penstock.spark.worker import Task, TaskContextData, TaskReport, partition_number
+from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def split(files: Sequence[tuple[str, pq.FileMetaData]], tasks: int) -> list[list
 
 
 def run_in_scan(
-    sc: SparkContext, splits: list[list[RowGroups]], program: StreamProgram, context: TaskContextData
+    spark: SparkSession, splits: list[list[RowGroups]], program: StreamProgram, context: TaskContextData
 ) -> list[TaskReport]:
     """Runs one job whose tasks read the row groups themselves.
 
@@ -94,21 +94,21 @@ def run_in_scan(
     event_time = program.event_time
     batch_rows = program.settings.batch_rows
 
-    def run(parts: Iterable[list[RowGroups]]) -> Iterator[bytes]:
-        task = Task(context, partition_number())
-        for part in parts:
-            for piece in part:
-                file = open_parquet(piece.path)
-                for group in piece.groups:
-                    try:
-                        _run_row_group(task, file, group, attributes, columns, event_time, batch_rows)
-                    except (OSError, pa.ArrowException) as error:
-                        _set_aside(task, f"{piece.path}#{group}", error)
-        yield pickle.dumps(task.report())
+    def read(task: Task, numbers: pa.RecordBatch) -> None:
+        for piece in (piece for number in numbers.column(0).to_pylist() for piece in splits[number]):
+            for group in piece.groups:
+                try:
+                    file = open_parquet(piece.path)
+                    _run_row_group(task, file, group, attributes, columns, event_time, batch_rows)
+                except (OSError, pa.ArrowException) as error:
+                    _set_aside(task, f"{piece.path}#{group}", error)
 
-    return [
-        pickle.loads(report) for report in sc.parallelize(splits, len(splits)).mapPartitions(run).collect()
-    ]
+    def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_partition(context, numbers, read)
+
+    # a partition a split; by way of mapInArrow, so that one worker daemon serves every kind of job
+    rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(stage, REPORT_SCHEMA).collect()
+    return [pickle.loads(row.report) for row in rows]
 
 
 def _set_aside(task: Task, origin: str, error: Exception) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
+_LOG4J2 = Path(__file__).with_name("log4j2.properties")
 
 
 def build_session(master: str | None, conf: Mapping[str, str], name: str = "penstock") -> SparkSession:
@@ -38,9 +40,11 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.python.daemon.module": "penstock.spark.daemon",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2}",
     }
     if master.startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**defaults, **conf}.items():
@@ -53,9 +57,8 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
 
 def warm_workers(spark: SparkSession) -> None:
     """Starts the Python worker daemon now, in the background, so that the first batch need not wait."""
-    sc = spark.sparkContext
-    job = sc.parallelize([0], 1).map(lambda number: number)
-    threading.Thread(target=job.count, daemon=True, name="penstock-warm").start()
+    job = spark.range(1).mapInArrow(lambda batches: batches, "id BIGINT")
+    threading.Thread(target=job.collect, daemon=True, name="penstock-warm").start()
 
 
 def check_java() -> None:
