@@ -27,7 +27,7 @@ from penstock.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
-FILES, ROWS = 8, 20_000
+FILES, ROWS = 24, 5_000
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 RANDOM_KILLS = 10 if FULL else 1
 KAFKA_PLACES = NAMES if FULL else ("half_published", "manifest_written")
@@ -83,10 +83,12 @@ class Victim:
         _reap(process)
 
     def kill_randomly(self, rng: random.Random) -> None:
-        """Kills the process at a random moment of its batches, at most until it has ended."""
+        """Kills the process at a random moment of its batches."""
         process = self.start()
         began = self._wait_for_batches(process, self._published() + 1)
-        time.sleep(rng.uniform(0.0, 2.5) if began else 0.0)
+        time.sleep(rng.uniform(0.0, 0.7))
+        assert began, "the run ended before it could be killed"
+        assert process.poll() is None, "the run ended before it was killed"
         process.kill()
         process.wait()
         _reap(process)

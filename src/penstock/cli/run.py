@@ -102,8 +102,8 @@ class _Watcher:
             text = read_script(self._path)
             if text == self._text:
                 return
-            self._text = text
             added, dropped = self._engine.reconcile(text)
+            self._text = text
             self._told = ""
             self._console.print(f"{self._path}: {added} views added or redefined, {dropped} dropped")
         except InputError as error:

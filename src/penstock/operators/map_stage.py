@@ -56,6 +56,7 @@ class StageCounts:
 
     Attributes:
         tuples, matched, pairs: tuples seen, tuples that satisfied a view, (tuple, view) pairs.
+        skipped: tuples of row groups whose statistics ruled out every query, counted in `tuples` too.
         evaluations: ASC evaluations, over the `asc_tuples` that the ASC side answered.
         encode_ns, match_ns, write_ns: processor time by part.
         view_pairs: pairs a view (index in the plan), int64[views].
@@ -66,6 +67,7 @@ class StageCounts:
     tuples: int = 0
     matched: int = 0
     pairs: int = 0
+    skipped: int = 0
     evaluations: int = 0
     asc_tuples: int = 0
     encode_ns: int = 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, SqlError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition
 from penstock.spark.declared import Declared, Stream, View
@@ -35,9 +35,6 @@ from penstock.sql.views import flatten
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
-
-#: begins the name of the view behind an INSERT INTO with a condition or projection of its own
-_INSERT = "insert_into_"
 
 
 class Engine:
@@ -151,7 +148,7 @@ class Engine:
             new = [table for table in parsed.tables if table.name.upper() not in known]
             self._stage_tables(staged, new, {insert.table.upper() for insert in parsed.inserts})
             wanted = {view.name: view for view in parsed.views}
-            targets = {_INSERT + insert.table for insert in parsed.inserts}
+            targets = {_insert_view(insert) for insert in parsed.inserts}
             dropped = [name for name in before if name not in wanted and name not in targets]
             for name in dropped:
                 del staged.views[name]
@@ -282,8 +279,7 @@ class Engine:
                 stream, query, ViewDefinition(name, f"{name}:{digest}", text, condition, projection)
             )
             new.setdefault(stream, {})[name] = flat
-            if projection is not None:
-                staged.streams[stream].host.types([sql for sql, _ in projection])
+            _check_projection(flat, staged.streams[stream].host)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             self._bind(staged.streams[stream], queries)
@@ -295,7 +291,7 @@ class Engine:
         if plain and insert.query.source.upper() in {name.upper() for name in staged.views}:
             view = staged.view_name(insert.query.source)
         else:
-            view = _INSERT + insert.table
+            view = _insert_view(insert)
             self._stage_views(staged, {view: insert.text})
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
@@ -336,6 +332,28 @@ def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | No
         else:
             items.append((output.expression, output.name))
     return tuple(items)
+
+
+def _check_projection(query: SelectQuery, host: SparkExpressionHost) -> None:
+    outputs = [output for output in query.projection or () if not output.is_star]
+    try:
+        host.types([output.expression for output in outputs])
+    except SqlError:
+        for output in outputs:
+            try:
+                host.types([output.expression])
+            except SqlError as error:
+                start = max(0, output.clause.text.find(output.expression))
+                raise output.clause.error(
+                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
+                ) from None
+        raise
+
+
+def _insert_view(insert: InsertInto) -> str:
+    """Name of the view behind an INSERT INTO with a condition or projection of its own."""
+    digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
+    return f"insert_into_{insert.table.lower()}_{digest}"
 
 
 def _refuse_circle(name: str, views: Mapping[str, SelectQuery]) -> None:

@@ -26,6 +26,7 @@ def _write_beside(path: Path, content: bytes) -> Path:
 def replace_json(path: Path, document: Any) -> None:
     """Writes a JSON document under its final name in one atomic step, durable on return."""
     _write_beside(path, json.dumps(document, separators=(",", ":")).encode()).replace(path)
+    _sync(path.parent)
 
 
 def put_json_if_absent(path: Path, document: Any) -> bool:
@@ -37,7 +38,17 @@ def put_json_if_absent(path: Path, document: Any) -> bool:
         return False
     finally:
         beside.unlink()
+    _sync(path.parent)
     return True
+
+
+def _sync(folder: Path) -> None:
+    """Makes a new name in a folder last through a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> Any | None:

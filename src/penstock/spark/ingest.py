@@ -96,7 +96,7 @@ class IngestQuery:
         layout: output and checkpoint folders.
         events: the event log.
         settings: frozen settings.
-        sinks: given (stream, batch, names of the batch's files of matches) after each publication and
+        sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
             again when a batch is repeated; an exception stops the stream.
         on_batch: told of each published batch, before Spark's commit.
     """
@@ -109,7 +109,7 @@ class IngestQuery:
         layout: Layout,
         events: EventLog,
         settings: Settings,
-        sinks: Callable[[str, int, list[str]], None],
+        sinks: Callable[[str, int, int, list[str]], None],
         on_batch: Callable[[BatchDone], None],
     ) -> None:
         self.stream = stream
@@ -147,6 +147,7 @@ class IngestQuery:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
         if self._query is not None:
             self._query.stop()
+        self.source.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.
@@ -159,7 +160,8 @@ class IngestQuery:
             if timeout_seconds is None:
                 self._query.awaitTermination()
                 return True
-            return bool(self._query.awaitTermination(max(1, int(timeout_seconds))))
+            seconds: Any = max(0.05, timeout_seconds)
+            return bool(self._query.awaitTermination(seconds))
         except Exception as error:
             cause = self.error or error
             told = f"stream {self.stream} stopped: {first_line(cause)}"
@@ -184,7 +186,8 @@ class IngestQuery:
     def _answer(self, df: DataFrame, batch: int) -> None:
         manifest = self.publisher.published(batch)
         if manifest is not None:
-            self._sinks(self.stream, batch, _match_files(manifest["files"]))
+            plan = manifest["batches"][0]["plan"]
+            self._sinks(self.stream, batch, plan, _match_files(manifest["files"]))
             return
         began = time.perf_counter()
         staging = self._layout.staging(self.stream, batch)
@@ -216,7 +219,7 @@ class IngestQuery:
         failpoint("manifest_written", batch)
         ended = time.perf_counter()
         self._record(bound.program.version, figures, counts, names, (began, bound_at, ran_at, ended))
-        self._sinks(self.stream, batch, files)
+        self._sinks(self.stream, batch, bound.program.version, files)
         self._on_batch(
             BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
         )
@@ -253,6 +256,7 @@ class IngestQuery:
             **figures,
             evaluations=counts.evaluations if counts.asc_tuples else None,
             asc_tuples=counts.asc_tuples,
+            skipped=counts.skipped,
             newest_event_time_us=counts.newest_event_time,
             bind_seconds=round(bound_at - began, 4),
             run_seconds=round(ran_at - bound_at, 4),
@@ -287,6 +291,7 @@ def _sum(parts: list[StageCounts], views: int) -> StageCounts:
             "tuples",
             "matched",
             "pairs",
+            "skipped",
             "evaluations",
             "asc_tuples",
             "encode_ns",

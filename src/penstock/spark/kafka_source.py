@@ -120,6 +120,9 @@ class KafkaJsonSource:
         """Left to Spark."""
         return True
 
+    def close(self) -> None:
+        """Nothing to end."""
+
     def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
         if not self.settings.decode_in_worker:
             return "decode_in_worker is off"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError, ConnectionFailedError
+from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.files import put_json_if_absent, read_json
 
 #: version of both layouts; a checkpoint of another version is refused
@@ -76,6 +76,12 @@ class Layout:
             CheckpointError: the output holds the results of another checkpoint, or the checkpoint
                 was written by an incompatible version.
         """
+        if self.output.is_file() or (
+            self.output.is_dir() and any(self.output.iterdir()) and not (self.output / "_penstock").is_dir()
+        ):
+            raise InputError(
+                f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+            )
         try:
             for folder in (self.checkpoint, self.output / "_penstock"):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -58,7 +59,7 @@ class ParquetSource:
     def frame(self, spark: SparkSession) -> DataFrame:
         """One row a new file: its path."""
         reader = spark.readStream.format("binaryFile").schema(_PATHS).options(**dict(self.options))
-        return reader.option("pathGlobFilter", "*.parquet").load(self.path).select("path")
+        return reader.load(self.path).select("path")
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
@@ -93,6 +94,9 @@ class ParquetSource:
         """Spark sees every file that is there."""
         return True
 
+    def close(self) -> None:
+        """Nothing to end."""
+
     def _scans(self, derived: tuple[Derived, ...]) -> bool:
         return self.in_scan and not derived
 
@@ -116,13 +120,15 @@ class ParquetSource:
         return reports
 
     def _read(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        return spark.read.schema(self.schema).option("basePath", self.path).parquet(*paths)
+        return spark.read.schema(self.schema).parquet(*paths)
 
     def _unreadable(self, spark: SparkSession, path: str) -> str | None:
         try:
             self._read(spark, [path]).write.format("noop").mode("overwrite").save()
         except PySparkException as error:
             return f"unreadable Parquet file: {error.getCondition() or first_line(error)}"
+        except Py4JJavaError as error:
+            return f"unreadable Parquet file: {error.java_exception.getMessage()}"
         return None
 
 
@@ -135,10 +141,6 @@ def _exact_metadata(path: str, expected: pa.Schema) -> pq.FileMetaData | None:
 
 
 def is_plain_folder(path: str) -> bool:
-    """Whether a local folder has no partition folders (`key=value`), which only Spark turns into columns."""
+    """Whether a path is one local folder without partition folders (`key=value`), whose names become columns."""
     folder = Path(path.removeprefix("file://").removeprefix("file:"))
-    return (
-        not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())
-        if folder.is_dir()
-        else True
-    )
+    return folder.is_dir() and not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())

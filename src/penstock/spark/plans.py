@@ -77,6 +77,7 @@ class StreamPlans:
         self._identity = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
+        self._retired: list[Broadcast[bytes]] = []
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
@@ -87,6 +88,11 @@ class StreamPlans:
         """The views that the next binding will answer."""
         with self._lock:
             return dict(self._views)
+
+    def definitions(self, version: int) -> dict[str, ViewDefinition]:
+        """The views of a stored plan version."""
+        plan = self._compiled.get(version)
+        return self._log.load(version) if plan is None else dict(plan.views)
 
     def change(self, add: Mapping[str, ViewDefinition], drop: frozenset[str] = frozenset()) -> None:
         """Adds or redefines views and drops others, in one step."""
@@ -110,6 +116,9 @@ class StreamPlans:
     def batch(self, number: int, staging: str) -> BoundBatch:
         """Binds a batch and gathers what its jobs need."""
         plan = self.bind(number)
+        # what earlier batches used is needed no more: batches of a stream follow one another
+        while self._retired:
+            self._retired.pop().destroy()
         key = (self._identity, plan.program.version, plan.revision)
         return BoundBatch(number, plan.program, plan.bound.derived, key, plan.broadcast, staging)
 
@@ -120,7 +129,7 @@ class StreamPlans:
             if plan is None:
                 plan = self._compiled[version] = self._compile(version)
                 for old in sorted(self._compiled)[:-_KEPT_PLANS]:
-                    self._compiled.pop(old).broadcast.unpersist()
+                    self._retired.append(self._compiled.pop(old).broadcast)
             return plan
 
     def swap_sequence(self, version: int, arrangement: Arrangement) -> None:
@@ -130,7 +139,7 @@ class StreamPlans:
             if plan is None:
                 return
             program = replace(plan.program, arrangement=arrangement)
-            plan.broadcast.unpersist()
+            self._retired.append(plan.broadcast)
             self._compiled[version] = CompiledPlan(
                 program, plan.bound, plan.views, self._broadcast(program), plan.revision + 1
             )

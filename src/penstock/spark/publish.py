@@ -149,14 +149,13 @@ class Publisher:
 
 def _manifests(folder: Path) -> list[dict[str, Any]]:
     """The valid manifests of a folder by batch: a compacted range hides the batches it replaces."""
+    # a range is written before what it replaces is removed: read last, it is there for all that is gone
+    paths = [path for path in folder.glob("*.json") if path.stem.isdigit()]
+    singles = [document for path in paths if (document := read_json(path))]
     ranges = [document for path in folder.glob("*-to-*.json") if (document := read_json(path))]
     hidden = {batch for document in ranges for batch in range(document["first"], document["last"] + 1)}
-    singles = [
-        document
-        for path in folder.glob("*.json")
-        if path.stem.isdigit() and int(path.stem) not in hidden and (document := read_json(path))
-    ]
-    return sorted(ranges + singles, key=lambda document: document["first"])
+    shown = [document for document in singles if document["first"] not in hidden]
+    return sorted(ranges + shown, key=lambda document: document["first"])
 
 
 def read_manifests(layout: Layout, stream: str) -> list[dict[str, Any]]:

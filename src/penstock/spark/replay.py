@@ -111,9 +111,12 @@ class ReplaySource:
         self._in_scan = in_scan
         self._parquet = self._released_into(Path())
         self._begun = False
+        self._closed = threading.Event()
 
     def prepare(self, layout: Layout, stream: str) -> None:
         """Writes the arrival-ordered copy, unless an earlier run has."""
+        self.close()
+        self._begun = False
         self._folder = layout.replay(stream)
         prepare(self._table, self._arrival, self._pace, self._folder)
         schedule = read_json(self._folder / "schedule.json") or {}
@@ -127,7 +130,11 @@ class ReplaySource:
         if not self._begun:
             self._begun = True
             if self._release(0.0):
-                threading.Thread(target=self._play, daemon=True, name="penstock-replay").start()
+                self._closed = threading.Event()
+                played = threading.Thread(
+                    target=self._play, args=(self._closed,), daemon=True, name="penstock-replay"
+                )
+                played.start()
         return self._parquet.frame(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
@@ -147,12 +154,16 @@ class ReplaySource:
             self.schema, self.event_time, str(folder), {"maxFilesPerTrigger": "1"}, self._in_scan
         )
 
-    def _play(self) -> None:
+    def close(self) -> None:
+        """Stops the clock."""
+        self._closed.set()
+
+    def _play(self, closed: threading.Event) -> None:
         released = len(numbered(self._released, ".parquet"))
         offset = self._due[released - 1] if released else 0.0
         began = time.monotonic()
-        while self._release(offset + time.monotonic() - began):
-            time.sleep(0.05)
+        while not closed.wait(0.05) and self._release(offset + time.monotonic() - began):
+            pass
 
     def _release(self, until: float) -> bool:
         """Releases the chunks that are due; returns whether any are left."""

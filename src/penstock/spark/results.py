@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.operators.map_stage import QUERIES
 from penstock.spark.bindings import ViewDefinition
+from penstock.spark.catalyst import try_form
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
 from penstock.spark.publish import published_paths
@@ -89,6 +90,7 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
         UnknownNameError: there is no such view.
     """
     catalog = read_catalog(layout)
+    view = next((known for known in catalog["views"] if known.upper() == view.upper()), view)
     if view not in catalog["views"]:
         names = sorted(catalog["views"])
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
@@ -103,6 +105,9 @@ def project(
 ) -> DataFrame:
     """One view's rows of a frame of matches, with the view's projection.
 
+    An expression that raises for a row gives NULL there: the row is a match all the same, and a
+    batch that cannot be projected would stop its sinks at every restart.
+
     Args:
         frame: tuples with `queries`.
         view: the view's name.
@@ -112,8 +117,27 @@ def project(
     rows = frame.where(F.array_contains(F.col(QUERIES), view))
     if projection is None:
         return rows.drop(QUERIES)
-    columns = [F.expr(sql) if name is None else F.expr(sql).alias(name) for sql, name in projection]
+    spark = frame.sparkSession
+    columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
     return rows.select(*columns, *keep)
+
+
+def refuse_other_columns(layout: Layout, stream: str, schema: StructType) -> None:
+    """Makes sure that a stream still has the columns its results have.
+
+    Raises:
+        CheckpointError: it has not.
+    """
+    known = (read_json(layout.catalog) or {"streams": {}})["streams"].get(stream)
+    if known is not None and _columns(StructType.fromJson(known)) != _columns(schema):
+        raise CheckpointError(
+            f"stream {stream} had the columns {', '.join(_columns(StructType.fromJson(known)))} in {layout.output} "
+            f"and now has {', '.join(_columns(schema))}; start with a new output folder and checkpoint"
+        )
+
+
+def _columns(schema: StructType) -> list[str]:
+    return [f"{field.name} {field.dataType.simpleString()}" for field in schema]
 
 
 def batch_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
 
 _log = logging.getLogger(__name__)
+#: how long one stream is looked at before the next while all are waited for
+_LOOK_SECONDS = 0.2
 #: batches that may wait for the controller; the samples of more are passed over, their tuples counted
 _MOST_WAITING = 8
 
@@ -49,6 +52,7 @@ class Run:
         self.queries: dict[str, IngestQuery] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
+        self._stopped = False
         self._places = threading.Semaphore(_MOST_WAITING)
         self._passed_over: Counter[str] = Counter()
         warm_workers(spark)
@@ -91,6 +95,7 @@ class Run:
         """Stops every stream. The same checkpoint goes on where it stopped."""
         for query in self.queries.values():
             query.stop()
+        self._stopped = True
         self._control.shutdown()
         self._events.record("run_stopped")
         self._events.close()
@@ -104,11 +109,17 @@ class Run:
         Raises:
             StreamFailedError: something stopped a stream.
         """
-        ended = [query.await_termination(timeout_seconds) for query in list(self.queries.values())]
-        if all(ended):
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            ended = [query.await_termination(_LOOK_SECONDS) for query in list(self.queries.values())]
+            if all(ended):
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        if not self._stopped:
             self._control.submit(int).result()
             self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
-        return all(ended)
+        return True
 
     @property
     def active(self) -> bool:
@@ -117,6 +128,7 @@ class Run:
 
     def add_stream(self, name: str, source: Source, views: Mapping[str, ViewDefinition]) -> None:
         """Starts the ingest query of a stream."""
+        results.refuse_other_columns(self._layout, name, source.schema)
         source.prepare(self._layout, name)
         query = IngestQuery(
             self._spark,
@@ -148,17 +160,20 @@ class Run:
         streams = {name: query.source.schema for name, query in self.queries.items()}
         results.write_catalog(self._layout, streams, {n: q.plans.views for n, q in self.queries.items()})
 
-    def _copy(self, stream: str, batch: int, files: list[str]) -> None:
+    def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
+        """Hands a published batch to the sinks, by the views of the plan that answered it."""
         sinks = self._sinks.get(stream)
         if not sinks:
             return
         query = self.queries[stream]
         rows = results.batch_rows(self._spark, self._layout, stream, query.source.schema, batch, files)
+        views = query.plans.definitions(plan)
         for sink in sinks:
-            view = query.plans.views.get(sink.view)
+            view = views.get(sink.view)
             if view is not None:
-                keep = (results.BATCH, results.ORDINAL)
-                sink.write(results.project(rows, view.name, view.projection, keep), batch)
+                sink.write(
+                    results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
+                )
 
     def _report_later(self, done: BatchDone) -> None:
         if done.sample is None:

@@ -26,6 +26,13 @@ from penstock.operators.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.messages import first_line
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
+#: marks of files whose old dates and timestamps Spark shifts between calendars
+_REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+class _UnreadableError(Exception):
+    """The file's own bytes are at fault; anything else fails the task, and Spark tries again."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
@@ -58,6 +65,8 @@ def open_parquet(uri: str) -> pq.ParquetFile:
 def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema) -> bool:
     """Whether the file's columns are exactly the stream's: no widening, no missing column, no INT96."""
     stored = file.schema_arrow
+    if any(key in _REBASED for key in file.metadata.metadata or {}):
+        return False
     return all(
         stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type
         for field in schema
@@ -100,7 +109,7 @@ def run_in_scan(
                 try:
                     file = open_parquet(piece.path)
                     _run_row_group(task, file, group, attributes, columns, event_time, batch_rows)
-                except (OSError, pa.ArrowException) as error:
+                except _UnreadableError as error:
                     _set_aside(task, f"{piece.path}#{group}", error)
 
     def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,24 +137,37 @@ def _run_row_group(
     if not could_match(task.stage.program.plan, _bounds(file, group, task.stage.encoders)):
         task.skip(file.metadata.row_group(group).num_rows)
         if event_time is not None:
-            newest = file.read_row_group(group, columns=[event_time], use_threads=False)
-            task.stage.observe_event_time(newest.column(event_time))
+            task.stage.observe_event_time(_read_columns(file, group, [event_time]).column(event_time))
         return
     first = [name for name in columns if name in attributes or name == event_time]
     rest = [name for name in columns if name not in first]
     late = _LateColumns(file, group, columns, rest)
-    for number, batch in enumerate(
-        file.iter_batches(
-            batch_size=batch_rows, row_groups=[group], columns=first or [columns[0]], use_threads=False
-        )
-    ):
-        late.at(batch, number * batch_rows)
+    offset = 0
+    for batch in _batches(file, group, first or [columns[0]], batch_rows):
+        late.at(batch, offset)
+        offset += batch.num_rows
         task.process(
             [batch.column(name) for name in attributes],
             batch.num_rows,
             batch.column(event_time) if event_time else None,
             late.tuples,
         )
+
+
+def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(
+            batch_size=rows, row_groups=[group], columns=list(columns), use_threads=False
+        )
+    except pa.ArrowInvalid as error:
+        raise _UnreadableError(first_line(error)) from error
+
+
+def _read_columns(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
+    try:
+        return file.read_row_group(group, columns=list(columns), use_threads=False)
+    except pa.ArrowInvalid as error:
+        raise _UnreadableError(first_line(error)) from error
 
 
 class _LateColumns:
@@ -168,9 +190,11 @@ class _LateColumns:
         rows = np.flatnonzero(mask)
         matched = self._batch.take(pa.array(rows))
         if not self._rest:
-            return matched.select(list(self._columns))
+            return pa.record_batch(
+                [matched.column(name) for name in self._columns], names=list(self._columns)
+            )
         if self._read is None:
-            self._read = self._file.read_row_group(self._group, columns=self._rest, use_threads=False)
+            self._read = _read_columns(self._file, self._group, self._rest)
         late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
         found: dict[str, Any] = {name: matched.column(name) for name in matched.schema.names}
         for name in self._rest:
@@ -185,7 +209,8 @@ def _bounds(file: pq.ParquetFile, group: int, encoders: Sequence[ColumnEncoder])
     found = {}
     for index in range(metadata.num_columns):
         column = metadata.column(index)
-        if column.is_stats_set and column.statistics.has_min_max:
+        # a dot may stand for a field of a nested column
+        if column.is_stats_set and column.statistics.has_min_max and "." not in column.path_in_schema:
             found[column.path_in_schema] = column.statistics
     bounds: list[CodeBounds | None] = []
     for encoder in encoders:
@@ -194,5 +219,11 @@ def _bounds(file: pq.ParquetFile, group: int, encoders: Sequence[ColumnEncoder])
             bounds.append(None)
             continue
         may_be_null = not statistics.has_null_count or statistics.null_count > 0
-        bounds.append(code_bounds(encoder, statistics.min, statistics.max, may_be_null))
+        try:
+            low, high = statistics.min, statistics.max
+        except (OverflowError, ValueError):  # a date Python does not know, text cut within a character
+            bounds.append(None)
+            continue
+        known = low == low and high == high
+        bounds.append(code_bounds(encoder, low, high, may_be_null) if known else None)
     return bounds

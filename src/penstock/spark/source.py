@@ -87,6 +87,10 @@ class Source(Protocol):
         """Whether nothing more will ever come than what Spark can already see."""
         ...
 
+    def close(self) -> None:
+        """Ends what `frame` has begun; the run is over."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DataFrameSource:
@@ -123,3 +127,6 @@ class DataFrameSource:
     def exhausted(self) -> bool:
         """Left to Spark."""
         return True
+
+    def close(self) -> None:
+        """Nothing to end."""

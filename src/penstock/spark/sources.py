@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -19,13 +20,16 @@ from penstock.spark.kafka_source import open_kafka
 from penstock.spark.messages import first_line, quoted
 from penstock.spark.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.replay import Pace, ReplaySource
+from penstock.spark.results import BATCH, ORDINAL
 from penstock.spark.source import DataFrameSource, Source
 from penstock.sql.script import CreateTable
 
 T = TypeVar("T")
 
 #: column names that the results folder uses itself
-RESERVED = frozenset({"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN})
+RESERVED = frozenset(
+    {"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN, BATCH, ORDINAL}
+)
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
@@ -85,13 +89,17 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
         InputError: a column name is reserved or stands twice.
         UnknownNameError: the event time column is not there.
     """
+    if not re.fullmatch(r"\w[\w-]*", stream):
+        raise InputError(
+            f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
+        )
     seen: set[str] = set()
     for field in schema:
         name = field.name.lower()
-        if name in RESERVED or name.startswith("__"):
+        if name in RESERVED or name.startswith(("__", "_derived_")):
             raise InputError(
                 f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
-                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores)"
+                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores or _derived_)"
             )
         if name in seen:
             raise InputError(
@@ -142,7 +150,11 @@ def _open_files(
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in ("csv", "json"):
         return _tolerant_files(kind, path, schema, options, event_time)
-    why = f"{kind} files" if kind != "parquet" else "partition folders become columns in Spark only"
+    why = (
+        f"{kind} files"
+        if kind != "parquet"
+        else "the path is no plain local folder, and only Spark turns partition folders into columns"
+    )
     return DataFrameSource(
         schema=schema,
         event_time=event_time,
@@ -233,6 +245,10 @@ def _path(table: CreateTable, options: dict[str, str]) -> str:
         raise InputError(f"table {table.name}: the option path is missing")
     if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
         raise ConnectionFailedError(f"table {table.name}: path {path} does not exist")
+    if Path(path).is_file() and table.source != "replay":
+        raise InputError(
+            f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added"
+        )
     return str(Path(path).resolve()) if "://" not in path else path
 
 

@@ -199,6 +199,7 @@ class Task:
     def skip(self, rows: int) -> None:
         """Counts tuples that statistics showed to satisfy no query."""
         self.stage.counts.tuples += rows
+        self.stage.counts.skipped += rows
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
