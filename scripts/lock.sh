@@ -4,7 +4,7 @@ set -euo pipefail
 
 compile() {
   "$uv" pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-    --no-emit-index-url --no-emit-find-links --upgrade --quiet "$@"
+    --upgrade --quiet "$@"
 }
 
 readonly uv=$1
