@@ -295,10 +295,3 @@ def test_statistics_rule_out_blocks() -> None:
     assert could((50, 50, False), (2.5, 9.0)), "statistics leave NaN out"
     assert could_match(plan, [None, None])
     assert not could_match(plan, [CodeBounds(0, 0, False), None])
-
-
-def test_sample_strides_evenly() -> None:
-    selector = Selector(compile_selections(SelectionSet(attributes(pa.int64()), ())), "index")
-    codes = [np.arange(1_000, dtype=np.uint16)]
-    assert selector.sample(codes, 300).tolist() == [list(range(0, 1_000, 4))]
-    assert selector.sample(codes, 5_000).dtype == np.uint32

@@ -163,15 +163,6 @@ class Selector:
         """Region codes of each column, unsigned[rows]."""
         return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
 
-    def sample(self, codes: Sequence[Codes], n: int) -> npt.NDArray[np.uint32]:
-        """Codes of at most n evenly strided rows: uint32[attributes, <= n]."""
-        rows = len(codes[0]) if codes else 0
-        stride = max(1, -(-rows // max(n, 1)))
-        sampled = np.empty((len(codes), -(-rows // stride)), np.uint32)
-        for row, column in zip(sampled, codes, strict=True):
-            row[:] = column[::stride]
-        return sampled
-
     def _indexed(self, rows: int) -> Rows:
         assert self._index is not None, "the index is built for every strategy that may use it"
         return self._index.match(self._codes, rows)
