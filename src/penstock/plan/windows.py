@@ -1,0 +1,85 @@
+"""Window views as the operators see them: windows over event time, keys, aggregates, the error bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Tumbling or sliding windows over event time, as Spark's `window` function lays them.
+
+    A window is [start, start + size), its start a multiple of `slide` from `start`. All in microseconds;
+    `start` counts from the epoch and lies in [0, slide).
+
+    Attributes:
+        size: length of a window, > 0.
+        slide: distance between the starts of two windows, 0 < slide <= size.
+        start: offset of the windows' starts.
+    """
+
+    size: int
+    slide: int
+    start: int = 0
+
+    @property
+    def pane(self) -> int:
+        """Length of a pane: every window is a whole number of panes."""
+        return gcd(self.size, self.slide)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate of a window view.
+
+    Attributes:
+        function: canonical name in lower case, such as "count", "avg", "stddev_samp" (see
+            `penstock.operators.aggregates`).
+        argument: the column of the batches it is computed from; None for COUNT(*).
+        type: the type of its result, as Spark gives it.
+        parameter: the fraction of a percentile, else None.
+    """
+
+    function: str
+    argument: str | None
+    type: pa.DataType
+    parameter: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
+    """P(error of an early result >= epsilon) <= delta.
+
+    Attributes:
+        epsilon: bound of the relative error, in (0, 1); if `absolute`, in units of the value, > 0.
+        delta: probability, in (0, 1).
+        absolute: whether epsilon is absolute.
+    """
+
+    epsilon: float
+    delta: float
+    absolute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A window view over the columns of a batch.
+
+    Attributes:
+        name: the view's name.
+        time: the event time column, timestamp in microseconds.
+        windows: which windows.
+        keys: (column, type) of each grouping key but the window, in order.
+        aggregates: what is computed a window and group.
+        bound: the error its early answers may have.
+    """
+
+    name: str
+    time: str
+    windows: Windows
+    keys: tuple[tuple[str, pa.DataType], ...]
+    aggregates: tuple[Aggregate, ...]
+    bound: ErrorBound
