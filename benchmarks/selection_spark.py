@@ -290,6 +290,9 @@ def kafka_sides(spark: SparkSession, scale: Scale) -> tuple[Side, Side]:
             "subscribe": "tuples",
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(scale.kafka_batch_rows),
+            # ours sets these by itself: the plain side gets them too
+            "kafka.max.poll.records": "20000",
+            "kafka.max.partition.fetch.bytes": str(16 << 20),
         }
         told = ", ".join(f"{key} '{value}'" for key, value in options.items())
         parsed = F.from_json(F.col("value").cast("string"), COLUMNS).alias("t")

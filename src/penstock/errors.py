@@ -80,3 +80,7 @@ class StreamFailedError(PenstockError):
 
 class CheckpointError(InputError):
     """A checkpoint that does not fit the run."""
+
+
+class OverflowedError(PenstockError, OverflowError):
+    """A result does not fit the type that Spark gives it."""

@@ -13,8 +13,8 @@ from penstock.operators.map_stage import StreamProgram
 from penstock.spark.dataframe_stage import batch_processor
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
-#: (topic, partition, first offset, last offset)
-Block = tuple[str, int, int, int]
+#: (topic or None where there is but one, partition, first offset, last offset)
+Block = tuple[str | None, int, int, int]
 
 
 def run_raw_json(
@@ -23,7 +23,7 @@ def run_raw_json(
     """Runs one job over raw records.
 
     Args:
-        df: the columns value, topic, partition and offset.
+        df: the columns value, partition, offset and, where there are several topics, topic.
         schema: the tuple's columns.
         program: the bound plan.
         context: what the tasks need.
@@ -55,8 +55,10 @@ def run_raw_json(
 
 def _blocks(batch: pa.RecordBatch) -> list[Block]:
     """The offset ranges of a batch, one a topic partition."""
-    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])])
-    grouped = table.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+    places = [name for name in ("topic", "partition") if name in batch.schema.names]
+    table = pa.Table.from_batches([batch.select([*places, "offset"])])
+    grouped = table.group_by(places).aggregate([("offset", "min"), ("offset", "max")])
     return [
-        (row["topic"], row["partition"], row["offset_min"], row["offset_max"]) for row in grouped.to_pylist()
+        (row.get("topic"), row["partition"], row["offset_min"], row["offset_max"])
+        for row in grouped.to_pylist()
     ]
