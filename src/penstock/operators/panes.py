@@ -1,0 +1,175 @@
+"""Panes: what each stretch of event time holds, with when it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.aggregates import Parts, merge_values
+from penstock.operators.required_slack import ARRIVAL
+
+#: column of a pane's start, microseconds since the epoch
+PANE = "pane"
+#: a pane is consolidated when it holds this many tables more than after the last time
+_LOOSE_TABLES = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """Rows by (keys, arrival) of one or several panes.
+
+    Attributes:
+        partials: keys, arrival and the columns of the parts.
+        values: keys, arrival, value and rows, by argument.
+    """
+
+    partials: pa.Table
+    values: Mapping[str, pa.Table]
+
+    def until(self, arrival: int) -> Content:
+        """What had arrived by then."""
+        return Content(
+            _until(self.partials, arrival),
+            {name: _until(table, arrival) for name, table in self.values.items()},
+        )
+
+    def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
+        """A row for each group, without arrivals."""
+        return Content(
+            parts.merge(self.partials, keys),
+            {name: merge_values(table, keys) for name, table in self.values.items()},
+        )
+
+    def by_arrival(self, parts: Parts, keys: Sequence[str]) -> Content:
+        """A row for each (keys, arrival)."""
+        return self.merged(parts, [*keys, ARRIVAL])
+
+
+def together(contents: Iterable[Content]) -> Content:
+    """The rows of all, at least one."""
+    every = list(contents)
+    return Content(
+        pa.concat_tables([each.partials for each in every]),
+        {name: pa.concat_tables([each.values[name] for each in every]) for name in every[0].values},
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Pane:
+    tables: list[Content] = field(default_factory=list)
+    settled: int = 0
+
+
+class Panes:
+    """The panes of one operator.
+
+    Args:
+        parts: what is kept of each group.
+        keys: the grouping columns.
+    """
+
+    def __init__(self, parts: Parts, keys: Sequence[str]) -> None:
+        self._parts = parts
+        self._keys = list(keys)
+        self._panes: dict[int, _Pane] = {}
+        #: panes changed or dropped since `forget_changes`
+        self.changed: set[int] = set()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._panes)
+
+    def __contains__(self, start: int) -> bool:
+        return start in self._panes
+
+    def __len__(self) -> int:
+        return len(self._panes)
+
+    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> dict[int, int]:
+        """Adds rows of one arrival.
+
+        Args:
+            partials: `pane`, keys and parts.
+            values: `pane`, keys, value and rows, by argument.
+            arrival: when they arrived.
+
+        Returns:
+            Number of tuples by pane.
+        """
+        touched: dict[int, int] = {}
+        split_values = {name: _split(table) for name, table in values.items()}
+        for start, rows in _split(partials).items():
+            pane = self._panes.setdefault(start, _Pane())
+            own = {
+                name: _stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
+                for name, split in split_values.items()
+            }
+            pane.tables.append(Content(_stamped(rows, arrival), own))
+            touched[start] = pc.sum(rows.column("rows")).as_py()
+            if len(pane.tables) > pane.settled + _LOOSE_TABLES:
+                self._settle(pane)
+        self.changed.update(touched)
+        return touched
+
+    def content(self, first: int, last: int) -> Content | None:
+        """The rows of the panes that start in [first, last); None where there are none."""
+        own = [
+            table
+            for start, pane in self._panes.items()
+            if first <= start < last
+            for table in pane.tables
+        ]
+        return together(own) if own else None
+
+    def drop_before(self, start: int) -> None:
+        """Forgets the panes that start before."""
+        for old in [each for each in self._panes if each < start]:
+            del self._panes[old]
+            self.changed.add(old)
+
+    def get(self, start: int) -> Content | None:
+        """One pane, consolidated, to be stored."""
+        pane = self._panes.get(start)
+        if pane is None:
+            return None
+        self._settle(pane)
+        return pane.tables[0]
+
+    def put(self, start: int, content: Content) -> None:
+        """A pane as it was stored."""
+        self._panes[start] = _Pane([content], 1)
+
+    def forget_changes(self) -> None:
+        """Takes the present state for stored."""
+        self.changed.clear()
+
+    def _settle(self, pane: _Pane) -> None:
+        if len(pane.tables) > 1:
+            pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
+        pane.settled = 1
+
+
+def _until(table: pa.Table, arrival: int) -> pa.Table:
+    return table.filter(pa.array(table.column(ARRIVAL).to_numpy() <= arrival))
+
+
+def _split(table: pa.Table) -> dict[int, pa.Table]:
+    """Rows by pane, without the pane's column."""
+    starts = table.column(PANE).to_numpy()
+    rest = table.drop_columns([PANE])
+    if len(starts) and (starts == starts[0]).all():
+        return {int(starts[0]): rest}
+    order = np.argsort(starts, kind="stable")
+    found, first = np.unique(starts[order], return_index=True)
+    ends = np.append(first[1:], len(order))
+    return {
+        int(start): rest.take(pa.array(order[low:high]))
+        for start, low, high in zip(found, first, ends, strict=True)
+    }
+
+
+def _stamped(table: pa.Table, arrival: int) -> pa.Table:
+    return table.append_column(ARRIVAL, pa.array(np.full(table.num_rows, arrival)))

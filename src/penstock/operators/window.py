@@ -1,0 +1,401 @@
+"""Window views over a disordered stream: early answers, corrections, and what each was worth.
+
+One operator serves all window views of a stream that share filter, event time and keys. A window [start, end) is
+answered when end <= t_max - K (revision 0); late tuples are registered for every closed window that holds them
+and corrected together when they span more than Gamma; a window is final when t_max passes end + horizon. What
+arrives later still is handed out for correction from the history.
+
+Source: the HPM paper, sections on the stream side and the batch side. Its time-domain partition is followed
+per window: a tuple is added to its open windows and registered for each closed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.aggregates import KEEPING_VALUES, ROWS, Parts, group_codes, lower
+from penstock.operators.panes import PANE, Content, Panes
+from penstock.operators.required_slack import ARRIVAL, required_slack
+from penstock.operators.slack import SlackPolicy, WindowOutcome
+from penstock.plan.windows import WindowPlan
+
+#: share of the largest delay by which the horizon exceeds it
+_HORIZON_MARGIN = 0.25
+#: windows, of those that are not final, that a policy hears of before they are
+_WATCHED = 16
+#: weight of the newest window in the estimate of the coverage
+_NEWEST = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaneBatch:
+    """What one batch of tuples brings.
+
+    Attributes:
+        partials: `pane`, keys and the columns of the parts.
+        values: the like for kept values, by argument.
+        newest: largest event time, or None where no tuple came.
+        delays: int64, delay of each tuple, or of some that stand for all, the largest among them.
+    """
+
+    partials: pa.Table
+    values: Mapping[str, pa.Table]
+    newest: int | None
+    delays: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Results of one window.
+
+    Attributes:
+        view: name of the view.
+        start, end: the window.
+        revision: 0 for the early answer.
+        final: whether all tuples are known.
+        slack: t_max less the window's end when this was answered.
+        coverage: estimated share of the window's tuples that are in it.
+        promised: whether the view's bound can be promised.
+        rows: keys and `_a0`, `_a1`, ...; of a correction, the rows that changed.
+        replaced: what the revision before said of the groups in `rows`, if anything.
+    """
+
+    view: str
+    start: int
+    end: int
+    revision: int
+    final: bool
+    slack: int
+    coverage: float
+    promised: bool
+    rows: pa.Table
+    replaced: pa.Table
+
+
+@dataclass(slots=True)
+class _Answered:
+    """A window that was answered and is not final.
+
+    Attributes:
+        revision: the newest.
+        arrival: what had arrived by then is in it.
+        slack: slack of the early answer.
+        first: `arrival` of the early answer.
+    """
+
+    revision: int
+    arrival: int
+    slack: int
+    first: int
+
+
+@dataclass(slots=True)
+class _View:
+    plan: WindowPlan
+    policy: SlackPolicy
+    #: windows that end at or before it have been answered, or were empty
+    frontier: int | None = None
+    #: windows that end at or before it are final
+    final: int | None = None
+    answered: dict[int, _Answered] = field(default_factory=dict)
+    #: late tuples by window, and the stretch of panes they lie in
+    waiting: dict[int, int] = field(default_factory=dict)
+    oldest: int = 0
+    newest: int = 0
+    coverage: float = 1.0
+    looked: int = 0
+
+
+@dataclass(slots=True)
+class LateCounts:
+    """Late tuples so far.
+
+    Attributes:
+        registered: (tuple, closed window) pairs registered for correction.
+        beyond: those of them whose window was final already.
+    """
+
+    registered: int = 0
+    beyond: int = 0
+
+
+class WindowOperator:
+    """Answers the windows of views that share keys, event time and filter.
+
+    Args:
+        views: the views with the policy that chooses the slack of each.
+        gamma: late tuples are corrected when they span more event time, microseconds.
+        least_horizon: a window is final no sooner after its end, microseconds.
+    """
+
+    def __init__(
+        self, views: Sequence[tuple[WindowPlan, SlackPolicy]], gamma: int, least_horizon: int = 0
+    ) -> None:
+        plans = [plan for plan, _ in views]
+        self.keys = [name for name, _ in plans[0].keys]
+        self.parts = Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
+        self.pane = int(np.gcd.reduce([plan.windows.pane for plan in plans]))
+        self.panes = Panes(self.parts, self.keys)
+        self.views = {plan.name: _View(plan, policy) for plan, policy in views}
+        self.late = LateCounts()
+        #: (view, start) of final windows that late tuples belong to, for the history to correct
+        self.beyond: set[tuple[str, int]] = set()
+        self.newest: int | None = None
+        self._gamma = gamma
+        self._horizon = max(least_horizon, *(plan.windows.size for plan in plans))
+        self._arrival = 0
+
+    @property
+    def horizon(self) -> int:
+        """Time after a window's end at which it is final: a quarter above the largest delay seen."""
+        return self._horizon
+
+    def process(self, batch: PaneBatch) -> list[Answer]:
+        """Takes in a batch and answers what is due."""
+        if batch.newest is not None:
+            self._take_in(batch, batch.newest)
+        if self.newest is None:
+            return []
+        answers = []
+        for view in self.views.values():
+            answers += self._close(view, self.newest - view.policy.slack)
+            if view.waiting and view.newest - view.oldest > self._gamma:
+                answers += self._correct(view)
+            self._look(view)
+            answers += self._finish(view, self.newest - self._horizon)
+        self._forget()
+        return answers
+
+    def flush(self) -> list[Answer]:
+        """Corrects what waits, whatever it spans: on a wall-clock bound."""
+        return [answer for view in self.views.values() for answer in self._correct(view)]
+
+    def finish(self) -> list[Answer]:
+        """The stream has ended: every window is closed and final."""
+        if self.newest is None:
+            return []
+        last = self.newest + max(view.plan.windows.size for view in self.views.values()) + 1
+        answers = []
+        for view in self.views.values():
+            answers += self._close(view, last)
+            answers += self._finish(view, last)
+        self._forget()
+        return answers
+
+    def _take_in(self, batch: PaneBatch, newest: int) -> None:
+        if self.newest is None:
+            starts = pc.min(batch.partials.column(PANE)).as_py()
+            self._arrival = min(starts, newest) - 1
+            for view in self.views.values():
+                view.frontier = view.final = self._arrival
+        else:
+            self._arrival = max(self.newest, self._arrival + 1)
+        delays = batch.delays
+        self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
+        partials, values = self._registered(batch)
+        self.panes.append(partials, values, self._arrival)
+        self.newest = newest if self.newest is None else max(self.newest, newest)
+        for view in self.views.values():
+            view.policy.arrived(delays)
+
+    def _registered(self, batch: PaneBatch) -> tuple[pa.Table, Mapping[str, pa.Table]]:
+        """Registers late rows with their closed windows; gives the rows that some window still needs."""
+        starts = batch.partials.column(PANE).to_numpy()
+        rows = batch.partials.column(ROWS).to_numpy()
+        counts = dict(zip(*_sums(starts, rows), strict=True))
+        needed: set[int] = set()
+        for view in self.views.values():
+            frontier, final = view.frontier, view.final
+            assert frontier is not None, "set with the first batch"
+            assert final is not None, "set with the first batch"
+            for pane, tuples in counts.items():
+                for end in _ends(view.plan, pane):
+                    if end > final:
+                        needed.add(pane)
+                    if end > frontier:
+                        continue
+                    self.late.registered += tuples
+                    if end <= final:
+                        self.late.beyond += tuples
+                        self.beyond.add((view.plan.name, end - view.plan.windows.size))
+                        continue
+                    if not view.waiting:
+                        view.oldest = view.newest = pane
+                    view.waiting[end] = view.waiting.get(end, 0) + tuples
+                    view.oldest, view.newest = min(view.oldest, pane), max(view.newest, pane)
+        if len(needed) == len(counts):
+            return batch.partials, batch.values
+        kept = pc.is_in(batch.partials.column(PANE), pa.array(sorted(needed), pa.int64()))
+        values = {
+            name: table.filter(pc.is_in(table.column(PANE), pa.array(sorted(needed), pa.int64())))
+            for name, table in batch.values.items()
+        }
+        return batch.partials.filter(kept), values
+
+    def _close(self, view: _View, until: int) -> list[Answer]:
+        assert view.frontier is not None, "set with the first batch"
+        if until <= view.frontier:
+            return []
+        windows = view.plan.windows
+        first = view.frontier - windows.size - self.pane
+        due = {
+            end
+            for pane in self.panes
+            if pane > first
+            for end in _ends(view.plan, pane)
+            if view.frontier < end <= until
+        }
+        view.frontier = until
+        answers = []
+        for end in sorted(due):
+            view.answered[end] = _Answered(0, self._arrival, view.policy.slack, self._arrival)
+            rows = window_rows(view.plan, self.parts, self._content(view, end))
+            answers.append(self._answer(view, end, view.answered[end], rows, rows.slice(0, 0), final=False))
+        return answers
+
+    def _correct(self, view: _View) -> list[Answer]:
+        answers = []
+        for end in sorted(view.waiting):
+            answered = view.answered.setdefault(end, self._unanswered())
+            changes = self._changes(view, end, answered)
+            if changes is not None and changes[0].num_rows:
+                answered.revision += 1
+                answers.append(self._answer(view, end, answered, *changes, final=False))
+            answered.arrival = self._arrival
+        view.waiting.clear()
+        return answers
+
+    def _look(self, view: _View) -> None:
+        """Tells the policy now and then what is known of some of the windows that are not final."""
+        assert self.newest is not None, "some tuple came"
+        slide = view.plan.windows.slide
+        stride = max(1, self._horizon // slide // _WATCHED)
+        if self.newest < view.looked + stride * slide:
+            return
+        view.looked = self.newest
+        for end, answered in view.answered.items():
+            if end // slide % stride == 0 and answered.revision >= 0:
+                view.policy.known(self._outcome(view, end, answered, stride))
+
+    def _finish(self, view: _View, until: int) -> list[Answer]:
+        assert view.final is not None, "set with the first batch"
+        if until <= view.final:
+            return []
+        answers = self._close(view, until)
+        late = [end for end in view.waiting if end not in view.answered]
+        for end in late:
+            view.answered[end] = self._unanswered()
+        for end in sorted(end for end in view.answered if end <= until):
+            answered = view.answered.pop(end)
+            view.waiting.pop(end, None)
+            outcome = self._outcome(view, end, answered, 0)
+            view.policy.known(outcome)
+            view.coverage += _NEWEST * (outcome.coverage - view.coverage)
+            rows = window_rows(view.plan, self.parts, self._content(view, end))
+            _, replaced = self._changes(view, end, answered) or (rows, rows)
+            answered.revision += 1
+            answers.append(self._answer(view, end, answered, rows, replaced, final=True))
+        view.final = until
+        return answers
+
+    def _unanswered(self) -> _Answered:
+        """A window that was empty when it closed."""
+        before = -(2**62)
+        return _Answered(-1, before, 0, before)
+
+    def _outcome(self, view: _View, end: int, answered: _Answered, stands_for: int) -> WindowOutcome:
+        content = self._content(view, end).by_arrival(self.parts, self.keys)
+        rows = content.partials.column(ROWS).to_numpy()
+        early = rows[content.partials.column(ARRIVAL).to_numpy() <= answered.first].sum()
+        required = required_slack(
+            view.plan.aggregates,
+            view.plan.bound,
+            content.partials,
+            dict(content.values),
+            self.keys,
+            end,
+        )
+        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, stands_for)
+
+    def _content(self, view: _View, end: int) -> Content:
+        content = self.panes.content(end - view.plan.windows.size, end)
+        assert content is not None, "the window holds a pane"
+        return content
+
+    def _changes(self, view: _View, end: int, answered: _Answered) -> tuple[pa.Table, pa.Table] | None:
+        """Rows that differ from the newest revision, and what that said of these groups; None where no
+        tuple came since."""
+        content = self._content(view, end)
+        known = content.until(answered.arrival)
+        if known.partials.num_rows == content.partials.num_rows:
+            return None
+        now = window_rows(view.plan, self.parts, content)
+        before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
+        both = pa.concat_tables([before, now])
+        codes = group_codes(both, both.schema.names)
+        changed = now.filter(pa.array(~np.isin(codes[before.num_rows :], codes[: before.num_rows])))
+        if not self.keys:
+            return changed, before if changed.num_rows else before.slice(0, 0)
+        groups = group_codes(pa.concat_tables([t.select(self.keys) for t in (before, changed)]), self.keys)
+        return changed, before.filter(
+            pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :]))
+        )
+
+    def _answer(
+        self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
+    ) -> Answer:
+        assert self.newest is not None, "some tuple came"
+        return Answer(
+            view=view.plan.name,
+            start=end - view.plan.windows.size,
+            end=end,
+            revision=answered.revision,
+            final=final,
+            slack=self.newest - end,
+            coverage=1.0 if final else view.coverage,
+            promised=bool(getattr(view.policy, "promised", False)),
+            rows=rows,
+            replaced=replaced,
+        )
+
+    def _forget(self) -> None:
+        oldest = min(
+            (view.final or 0) - view.plan.windows.size for view in self.views.values()
+        )
+        self.panes.drop_before(oldest)
+
+
+def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
+    """The results of a window: keys, `_a0`, `_a1`, ...
+
+    Args:
+        plan: the view.
+        parts: what `content` holds, at least what the view needs.
+        content: the window's tuples as partials.
+    """
+    keys = [name for name, _ in plan.keys]
+    merged = content.merged(parts, keys)
+    columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
+    for number, aggregate in enumerate(plan.aggregates):
+        values = merged.values[aggregate.argument or ""] if aggregate.function in KEEPING_VALUES else None
+        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
+    return pa.table(columns)
+
+
+def _ends(plan: WindowPlan, pane: int) -> range:
+    """Ends of the windows that hold a pane."""
+    windows = plan.windows
+    last = (pane - windows.start) // windows.slide * windows.slide + windows.start + windows.size
+    return range(last - (last - pane - 1) // windows.slide * windows.slide, last + 1, windows.slide)
+
+
+def _sums(starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    found, codes = np.unique(starts, return_inverse=True)
+    return found.tolist(), np.bincount(codes, rows, len(found)).astype(np.int64).tolist()

@@ -1,0 +1,177 @@
+"""The virtual-time runner of window views: recorded arrivals through the real operator, batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.aggregates import group_codes, lift_values
+from penstock.operators.panes import PANE, Content
+from penstock.operators.slack import SlackPolicy
+from penstock.operators.window import Answer, PaneBatch, WindowOperator, window_rows
+from penstock.plan.windows import WindowPlan
+from penstock.simulate.disorder import SECOND, Arrivals
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a view's windows were told, and when.
+
+    Attributes:
+        plan: the view.
+        early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock),
+            slack.
+        final: the final answers: keys, `_a0` ..., start, end.
+        latency: seconds between the arrivals of the tuples of a window and its early answer, mean of
+            each window.
+        coverage: share of each window's tuples that its early answer held.
+    """
+
+    plan: WindowPlan
+    early: pa.Table
+    final: pa.Table
+    latency: Floats
+    coverage: Floats
+
+    @property
+    def mean_slack(self) -> float:
+        """Mean slack of the early answers in seconds, windows counted once."""
+        windows = self.early.group_by(["end"]).aggregate([("slack", "max")])
+        return float(np.mean(windows.column("slack_max").to_numpy())) / SECOND
+
+    def errors(self) -> tuple[Ints, Floats]:
+        """End and error of each final window and group: the largest of its aggregates'.
+
+        A group the early answer did not know has an infinite error.
+        """
+        keys = [name for name, _ in self.plan.keys]
+        wanted = ["start", *keys]
+        codes = group_codes(pa.concat_tables([t.select(wanted) for t in (self.final, self.early)]), wanted)
+        own, theirs = codes[: self.final.num_rows], codes[self.final.num_rows :]
+        place = np.full(int(codes.max()) + 1, -1)
+        place[theirs] = np.arange(len(theirs))
+        found = place[own]
+        errors = np.zeros(len(own))
+        for number in range(len(self.plan.aggregates)):
+            final, early = (
+                t.column(f"_a{number}").cast(pa.float64()).to_numpy() for t in (self.final, self.early)
+            )
+            with np.errstate(invalid="ignore", divide="ignore"):
+                apart = np.abs(early[found] - final)
+                if not self.plan.bound.absolute:
+                    apart = apart / np.abs(final)
+            same = (early[found] == final) | (np.isnan(early[found]) & np.isnan(final))
+            apart = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+            errors = np.maximum(errors, apart)
+        return self.final.column("end").to_numpy(), np.where(found < 0, np.inf, errors)
+
+    def satisfied(self, since: int = 0, until: int = 2**62) -> tuple[float, float, float, int]:
+        """Share of windows that end in [since, until) whose early error is below epsilon, with the
+        95 % Wilson interval and their number."""
+        ends, errors = self.errors()
+        own = (ends >= since) & (ends < until)
+        return wilson(int((errors[own] < self.plan.bound.epsilon).sum()), int(own.sum()))
+
+
+def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float, float, int]:
+    """Share, lower and upper end of its Wilson interval, trials."""
+    if not trials:
+        return float("nan"), 0.0, 1.0, 0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share = successes / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
+    return share, middle - half, middle + half, trials
+
+
+def play(
+    arrivals: Arrivals, plan: WindowPlan, policy: SlackPolicy, step: int, gamma: int, horizon: int = 0
+) -> tuple[Played, WindowOperator]:
+    """Plays a stream through the operator.
+
+    Args:
+        arrivals: the stream.
+        plan: the window view.
+        policy: chooses its slack.
+        step: arrival time between two batches, microseconds.
+        gamma: see `WindowOperator`.
+        horizon: least horizon.
+    """
+    operator = WindowOperator([(plan, policy)], gamma, horizon)
+    clock = arrivals.arrival_time
+    bounds = np.searchsorted(clock, np.arange(clock[0], clock[-1] + step, step), "left")
+    bounds = np.unique(np.append(bounds, [0, len(clock)]))
+    delays = arrivals.delays
+    answered: list[tuple[Answer, int]] = []
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        batch = pane_batch(arrivals, operator, first, last, delays)
+        answered += [(answer, int(clock[last - 1])) for answer in operator.process(batch)]
+    answered += [(answer, int(clock[-1])) for answer in operator.finish()]
+    return _played(arrivals, plan, answered, _from_history(arrivals, plan, operator)), operator
+
+
+def pane_batch(
+    arrivals: Arrivals, operator: WindowOperator, first: int, last: int, delays: Ints
+) -> PaneBatch:
+    """Tuples first .. last - 1 as a batch of partials."""
+    event = arrivals.event_time[first:last]
+    tuples = arrivals.columns.slice(first, last - first).append_column(
+        PANE, pa.array(event // operator.pane * operator.pane)
+    )
+    keys = [PANE, *operator.keys]
+    values = {name: lift_values(tuples, keys, name) for name in operator.parts.values}
+    partials = operator.parts.lift(tuples, keys)
+    return PaneBatch(partials, values, int(event.max()), delays[first:last])
+
+
+def _from_history(arrivals: Arrivals, plan: WindowPlan, operator: WindowOperator) -> dict[int, pa.Table]:
+    """The batch side: results of the windows that got tuples when they were final already, by start."""
+    corrected = {}
+    for _, start in operator.beyond:
+        own = (arrivals.event_time >= start) & (arrivals.event_time < start + plan.windows.size)
+        tuples = arrivals.columns.filter(pa.array(own))
+        values = {name: lift_values(tuples, operator.keys, name) for name in operator.parts.values}
+        content = Content(operator.parts.lift(tuples, operator.keys), values)
+        corrected[start] = window_rows(plan, operator.parts, content)
+    return corrected
+
+
+def _played(
+    arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]], corrected: dict[int, pa.Table]
+) -> Played:
+    early: list[pa.Table] = []
+    final: list[pa.Table] = []
+    latency, coverage = [], []
+    order = np.argsort(arrivals.event_time, kind="stable")
+    event, clock = arrivals.event_time[order], arrivals.arrival_time[order]
+    for answer, at in answered:
+        if answer.revision and not answer.final:
+            continue
+        marked = corrected.pop(answer.start, answer.rows) if answer.final else answer.rows
+        count = marked.num_rows
+        marks = {"start": answer.start, "end": answer.end, "answered": at, "slack": answer.slack}
+        for name, mark in marks.items():
+            marked = marked.append_column(name, pa.array(np.full(count, mark)))
+        (final if answer.final else early).append(marked)
+        if not answer.revision:
+            own = slice(*np.searchsorted(event, [answer.start, answer.end]))
+            held = clock[own] <= at
+            latency.append(float(np.mean(at - clock[own][held])) / SECOND if held.any() else 0.0)
+            coverage.append(float(held.mean()))
+    for start, rows in corrected.items():
+        ends = pa.array(np.full(rows.num_rows, start + plan.windows.size))
+        marked = rows.append_column("start", pa.array(np.full(rows.num_rows, start))).append_column("end", ends)
+        final.append(marked.append_column("answered", ends).append_column("slack", ends))
+    return Played(
+        plan, pa.concat_tables(early), pa.concat_tables(final), np.array(latency), np.array(coverage)
+    )
+
+
