@@ -34,11 +34,29 @@ class Raised:
     message: str
 
 
-class ExpressionHost(Protocol):
-    """Answers questions about scalar expressions over the columns of one stream.
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """What Spark makes of a call of an aggregate function.
 
-    Every method takes many expressions at once and answers in their order.
+    Attributes:
+        result: the type of its result.
+        argument: the type its first argument is cast to, or has already.
+        argument_sql: the same in Spark SQL.
     """
+
+    result: pa.DataType
+    argument: pa.DataType
+    argument_sql: str
+
+
+class ExpressionHost(Protocol):
+    """Answers questions about expressions over the columns of one stream.
+
+    Methods that take several expressions answer in their order.
+    """
+
+    #: the name by which the queries given to `schema_of` call the stream
+    stream: str
 
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
         """The Arrow type of each expression.
@@ -85,5 +103,22 @@ class ExpressionHost(Protocol):
         """Whether both expressions of each pair resolve to the same computation.
 
         False where one of them cannot be resolved.
+        """
+        ...
+
+    def aggregates(self, calls: Sequence[str]) -> list[Aggregated]:
+        """What Spark makes of calls of aggregate functions such as `sum(DISTINCT x)`.
+
+        Raises what `types` raises.
+        """
+        ...
+
+    def schema_of(self, query: str) -> pa.Schema:
+        """The columns a SELECT on `stream` has, its types as `types` gives them.
+
+        Raises:
+            UnsupportedError: a value that differs from one evaluation to the next, a subquery in an
+                expression, a window function or a generator.
+            SqlError: as `types`; `text` is the query.
         """
         ...

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError, SqlError
+from penstock.errors import DuplicateNameError, InputError, SqlError, UnsupportedError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition
 from penstock.spark.declared import Declared, Stream, View
@@ -32,6 +32,7 @@ from penstock.sql.bind import BoundSelections, bind_selections
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import CreateTable, CreateView, InsertInto, parse_query, parse_script
 from penstock.sql.views import flatten
+from penstock.sql.window_query import WindowQuery
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -261,6 +262,9 @@ class Engine:
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
             query, text = (parse_query(view), view) if isinstance(view, str) else (view.query, view.text)
+            if isinstance(query, WindowQuery):
+                place = query.window_clause
+                raise place.error(UnsupportedError, "Window views are not supported yet.", 0, len(place.text))
             written[declared.setdefault(name.upper(), name)] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
         for name in staged.dependents(written.keys() & staged.views.keys()):
@@ -287,9 +291,10 @@ class Engine:
     def _stage_insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
         write = open_sink(table)
-        plain = insert.query.projection is None and not insert.query.conditions
-        if plain and insert.query.source.upper() in {name.upper() for name in staged.views}:
-            view = staged.view_name(insert.query.source)
+        query = insert.query
+        plain = isinstance(query, SelectQuery) and query.projection is None and not query.conditions
+        if plain and query.source.upper() in {name.upper() for name in staged.views}:
+            view = staged.view_name(query.source)
         else:
             view = _insert_view(insert)
             self._stage_views(staged, {view: insert.text})

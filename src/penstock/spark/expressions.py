@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
-from penstock.plan.expressions import Raised
+from penstock.plan.expressions import Aggregated, Raised
 from penstock.spark.catalyst import text_array, try_form
 from penstock.spark.raising import raising
 
@@ -54,6 +55,7 @@ class SparkExpressionHost:
         self._table = spark.createDataFrame([], schema)
         self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
         self._resolved: dict[str, DataType] = {}
+        self.stream = f"__penstock_{uuid.uuid4().hex}"
 
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
         """See `ExpressionHost.types`."""
@@ -78,6 +80,37 @@ class SparkExpressionHost:
     def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """See `ExpressionHost.equivalent`: the same resolved plans, or the same optimised ones."""
         return _chunked(pairs, self._equivalent)
+
+    def aggregates(self, calls: Sequence[str]) -> list[Aggregated]:
+        """See `ExpressionHost.aggregates`."""
+        return [self._aggregated(call) for call in calls]
+
+    def schema_of(self, query: str) -> pa.Schema:
+        """See `ExpressionHost.schema_of`."""
+        self._table.createOrReplaceTempView(self.stream)
+        try:
+            with _unlogged():
+                frame = self._spark.sql(query)
+        except PySparkException as error:
+            raise _translated(error, query, self._table.columns, 0) from None
+        finally:
+            self._spark.catalog.dropTempView(self.stream)
+        if (reason := _not_of_groups(frame)) is not None:
+            raise UnsupportedError(f"{reason} cannot be used here.", query, 0, len(query))
+        return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
+
+    def _aggregated(self, call: str) -> Aggregated:
+        selected = text_array(self._spark, [f"({call}\n) AS _0"])
+        try:
+            with _unlogged():
+                frame = DataFrame(self._table._jdf.selectExpr(selected), self._spark)
+        except PySparkException as error:
+            raise _translated(error, call, self._table.columns) from None
+        plan = frame._jdf.queryExecution().analyzed()
+        function = plan.expressions().head().child().aggregateFunction()
+        argument = function.children().head().dataType()
+        kind = DataType.fromDDL(argument.sql())
+        return Aggregated(_arrow_type(frame.schema[0].dataType), _arrow_type(kind), argument.sql())
 
     def _types(self, expressions: Sequence[str]) -> list[DataType]:
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
@@ -174,18 +207,46 @@ def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:
     shape = plan.getClass().getSimpleName()
     if shape != "Project" or not plan.child().equals(table._jdf.queryExecution().analyzed()):
         return "An aggregate, window or table-generating function"
+    return _changing(result)
+
+
+def _not_of_groups(result: DataFrame) -> str | None:
+    """Why a query's result is not a function of each group alone, if it is not."""
+    plan = result._jdf.queryExecution().analyzed()
+    if not plan.subqueriesAll().isEmpty():
+        return "A subquery"
+    pattern = _patterns(result)
+    if plan.containsPattern(pattern.WINDOW()) or plan.containsPattern(pattern.GENERATE()):
+        return "A window or table-generating function"
+    return _changing(result)
+
+
+def _changing(result: DataFrame) -> str | None:
+    """What makes values of a result differ from one evaluation to the next, if anything does."""
+    plan = result._jdf.queryExecution().analyzed()
     if not plan.deterministic():
         return "A value that differs from one evaluation to the next"
-    pattern = result.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
-    if plan.containsPattern(pattern.CURRENT_LIKE()):
+    if plan.containsPattern(_patterns(result).CURRENT_LIKE()):
         return "The current time, date or user"
     return None
 
 
-def _translated(error: PySparkException, text: str, columns: Sequence[str]) -> SqlError:
+def _patterns(result: DataFrame) -> Any:
+    return result.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+
+
+def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:
+    """Spark's error as ours.
+
+    Args:
+        error: Spark's.
+        text: what the user wrote.
+        columns: those that exist.
+        before: characters that stood before the text when Spark read it.
+    """
     condition = error.getCondition() or ""
     parameters = error.getMessageParameters() or {}
-    start, end = _place(error, text)
+    start, end = _place(error, text, before)
     if condition.startswith("UNRESOLVED_COLUMN"):
         known = ", ".join(columns)
         return UnknownNameError(
@@ -206,11 +267,11 @@ def _translated(error: PySparkException, text: str, columns: Sequence[str]) -> S
     return SqlError(message, text, start, end)
 
 
-def _place(error: PySparkException, text: str) -> tuple[int, int]:
+def _place(error: PySparkException, text: str, before: int) -> tuple[int, int]:
     """Where in the expression the mistake is; the whole of it where Spark does not say."""
     if isinstance(error, AnalysisException):
         for context in error.getQueryContext():
-            start, end = context.startIndex() - 1, context.stopIndex()
+            start, end = context.startIndex() - before, context.stopIndex() + 1 - before
             if 0 <= start < end <= len(text):
                 return start, end
     return 0, len(text)

@@ -37,3 +37,24 @@ class Clause:
     def placed(self, error: SqlError) -> SqlError:
         """An error whose place was given in `text`, shown in the script."""
         return self.error(type(error), error.message, error.start, error.end)
+
+    def is_qualified(self, offset: int = 0) -> bool:
+        """Whether the name at an offset in `text` has the source's name before it, blank in `text`."""
+        rest = self.text[offset:]
+        name = self.start + offset + len(rest) - len(rest.lstrip())
+        return self.script[:name].rstrip().endswith(".")
+
+    def locating(self, error: SqlError, written: str) -> SqlError:
+        """An error in a text made from this clause, shown where the clause has the offending words.
+
+        Args:
+            error: its place is given in `written`.
+            written: a text of which at least parts stand in the clause; the whole clause is marked
+                where the offending words do not.
+        """
+        words = written[error.start : error.end]
+        whole = self.text.find(written)
+        start = whole + error.start if whole >= 0 else self.text.find(words) if words.strip() else -1
+        if start < 0:
+            return self.error(type(error), error.message, 0, len(self.text))
+        return self.error(type(error), error.message, start, start + max(1, len(words)))

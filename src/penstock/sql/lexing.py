@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from sqlglot.dialects import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -9,6 +11,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError
 
 _SPARK = Spark()
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
 
 
@@ -66,6 +71,49 @@ def name_of(token: Token) -> str | None:
     if token.text and (token.text[0].isalpha() or token.text[0] == "_") and token.text.isidentifier():
         return token.text if token.token_type is not TokenType.STRING else None
     return None
+
+
+def spelling(tokens: Iterable[Token]) -> tuple[str, ...]:
+    """What some tokens say, whatever the case and the quotes of names, blanks and comments."""
+    return tuple(
+        f"'{token.text}'"
+        if (name := name_of(token)) is None and token.token_type in _STRINGS
+        else token.text
+        if name is None
+        else name.upper()
+        for token in tokens
+    )
+
+
+def is_call(tokens: Sequence[Token], position: int) -> bool:
+    """Whether the token there is the name of a function that is called."""
+    return (
+        name_of(tokens[position]) is not None
+        and position + 1 < len(tokens)
+        and tokens[position + 1].token_type is TokenType.L_PAREN
+        and (position == 0 or tokens[position - 1].token_type is not TokenType.DOT)
+    )
+
+
+def arguments(tokens: Sequence[Token], opening: int) -> tuple[list[tuple[int, int]], int]:
+    """Token ranges between the commas in parentheses, and the position after the closing one.
+
+    Args:
+        tokens: those of a text whose parentheses are balanced.
+        opening: position of the opening parenthesis.
+    """
+    found: list[tuple[int, int]] = []
+    depth, first = 0, opening + 1
+    for position in range(opening, len(tokens)):
+        kind = tokens[position].token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth == 0 or (depth == 1 and kind is TokenType.COMMA):
+            if first < position:
+                found.append((first, position))
+            first = position + 1
+        if depth == 0:
+            return found, position + 1
+    return found, len(tokens)
 
 
 def quote(name: str) -> str:

@@ -22,7 +22,7 @@ ALLOWED_ALONE = (
 )
 
 #: names that Spark computes although no parentheses follow
-_BARE_FUNCTIONS = {
+BARE_FUNCTIONS = {
     "CURRENT_CATALOG",
     "CURRENT_DATABASE",
     "CURRENT_DATE",
@@ -93,7 +93,7 @@ class Operands:
                         if pa.types.is_string(column.type):
                             strings[operand.column.upper()] = None
                         continue
-                    if operand.column.upper() not in _BARE_FUNCTIONS or operand.text[0] == "`":
+                    if operand.column.upper() not in BARE_FUNCTIONS or operand.text[0] == "`":
                         raise self._unknown(clause, operand)
                 self.require_spark(clause, operand.text, operand.start, operand.end)
                 expressions[operand.text] = None

@@ -10,12 +10,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.lexing import name_of, tokenize
 from penstock.sql.literals import string
-from penstock.sql.query import SelectQuery, parse_select
+from penstock.sql.parts import split_query
+from penstock.sql.query import SelectQuery, parse_selection
+from penstock.sql.window_parsing import parse_window_query
+from penstock.sql.window_query import WindowQuery
 
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
     "CREATE VIEW name AS SELECT ..., INSERT INTO name SELECT ..."
 )
+
+#: what a view may be
+Query = SelectQuery | WindowQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class CreateView:
     """
 
     name: str
-    query: SelectQuery
+    query: Query
     text: str
     start: int
     end: int
@@ -69,7 +75,7 @@ class InsertInto:
     """`INSERT INTO table query`: the query's rows also go to a declared table."""
 
     table: str
-    query: SelectQuery
+    query: Query
     text: str
     start: int
     end: int
@@ -135,7 +141,7 @@ def parse_script(text: str, known: Iterable[str] = ()) -> Script:
     return Script(text, tuple(statements))
 
 
-def parse_query(text: str) -> SelectQuery:
+def parse_query(text: str) -> Query:
     """Parses the text of one query.
 
     Raises:
@@ -146,7 +152,12 @@ def parse_query(text: str) -> SelectQuery:
         tokens.pop()
     if not tokens:
         raise SqlError("A query is missing.", text, 0, len(text))
-    return parse_select(text, tokens)
+    return _parse(text, tokens)
+
+
+def _parse(script: str, tokens: Sequence[Token]) -> Query:
+    parts = split_query(script, tokens)
+    return parse_selection(parts) if parts.group_by is None else parse_window_query(parts)
 
 
 def _missing(name: str, names: dict[str, str]) -> str:
@@ -201,12 +212,12 @@ class _StatementParser:
             )
         names[name.upper()] = name
 
-    def _query(self) -> tuple[SelectQuery, str, int, int]:
+    def _query(self) -> tuple[Query, str, int, int]:
         if self.position == len(self.tokens):
             raise self._fail("A query is expected here.")
         tokens = self.tokens[self.position :]
         text = self.script[tokens[0].start : tokens[-1].end + 1]
-        return parse_select(self.script, tokens), text, self.tokens[0].start, tokens[-1].end + 1
+        return _parse(self.script, tokens), text, self.tokens[0].start, tokens[-1].end + 1
 
     def _table(self) -> CreateTable:
         name = self._declared_name()

@@ -1,9 +1,10 @@
-"""Views on views: a selection on a selection is one selection on the table beneath."""
+"""Views on views: a selection or window view on selections is one on the table beneath."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -12,83 +13,121 @@ from sqlglot.errors import ParseError
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.clauses import Clause
 from penstock.sql.query import Output, SelectQuery
+from penstock.sql.window_query import WindowQuery
+
+_Query = TypeVar("_Query", SelectQuery, WindowQuery)
 
 
-def flatten(query: SelectQuery, views: Mapping[str, SelectQuery]) -> SelectQuery:
+def flatten(query: _Query, views: Mapping[str, SelectQuery | WindowQuery]) -> _Query:
     """Rewrites a query to one on a table.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for.
 
     Args:
-        query: a selection on a table or on one of `views`.
+        query: a selection or window view on a table or on one of `views`.
         views: the views defined before it, by name in upper case.
 
     Raises:
         UnknownNameError: a name the inner view does not put out.
-        UnsupportedError: an expression without a name, on a view that computes columns.
+        UnsupportedError: a selection of an expression without a name, on a view that computes
+            columns; any view on a window view.
     """
     inner = views.get(query.source.upper())
     if inner is None:
         return query
+    if isinstance(inner, WindowQuery):
+        message = f"{query.source} is a window view; views on window views are not supported yet."
+        raise query.source_clause.error(UnsupportedError, message, 0, len(query.source_clause.text))
     below = flatten(inner, views)
-    if below.projection is None:
-        conditions, projection = query.conditions, query.projection
-    else:
-        outputs = {output.name.upper(): output for output in below.projection if output.name is not None}
-        is_open = any(output.is_star for output in below.projection)
-        conditions = tuple(_substituted(clause, outputs, is_open) for clause in query.conditions)
-        projection = _projected(query.projection, below.projection, outputs, is_open)
-    return replace(
+    names = _Names(below.projection)
+    rewritten = replace(
         query,
         source=below.source,
         source_clause=below.source_clause,
-        conditions=below.conditions + conditions,
-        projection=projection,
+        conditions=below.conditions + tuple(map(names.in_clause, query.conditions)),
+    )
+    if isinstance(rewritten, SelectQuery):
+        if below.projection is None:
+            return rewritten
+        return replace(rewritten, projection=names.projected(rewritten.projection, below.projection))
+    return replace(
+        rewritten,
+        time=names.in_text(rewritten.time, rewritten.time_clause),
+        keys=tuple(
+            replace(key, expression=names.in_text(key.expression, key.clause)) for key in rewritten.keys
+        ),
+        aggregates=tuple(
+            call
+            if call.argument is None
+            else replace(call, argument=names.in_text(call.argument, call.clause))
+            for call in rewritten.aggregates
+        ),
+        below=below.projection,
     )
 
 
-def _projected(
-    outer: tuple[Output, ...] | None, inner: tuple[Output, ...], outputs: Mapping[str, Output], is_open: bool
-) -> tuple[Output, ...]:
-    if outer is None:
-        return inner
-    items: list[Output] = []
-    for output in outer:
-        if output.is_star:
-            items.extend(inner)
-            continue
-        if output.name is None:
-            raise output.clause.error(
-                UnsupportedError,
-                "On a view that computes columns, an expression needs a name: add AS and one.",
-                0,
-                len(output.clause.text),
-            )
-        start = output.clause.text.find(output.expression)
-        clause = Clause(output.expression, output.clause.script, output.clause.start + start)
-        items.append(Output(_substituted(clause, outputs, is_open).text, output.name, output.clause))
-    return tuple(items)
+class _Names:
+    """The names a selection puts out, and the expressions they stand for.
 
+    Args:
+        projection: its SELECT list; None for all columns of the table.
+    """
 
-def _substituted(clause: Clause, outputs: Mapping[str, Output], is_open: bool) -> Clause:
-    """The clause with names of outputs replaced by their expressions."""
-    try:
-        tree = sqlglot.parse_one(clause.text, dialect="spark")
-    except ParseError:
-        raise clause.error(SqlError, "This is no expression.", 0, len(clause.text)) from None
-    places: list[tuple[int, int, str]] = []
-    for column in tree.find_all(exp.Column):
-        name = column.parts[0]
-        start, end = name.meta["start"], name.meta["end"] + 1
-        output = outputs.get(name.name.upper())
-        if output is not None:
-            places.append((start, end, output.expression if output.is_name else f"({output.expression})"))
-        elif not is_open:
-            known = ", ".join(item.name or "" for item in outputs.values())
-            raise clause.error(
-                UnknownNameError, f"Column {name.name} does not exist. Existing columns: {known}", start, end
-            )
-    text = clause.text
-    for start, end, expression in sorted(places, reverse=True):
-        text = text[:start] + expression + text[end:]
-    return clause if text == clause.text else Clause.alone(text)
+    def __init__(self, projection: tuple[Output, ...] | None) -> None:
+        self._outputs = {
+            output.name.upper(): output for output in projection or () if output.name is not None
+        }
+        self._is_open = projection is None or any(output.is_star for output in projection)
+
+    def projected(self, outer: tuple[Output, ...] | None, inner: tuple[Output, ...]) -> tuple[Output, ...]:
+        """The SELECT list of a selection from the view, over the table's columns."""
+        if outer is None:
+            return inner
+        items: list[Output] = []
+        for output in outer:
+            if output.is_star:
+                items.extend(inner)
+                continue
+            if output.name is None:
+                raise output.clause.error(
+                    UnsupportedError,
+                    "On a view that computes columns, an expression needs a name: add AS and one.",
+                    0,
+                    len(output.clause.text),
+                )
+            start = output.clause.text.find(output.expression)
+            clause = Clause(output.expression, output.clause.script, output.clause.start + start)
+            items.append(Output(self.in_clause(clause).text, output.name, output.clause))
+        return tuple(items)
+
+    def in_text(self, text: str, written: Clause) -> str:
+        """A text made from a clause, with names of outputs replaced by their expressions."""
+        try:
+            return self.in_clause(Clause.alone(text)).text
+        except SqlError as error:
+            raise written.locating(error, text) from None
+
+    def in_clause(self, clause: Clause) -> Clause:
+        """The clause with names of outputs replaced by their expressions."""
+        if not self._outputs and self._is_open:
+            return clause
+        try:
+            tree = sqlglot.parse_one(clause.text, dialect="spark")
+        except ParseError:
+            raise clause.error(SqlError, "This is no expression.", 0, len(clause.text)) from None
+        places: list[tuple[int, int, str]] = []
+        for column in tree.find_all(exp.Column):
+            name = column.parts[0]
+            start, end = name.meta["start"], name.meta["end"] + 1
+            output = self._outputs.get(name.name.upper())
+            if output is not None:
+                written = output.expression if output.is_name else f"({output.expression})"
+                places.append((start, end, written))
+            elif not self._is_open:
+                known = ", ".join(item.name or "" for item in self._outputs.values())
+                message = f"Column {name.name} does not exist. Existing columns: {known}"
+                raise clause.error(UnknownNameError, message, start, end)
+        text = clause.text
+        for start, end, expression in sorted(places, reverse=True):
+            text = text[:start] + expression + text[end:]
+        return clause if text == clause.text else Clause.alone(text)
