@@ -354,4 +354,3 @@ def _percentiles(
         share = position - np.floor(position)
         found[group] = low if low == high or share == 0 else (1 - share) * low + share * high
     return pa.array(found, mask=total == 0)
-

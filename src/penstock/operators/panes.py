@@ -116,12 +116,7 @@ class Panes:
 
     def content(self, first: int, last: int) -> Content | None:
         """The rows of the panes that start in [first, last); None where there are none."""
-        own = [
-            table
-            for start, pane in self._panes.items()
-            if first <= start < last
-            for table in pane.tables
-        ]
+        own = [table for start, pane in self._panes.items() if first <= start < last for table in pane.tables]
         return together(own) if own else None
 
     def drop_before(self, start: int) -> None:
@@ -129,6 +124,10 @@ class Panes:
         for old in [each for each in self._panes if each < start]:
             del self._panes[old]
             self.changed.add(old)
+
+    def emptied(self) -> Panes:
+        """The like without any pane."""
+        return Panes(self._parts, self._keys)
 
     def get(self, start: int) -> Content | None:
         """One pane, consolidated, to be stored."""

@@ -19,6 +19,11 @@ from penstock.plan.windows import ErrorBound
 
 Ints = npt.NDArray[np.int64]
 
+#: the disorder has changed where the newest windows violate the bound this many times as often as allowed
+_ALARM = 3
+#: debt is bounded, in windows over delta: about twenty times the memory's share of violations
+_MOST_DEBT = 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowOutcome:
@@ -29,20 +34,14 @@ class WindowOutcome:
         slack: the slack it was answered with.
         coverage: share of its tuples that the answer counted, lambda of the paper.
         required: int64[groups], the required slack of each group (see `required_slack`).
-        stands_for: 0 where all its tuples are known. Else `coverage` and `required` may still
-            change, and so many windows like this one are not final.
+        final: whether all its tuples are known; else `coverage` and `required` may still change.
     """
 
     end: int
     slack: int
     coverage: float
     required: Ints
-    stands_for: int = 0
-
-    @property
-    def final(self) -> bool:
-        """Whether all its tuples are known."""
-        return self.stands_for == 0
+    final: bool
 
 
 class SlackPolicy(Protocol):
@@ -116,47 +115,53 @@ class ProportionalDerivativeSlack:
 class RequiredSlack:
     """Ours: the (1 - delta)-quantile of the slacks that known windows would have needed.
 
-    The quantile is taken over the newest final windows, at the level ceil((n + 1)(1 - delta')) / n of
-    conformal prediction, so that the next window violates the bound with probability <= delta' where
-    windows are exchangeable. delta' is steered so that the share of violations among the windows
-    answered comes to delta (adaptive conformal inference, Gibbs and Candes 2021), never above delta.
-    Windows that are not final raise the quantile where what is known of them already does. As long as too few
-    windows are known, K is the largest delay so far.
+    - The quantile is taken over the newest final windows, at the level ceil((n + 1)(1 - delta')) / n of
+      conformal prediction: the next window violates the bound with probability <= delta' where windows
+      are exchangeable.
+    - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021).
+    - Windows that are not final raise the quantile where what is known of them already does. Where more than
+      three times delta of the newest ones are violated, the disorder has changed and they alone are
+      asked too.
+    - As long as too few windows are known, K is the largest delay so far.
 
     Attributes:
         bound: epsilon and delta.
         memory: final groups of windows remembered.
-        rate: gamma of the steering, a window.
+        rate: gamma of the repayment, a group of a window.
         largest: the largest delay so far.
-        level: delta' in use.
+        debt: violations so far beyond the share delta, in groups of windows; never negative.
     """
 
     bound: ErrorBound
     memory: int = 0
     rate: float = 0.005
     largest: int = 0
-    level: float = field(init=False)
+    debt: float = 0.0
     _final: deque[Ints] = field(default_factory=deque)
     _groups: int = 0
-    _pending: dict[int, Ints] = field(default_factory=dict)
+    _pending: dict[int, WindowOutcome] = field(default_factory=dict)
     _slack: int | None = None
 
     def __post_init__(self) -> None:
-        delta = self.bound.delta
-        self.level = delta
-        self.memory = self.memory or ceil(20 / delta)
+        self.memory = self.memory or ceil(20 / self.bound.delta)
 
     @property
     def slack(self) -> int:
         """The quantile, or the largest delay so far."""
         if self._slack is None:
-            self._slack = self._quantile()
+            self._slack = self._quantile() if self.promised else self.largest
         return self._slack
 
     @property
     def promised(self) -> bool:
         """Whether enough windows are known for the bound to be more than a hope."""
         return self._groups >= ceil(1 / self.bound.delta)
+
+    @property
+    def level(self) -> float:
+        """delta', between a tenth of delta and delta."""
+        delta = self.bound.delta
+        return max(delta / 10, delta - self.rate * self.debt)
 
     def arrived(self, delays: Ints) -> None:
         """Keeps the largest delay."""
@@ -168,25 +173,36 @@ class RequiredSlack:
         """Remembers a final window, or what is known of another one."""
         self._slack = None
         if not outcome.final:
-            self._pending[outcome.end] = np.repeat(outcome.required, outcome.stands_for)
+            self._pending[outcome.end] = outcome
             return
         self._pending.pop(outcome.end, None)
-        self._final.append(outcome.required)
-        self._groups += len(outcome.required)
+        required = outcome.required
+        self._final.append(required)
+        self._groups += len(required)
         while self._groups - len(self._final[0]) >= self.memory:
             self._groups -= len(self._final.popleft())
-        violated = float(np.mean(outcome.required > outcome.slack)) if len(outcome.required) else 0.0
-        delta = self.bound.delta
-        self.level = min(delta, max(delta / 10, self.level + self.rate * (delta - violated)))
+        beyond = float((required > outcome.slack).sum()) - self.bound.delta * len(required)
+        self.debt = min(max(0.0, self.debt + beyond), _MOST_DEBT / self.bound.delta)
 
     def _quantile(self) -> int:
-        if not self.promised:
-            return self.largest
         final = np.concatenate(self._final)
-        slack = _conformal(final, self.level)
-        if self._pending:
-            slack = max(slack, _conformal(np.concatenate([final, *self._pending.values()]), self.level))
-        return slack
+        found = _conformal(final, self.level)
+        if not self._pending:
+            return found
+        pending = [self._pending[end] for end in sorted(self._pending, reverse=True)]
+        every = np.concatenate([final, *(outcome.required for outcome in pending)])
+        found = max(found, _conformal(every, self.level))
+        newest, violated, wanted = [], 0, ceil(_ALARM / self.bound.delta)
+        for outcome in pending:
+            newest.append(outcome.required)
+            violated += int((outcome.required > outcome.slack).sum())
+            wanted -= len(outcome.required)
+            if wanted <= 0:
+                break
+        recent = np.concatenate(newest)
+        if wanted <= 0 and violated > _ALARM * self.bound.delta * len(recent):
+            found = max(found, _conformal(recent, self.level))
+        return found
 
 
 def _conformal(required: Ints, delta: float) -> int:
@@ -196,7 +212,9 @@ def _conformal(required: Ints, delta: float) -> int:
     return int(np.partition(required, rank - 1)[rank - 1])
 
 
-def coverage_threshold(function: str, bound: ErrorBound, tuples: float, variation: float, q: float = 0.5) -> float:
+def coverage_threshold(
+    function: str, bound: ErrorBound, tuples: float, variation: float, q: float = 0.5
+) -> float:
     """The least coverage at which a relative error bound holds, if tuples are missing at random.
 
     Args:

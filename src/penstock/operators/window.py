@@ -11,7 +11,7 @@ per window: a tuple is added to its open windows and registered for each closed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,6 @@ from penstock.plan.windows import WindowPlan
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
-#: windows, of those that are not final, that a policy hears of before they are
-_WATCHED = 16
 #: weight of the newest window in the estimate of the coverage
 _NEWEST = 0.05
 
@@ -39,13 +37,13 @@ class PaneBatch:
     """What one batch of tuples brings.
 
     Attributes:
-        partials: `pane`, keys and the columns of the parts.
+        partials: `pane`, keys and the columns of the parts; None where no tuple came.
         values: the like for kept values, by argument.
-        newest: largest event time, or None where no tuple came.
+        newest: largest event time of the stream's tuples, or None.
         delays: int64, delay of each tuple, or of some that stand for all, the largest among them.
     """
 
-    partials: pa.Table
+    partials: pa.Table | None
     values: Mapping[str, pa.Table]
     newest: int | None
     delays: npt.NDArray[np.int64]
@@ -88,12 +86,14 @@ class _Answered:
         arrival: what had arrived by then is in it.
         slack: slack of the early answer.
         first: `arrival` of the early answer.
+        look: age in slides at which it is looked at next.
     """
 
     revision: int
     arrival: int
     slack: int
     first: int
+    look: int = 2
 
 
 @dataclass(slots=True)
@@ -110,7 +110,6 @@ class _View:
     oldest: int = 0
     newest: int = 0
     coverage: float = 1.0
-    looked: int = 0
 
 
 @dataclass(slots=True)
@@ -177,6 +176,11 @@ class WindowOperator:
         """Corrects what waits, whatever it spans: on a wall-clock bound."""
         return [answer for view in self.views.values() for answer in self._correct(view)]
 
+    def keep(self, names: Collection[str]) -> None:
+        """Drops the views that are not among `names`; their open windows are never answered."""
+        for name in [each for each in self.views if each not in names]:
+            del self.views[name]
+
     def finish(self) -> list[Answer]:
         """The stream has ended: every window is closed and final."""
         if self.newest is None:
@@ -190,25 +194,28 @@ class WindowOperator:
         return answers
 
     def _take_in(self, batch: PaneBatch, newest: int) -> None:
+        partials = batch.partials
         if self.newest is None:
-            starts = pc.min(batch.partials.column(PANE)).as_py()
-            self._arrival = min(starts, newest) - 1
+            oldest = newest if partials is None else pc.min(partials.column(PANE)).as_py()
+            self._arrival = min(oldest, newest) - 1
             for view in self.views.values():
                 view.frontier = view.final = self._arrival
         else:
             self._arrival = max(self.newest, self._arrival + 1)
         delays = batch.delays
         self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
-        partials, values = self._registered(batch)
-        self.panes.append(partials, values, self._arrival)
+        if partials is not None:
+            self.panes.append(*self._registered(partials, batch.values), self._arrival)
         self.newest = newest if self.newest is None else max(self.newest, newest)
         for view in self.views.values():
             view.policy.arrived(delays)
 
-    def _registered(self, batch: PaneBatch) -> tuple[pa.Table, Mapping[str, pa.Table]]:
+    def _registered(
+        self, partials: pa.Table, values: Mapping[str, pa.Table]
+    ) -> tuple[pa.Table, Mapping[str, pa.Table]]:
         """Registers late rows with their closed windows; gives the rows that some window still needs."""
-        starts = batch.partials.column(PANE).to_numpy()
-        rows = batch.partials.column(ROWS).to_numpy()
+        starts = partials.column(PANE).to_numpy()
+        rows = partials.column(ROWS).to_numpy()
         counts = dict(zip(*_sums(starts, rows), strict=True))
         needed: set[int] = set()
         for view in self.views.values():
@@ -231,13 +238,10 @@ class WindowOperator:
                     view.waiting[end] = view.waiting.get(end, 0) + tuples
                     view.oldest, view.newest = min(view.oldest, pane), max(view.newest, pane)
         if len(needed) == len(counts):
-            return batch.partials, batch.values
-        kept = pc.is_in(batch.partials.column(PANE), pa.array(sorted(needed), pa.int64()))
-        values = {
-            name: table.filter(pc.is_in(table.column(PANE), pa.array(sorted(needed), pa.int64())))
-            for name, table in batch.values.items()
-        }
-        return batch.partials.filter(kept), values
+            return partials, values
+        wanted = pa.array(sorted(needed), pa.int64())
+        kept = {name: table.filter(pc.is_in(table.column(PANE), wanted)) for name, table in values.items()}
+        return partials.filter(pc.is_in(partials.column(PANE), wanted)), kept
 
     def _close(self, view: _View, until: int) -> list[Answer]:
         assert view.frontier is not None, "set with the first batch"
@@ -273,16 +277,14 @@ class WindowOperator:
         return answers
 
     def _look(self, view: _View) -> None:
-        """Tells the policy now and then what is known of some of the windows that are not final."""
+        """Tells the policy what is known of windows that are not final, at ages of 2, 4, 8 ... slides."""
         assert self.newest is not None, "some tuple came"
         slide = view.plan.windows.slide
-        stride = max(1, self._horizon // slide // _WATCHED)
-        if self.newest < view.looked + stride * slide:
-            return
-        view.looked = self.newest
         for end, answered in view.answered.items():
-            if end // slide % stride == 0 and answered.revision >= 0:
-                view.policy.known(self._outcome(view, end, answered, stride))
+            if answered.revision >= 0 and self.newest >= end + answered.slack + answered.look * slide:
+                while self.newest >= end + answered.slack + answered.look * slide:
+                    answered.look *= 2
+                view.policy.known(self._outcome(view, end, answered, final=False))
 
     def _finish(self, view: _View, until: int) -> list[Answer]:
         assert view.final is not None, "set with the first batch"
@@ -295,7 +297,7 @@ class WindowOperator:
         for end in sorted(end for end in view.answered if end <= until):
             answered = view.answered.pop(end)
             view.waiting.pop(end, None)
-            outcome = self._outcome(view, end, answered, 0)
+            outcome = self._outcome(view, end, answered, final=True)
             view.policy.known(outcome)
             view.coverage += _NEWEST * (outcome.coverage - view.coverage)
             rows = window_rows(view.plan, self.parts, self._content(view, end))
@@ -310,7 +312,7 @@ class WindowOperator:
         before = -(2**62)
         return _Answered(-1, before, 0, before)
 
-    def _outcome(self, view: _View, end: int, answered: _Answered, stands_for: int) -> WindowOutcome:
+    def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
         content = self._content(view, end).by_arrival(self.parts, self.keys)
         rows = content.partials.column(ROWS).to_numpy()
         early = rows[content.partials.column(ARRIVAL).to_numpy() <= answered.first].sum()
@@ -322,7 +324,7 @@ class WindowOperator:
             self.keys,
             end,
         )
-        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, stands_for)
+        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, final)
 
     def _content(self, view: _View, end: int) -> Content:
         content = self.panes.content(end - view.plan.windows.size, end)
@@ -344,9 +346,7 @@ class WindowOperator:
         if not self.keys:
             return changed, before if changed.num_rows else before.slice(0, 0)
         groups = group_codes(pa.concat_tables([t.select(self.keys) for t in (before, changed)]), self.keys)
-        return changed, before.filter(
-            pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :]))
-        )
+        return changed, before.filter(pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :])))
 
     def _answer(
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
@@ -366,9 +366,7 @@ class WindowOperator:
         )
 
     def _forget(self) -> None:
-        oldest = min(
-            (view.final or 0) - view.plan.windows.size for view in self.views.values()
-        )
+        oldest = min((view.final or 0) - view.plan.windows.size for view in self.views.values())
         self.panes.drop_before(oldest)
 
 

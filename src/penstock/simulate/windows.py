@@ -168,10 +168,10 @@ def _played(
             coverage.append(float(held.mean()))
     for start, rows in corrected.items():
         ends = pa.array(np.full(rows.num_rows, start + plan.windows.size))
-        marked = rows.append_column("start", pa.array(np.full(rows.num_rows, start))).append_column("end", ends)
+        marked = rows.append_column("start", pa.array(np.full(rows.num_rows, start))).append_column(
+            "end", ends
+        )
         final.append(marked.append_column("answered", ends).append_column("slack", ends))
     return Played(
         plan, pa.concat_tables(early), pa.concat_tables(final), np.array(latency), np.array(coverage)
     )
-
-

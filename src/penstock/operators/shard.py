@@ -1,0 +1,187 @@
+"""A shard of the keyed stage: its operators, their state, and the log they are a function of.
+
+The driver of the shard (the stateful processor on Spark, the virtual-time runner) hands over the log's
+records in order and stores what changed; nothing else decides what the answers are.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import CheckpointError
+from penstock.operators.panes import Content
+from penstock.operators.slack import RequiredSlack
+from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.plan.windows import WindowPlan
+
+#: version of the stored state; another one is refused
+STATE_VERSION = 1
+#: kind of an envelope with partials; one with kept values is of the kind "values:" and the argument
+PARTIALS = "partials"
+VALUES = "values:"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """Window views answered by one operator.
+
+    Attributes:
+        id: names its state; never used again for other views.
+        views: those that share filter, event time and keys and were declared together.
+    """
+
+    id: int
+    views: tuple[WindowPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProgram:
+    """The window views of one plan version.
+
+    Attributes:
+        version: the plan version.
+        operators: in any order.
+        gamma: see `WindowOperator`, microseconds.
+        least_horizon: see `WindowOperator`, microseconds.
+    """
+
+    version: int
+    operators: tuple[OperatorPlan, ...]
+    gamma: int
+    least_horizon: int
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Rows of one batch for one operator of one shard.
+
+    Attributes:
+        operator: whose.
+        kind: PARTIALS, or VALUES and an argument.
+        payload: an Arrow IPC stream.
+    """
+
+    operator: int
+    kind: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRecord:
+    """One entry of the log, the same for every shard but for the envelopes.
+
+    Attributes:
+        program: the views the batch is bound to.
+        newest: largest event time of the batch, microseconds; of an idle stream the time it is taken
+            to have reached; None: nothing new.
+        delays: int64, delays of some tuples, the largest among them.
+        ended: whether the stream has ended, so that every window is final.
+        envelopes: the shard's.
+    """
+
+    program: KeyedProgram
+    newest: int | None
+    delays: npt.NDArray[np.int64]
+    ended: bool
+    envelopes: Sequence[Envelope]
+
+
+class Shard:
+    """The operators of one shard."""
+
+    def __init__(self) -> None:
+        self._operators: dict[int, WindowOperator] = {}
+        self._dropped: set[int] = set()
+
+    @classmethod
+    def restored(cls, scalars: bytes, panes: Mapping[tuple[int, int], bytes]) -> Shard:
+        """A shard as it was stored.
+
+        Args:
+            scalars: see `scalars`.
+            panes: stored panes by (operator, start of the pane).
+
+        Raises:
+            CheckpointError: another version of Penstock stored it.
+        """
+        version, operators = pickle.loads(scalars)
+        if version != STATE_VERSION:
+            raise CheckpointError(
+                f"the state of the windows is of version {version}, this program reads {STATE_VERSION}; "
+                "start with a new checkpoint and a new output folder"
+            )
+        shard = cls()
+        shard._operators = operators
+        for (operator, start), stored in panes.items():
+            content: Content = pickle.loads(stored)
+            operators[operator].panes.put(start, content)
+        return shard
+
+    def process(self, record: LogRecord) -> list[Answer]:
+        """Takes in the next record of the log."""
+        program = record.program
+        self._follow(program)
+        answers = []
+        for id_, operator in self._operators.items():
+            own = [envelope for envelope in record.envelopes if envelope.operator == id_]
+            answers += operator.process(pane_batch(own, record.newest, record.delays))
+            if record.ended:
+                answers += operator.finish()
+        return answers
+
+    def scalars(self) -> bytes:
+        """Everything but the panes."""
+        kept = {}
+        for id_, operator in self._operators.items():
+            panes, operator.panes = operator.panes, operator.panes.emptied()
+            kept[id_] = (operator, panes)
+        try:
+            return pickle.dumps((STATE_VERSION, self._operators))
+        finally:
+            for operator, panes in kept.values():
+                operator.panes = panes
+
+    def changed_panes(self) -> dict[tuple[int, int], bytes | None]:
+        """The panes to store since the last call; None: to remove."""
+        changed: dict[tuple[int, int], bytes | None] = {}
+        for id_, operator in self._operators.items():
+            for start in operator.panes.changed:
+                content = operator.panes.get(start)
+                changed[id_, start] = None if content is None else pickle.dumps(content)
+            operator.panes.forget_changes()
+        return changed
+
+    def take_dropped(self) -> set[int]:
+        """Operators whose views are all gone since the last call; their panes are to be removed."""
+        dropped, self._dropped = self._dropped, set()
+        return dropped
+
+    def _follow(self, program: KeyedProgram) -> None:
+        """Creates the operators of new views and drops views that are gone."""
+        wanted = {plan.id: plan for plan in program.operators}
+        for id_ in [each for each in self._operators if each not in wanted]:
+            del self._operators[id_]
+            self._dropped.add(id_)
+        for id_, plan in wanted.items():
+            operator = self._operators.get(id_)
+            if operator is None:
+                views = [(view, RequiredSlack(view.bound)) for view in plan.views]
+                self._operators[id_] = WindowOperator(views, program.gamma, program.least_horizon)
+            else:
+                operator.keep({view.name for view in plan.views})
+
+
+def pane_batch(envelopes: Sequence[Envelope], newest: int | None, delays: npt.NDArray[np.int64]) -> PaneBatch:
+    """One operator's envelopes of a batch, those of all map tasks together."""
+    tables: dict[str, list[pa.Table]] = {}
+    for envelope in envelopes:
+        tables.setdefault(envelope.kind, []).append(pa.ipc.open_stream(envelope.payload).read_all())
+    together = {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
+    values = {kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)}
+    return PaneBatch(together.get(PARTIALS), values, newest, delays)
