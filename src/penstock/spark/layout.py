@@ -64,6 +64,26 @@ class Layout:
         """Spark's own checkpoint of the stream's ingest query."""
         return self.checkpoint / stream / "spark"
 
+    def envelopes(self, stream: str) -> Path:
+        """Pane partials of the published batches, for the keyed query."""
+        return self.checkpoint / stream / "envelopes"
+
+    def log(self, stream: str) -> Path:
+        """The entries that the keyed query follows, one a published batch and those between them."""
+        return self.checkpoint / stream / "log"
+
+    def keyed(self, stream: str) -> Path:
+        """The window views of each plan version."""
+        return self.checkpoint / stream / "keyed"
+
+    def keyed_spark(self, stream: str) -> Path:
+        """Spark's own checkpoint of the stream's keyed query."""
+        return self.checkpoint / stream / "spark-keyed"
+
+    def results(self, view: str) -> Path:
+        """Results of a window view."""
+        return self.output / "results" / view
+
     def replay(self, stream: str) -> Path:
         """The arrival-ordered copy that a replay source plays."""
         return self.checkpoint / stream / "replay"

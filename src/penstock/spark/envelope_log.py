@@ -1,0 +1,104 @@
+"""The envelope log of a stream: what the ingest query hands to the keyed query, in order.
+
+An entry is one small JSON file, put if absent once its batch is published; it names the batch's
+envelope files and carries what every shard must know. Entry `<batch>.0` is that of the batch; entries
+`<batch>.1`, `<batch>.2` ... follow it while no data come (idle time, the end of the stream). The keyed query's
+state is a function of the entries alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from penstock.errors import CheckpointError
+from penstock.operators.shard import KeyedProgram
+from penstock.spark.files import put_json_if_absent, read_json
+from penstock.spark.layout import Layout
+
+#: columns of an envelope file
+SHARD, OPERATOR, KIND, PAYLOAD = "shard", "operator", "kind", "payload"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry of the log.
+
+    Attributes:
+        batch, mark: its place: entries are ordered by both.
+        plan: the plan version the batch is bound to.
+        newest: largest event time of the stream up to here, microseconds, or None.
+        delays: delays of some tuples of the batch, microseconds, the largest among them.
+        ended: whether the stream has ended.
+        files: names of the batch's envelope files.
+    """
+
+    batch: int
+    mark: int
+    plan: int
+    newest: int | None
+    delays: tuple[int, ...]
+    ended: bool
+    files: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return f"{self.batch:010d}.{self.mark:06d}.json"
+
+
+class EnvelopeLog:
+    """The log of one stream."""
+
+    def __init__(self, layout: Layout, stream: str) -> None:
+        self.folder = layout.log(stream)
+        self.envelopes = layout.envelopes(stream)
+        self._programs = layout.keyed(stream)
+        for folder in (self.folder, self.envelopes, self._programs):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def put(self, entry: LogEntry) -> bool:
+        """Appends an entry; False where its place is taken, by a run before this one."""
+        return put_json_if_absent(self.folder / entry.name, asdict(entry))
+
+    def newest(self) -> LogEntry | None:
+        """The last entry, or None."""
+        names = sorted(path.name for path in self.folder.glob("*.json") if not path.name.startswith("."))
+        return read_entry(self.folder / names[-1]) if names else None
+
+    def store_program(self, program: KeyedProgram) -> None:
+        """Stores the window views of a plan version, before any batch is bound to it."""
+        path = self._programs / f"{program.version}.json"
+        put_json_if_absent(path, {"program": pickle.dumps(program).hex()})
+
+    def program(self, version: int) -> KeyedProgram | None:
+        """The window views of a plan version, None where it has none.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        document = read_json(self._programs / f"{version}.json")
+        if document is None:
+            return None
+        try:
+            program: KeyedProgram = pickle.loads(bytes.fromhex(document["program"]))
+        except (AttributeError, ImportError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the window views of plan version {version} were stored by another version of Penstock; "
+                "start with a new checkpoint and a new output folder"
+            ) from error
+        return program
+
+
+def read_entry(path: Path) -> LogEntry:
+    """Reads an entry."""
+    document = read_json(path)
+    assert document is not None, "an entry is never removed while it is needed"
+    return LogEntry(**{**document, "delays": tuple(document["delays"]), "files": tuple(document["files"])})
+
+
+def in_order(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """Entries in the order in which they were put."""
+    return sorted(entries, key=lambda entry: (entry.batch, entry.mark))
