@@ -165,7 +165,8 @@ class Parts:
         merged = merged.rename_columns([*keys, *(name for name, _ in wanted)])
         for name, (mean, squares) in moments.items():
             merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
-        return merged
+        parts = [name for name in partials.column_names if name not in keys and name in merged.column_names]
+        return merged.select([*keys, *parts])
 
 
 def lift_values(tuples: pa.Table, keys: Sequence[str], argument: str) -> pa.Table:

@@ -104,10 +104,10 @@ class Panes:
         for start, rows in _split(partials).items():
             pane = self._panes.setdefault(start, _Pane())
             own = {
-                name: _stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
+                name: self._stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
                 for name, split in split_values.items()
             }
-            pane.tables.append(Content(_stamped(rows, arrival), own))
+            pane.tables.append(Content(self._stamped(rows, arrival), own))
             touched[start] = pc.sum(rows.column("rows")).as_py()
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
                 self._settle(pane)
@@ -145,6 +145,9 @@ class Panes:
         """Takes the present state for stored."""
         self.changed.clear()
 
+    def _stamped(self, table: pa.Table, arrival: int) -> pa.Table:
+        return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
+
     def _settle(self, pane: _Pane) -> None:
         if len(pane.tables) > 1:
             pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
@@ -159,7 +162,9 @@ def _split(table: pa.Table) -> dict[int, pa.Table]:
     """Rows by pane, without the pane's column."""
     starts = table.column(PANE).to_numpy()
     rest = table.drop_columns([PANE])
-    if len(starts) and (starts == starts[0]).all():
+    if not len(starts):
+        return {}
+    if (starts == starts[0]).all():
         return {int(starts[0]): rest}
     order = np.argsort(starts, kind="stable")
     found, first = np.unique(starts[order], return_index=True)
@@ -168,7 +173,3 @@ def _split(table: pa.Table) -> dict[int, pa.Table]:
         int(start): rest.take(pa.array(order[low:high]))
         for start, low, high in zip(found, first, ends, strict=True)
     }
-
-
-def _stamped(table: pa.Table, arrival: int) -> pa.Table:
-    return table.append_column(ARRIVAL, pa.array(np.full(table.num_rows, arrival)))

@@ -129,7 +129,8 @@ class WindowOperator:
     """Answers the windows of views that share keys, event time and filter.
 
     Args:
-        views: the views with the policy that chooses the slack of each.
+        views: the views with the policy that chooses the slack of each; their windows' starts agree
+            modulo the pane.
         gamma: late tuples are corrected when they span more event time, microseconds.
         least_horizon: a window is final no sooner after its end, microseconds.
     """
@@ -141,6 +142,8 @@ class WindowOperator:
         self.keys = [name for name, _ in plans[0].keys]
         self.parts = Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
         self.pane = int(np.gcd.reduce([plan.windows.pane for plan in plans]))
+        #: panes begin at multiples of `pane` from here
+        self.offset = plans[0].windows.start % self.pane
         self.panes = Panes(self.parts, self.keys)
         self.views = {plan.name: _View(plan, policy) for plan, policy in views}
         self.late = LateCounts()

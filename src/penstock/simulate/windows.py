@@ -124,7 +124,7 @@ def pane_batch(
     """Tuples first .. last - 1 as a batch of partials."""
     event = arrivals.event_time[first:last]
     tuples = arrivals.columns.slice(first, last - first).append_column(
-        PANE, pa.array(event // operator.pane * operator.pane)
+        PANE, pa.array((event - operator.offset) // operator.pane * operator.pane + operator.offset)
     )
     keys = [PANE, *operator.keys]
     values = {name: lift_values(tuples, keys, name) for name in operator.parts.values}

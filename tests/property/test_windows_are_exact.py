@@ -1,0 +1,103 @@
+"""Window views in the virtual-time runner: whatever the disorder, final results are those over all tuples."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.operators.slack import FixedSlack, ProportionalDerivativeSlack, RequiredSlack, SlackPolicy
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.simulate.disorder import Arrivals
+from penstock.simulate.windows import play
+
+BOUND = ErrorBound(0.05, 0.05)
+AGGREGATES = (
+    Aggregate("count", None, pa.int64()),
+    Aggregate("count", "value", pa.int64()),
+    Aggregate("sum", "value", pa.float64()),
+    Aggregate("avg", "value", pa.float64()),
+    Aggregate("min", "value", pa.float64()),
+    Aggregate("max", "whole", pa.int64()),
+    Aggregate("sum", "whole", pa.int64()),
+    Aggregate("stddev_samp", "value", pa.float64()),
+    Aggregate("var_pop", "value", pa.float64()),
+    Aggregate("count_distinct", "whole", pa.int64()),
+    Aggregate("percentile", "value", pa.float64(), 0.5),
+    Aggregate("percentile", "whole", pa.float64(), 0.9),
+)
+ORACLE = """
+    SELECT s.start, t.key, count(*), count(value), sum(value), avg(value), min(value), max(whole),
+           sum(whole)::BIGINT, stddev_samp(value), var_pop(value), count(DISTINCT whole),
+           quantile_cont(value, 0.5), quantile_cont(whole::DOUBLE, 0.9)
+    FROM starts s JOIN tuples t ON t.time >= s.start AND t.time < s.start + {size}
+    GROUP BY ALL
+"""
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[Arrivals, WindowPlan, int]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count = draw(st.integers(1, 150))
+    slide = draw(st.integers(1, 20))
+    size = slide * draw(st.integers(1, 4)) + draw(st.sampled_from([0, 0, slide // 2]))
+    windows = Windows(size, slide, draw(st.integers(0, slide - 1)))
+    event = np.sort(rng.integers(0, 400, count)) - 100
+    delay = np.where(
+        rng.random(count) < draw(st.sampled_from([0.0, 0.2, 0.8])), rng.pareto(1.0, count) * 10, 0
+    )
+    order = np.argsort(event + delay, kind="stable")
+    columns = pa.table(
+        {
+            "key": pa.array(rng.choice(["a", "b", "c"], count), mask=rng.random(count) < 0.2),
+            "value": pa.array(rng.normal(0, 10, count), mask=rng.random(count) < 0.2),
+            "whole": pa.array(rng.integers(-5, 5, count), mask=rng.random(count) < 0.2),
+        }
+    )
+    arrivals = Arrivals(
+        "random", event[order], (event + delay)[order].astype(np.int64), columns.take(pa.array(order))
+    )
+    plan = WindowPlan("v", "time", windows, (("key", pa.string()),), AGGREGATES, BOUND)
+    return arrivals, plan, draw(st.integers(1, 60))
+
+
+def policies() -> list[SlackPolicy]:
+    return [FixedSlack(0), FixedSlack(7), ProportionalDerivativeSlack(0.9), RequiredSlack(BOUND)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams(), st.integers(0, 3), st.integers(0, 100))
+def test_final_results_are_those_over_all_tuples(
+    stream: tuple[Arrivals, WindowPlan, int], policy: int, gamma: int
+) -> None:
+    arrivals, plan, step = stream
+    played, _ = play(arrivals, plan, policies()[policy], step, gamma)
+
+    size, slide, start = plan.windows.size, plan.windows.slide, plan.windows.start
+    event = arrivals.event_time
+    first = (int(event.min()) - size - start) // slide * slide + start
+    starts = pa.table({"start": pa.array(np.arange(first, int(event.max()) + 1, slide))})
+    tuples = arrivals.columns.append_column("time", pa.array(event))
+    with duckdb.connect() as connection:
+        connection.register("starts", starts)
+        connection.register("tuples", tuples)
+        expected = connection.sql(ORACLE.format(size=size)).fetchall()
+    found = played.final.select(
+        ["start", "key", *(f"_a{number}" for number in range(len(AGGREGATES)))]
+    ).to_pylist()
+    assert _sorted([tuple(row.values()) for row in found]) == _approx(_sorted(expected))
+    assert played.final.group_by(["start", "key"]).aggregate([]).num_rows == played.final.num_rows
+
+
+def _sorted(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return sorted(rows, key=lambda row: (row[0], row[1] is not None, row[1]))
+
+
+def _approx(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return [
+        tuple(pytest.approx(v, rel=1e-9, abs=1e-6) if isinstance(v, float) else v for v in row)
+        for row in rows
+    ]

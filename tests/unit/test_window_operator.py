@@ -1,0 +1,218 @@
+"""The window operator and its slack, on streams small enough to follow by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.operators.aggregates import Parts
+from penstock.operators.panes import PANE
+from penstock.operators.required_slack import ARRIVAL, required_slack
+from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.slack import (
+    FixedSlack,
+    ProportionalDerivativeSlack,
+    RequiredSlack,
+    WindowOutcome,
+    coverage_threshold,
+)
+from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+
+BOUND = ErrorBound(0.05, 0.05)
+COUNT = Aggregate("count", None, pa.int64())
+SUM = Aggregate("sum", "v", pa.float64())
+
+
+def plan(size: int, slide: int, *aggregates: Aggregate, start: int = 0) -> WindowPlan:
+    return WindowPlan("v", "t", Windows(size, slide, start), (), aggregates or (COUNT,), BOUND)
+
+
+def feed(operator: WindowOperator, times: list[int], values: list[float] | None = None) -> list[Answer]:
+    """One batch of tuples."""
+    before = operator.newest
+    time = np.array(times)
+    panes = (time - operator.offset) // operator.pane * operator.pane + operator.offset
+    tuples = pa.table({PANE: panes, "v": pa.array(values or [1.0] * len(times), pa.float64())})
+    delays = np.maximum((before if before is not None else time.min()) - time, 0)
+    return operator.process(PaneBatch(operator.parts.lift(tuples, [PANE]), {}, int(time.max()), delays))
+
+
+def told(answers: list[Answer]) -> list[tuple[int, int, int, bool]]:
+    """End, revision, count and finality of each answer."""
+    return [(a.end, a.revision, a.rows.column("_a0")[0].as_py(), a.final) for a in answers]
+
+
+def test_a_late_tuple_is_added_to_open_windows_and_registered_for_each_closed_one() -> None:
+    operator = WindowOperator([(plan(5, 1), FixedSlack(2))], gamma=0, least_horizon=100)
+    for time in range(21):
+        feed(operator, [time])
+    late = feed(operator, [15])
+    assert operator.late.registered == 3
+    assert operator.late.beyond == 0
+    assert told(late) == []  # gamma is not exceeded by one pane
+    final = {end: count for end, _, count, is_final in told(operator.finish()) if is_final}
+    assert [final[end] for end in (15, 16, 17, 18, 19, 20, 21)] == [5, 6, 6, 6, 6, 6, 5]
+
+
+def test_windows_close_when_their_end_is_a_slack_behind() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(3))], gamma=0, least_horizon=1000)
+    assert told(feed(operator, [1, 4, 12])) == []
+    assert told(feed(operator, [13])) == [(10, 0, 2, False)]
+
+
+def test_late_tuples_are_corrected_together_once_they_span_more_than_gamma() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=15, least_horizon=1000)
+    feed(operator, [1, 11, 21, 31])
+    assert told(feed(operator, [22])) == []
+    assert told(feed(operator, [2])) == [(10, 1, 2, False), (30, 1, 2, False)]
+    assert told(operator.flush()) == []
+
+
+def test_a_correction_says_what_it_replaces() -> None:
+    operator = WindowOperator([(plan(10, 10, SUM), FixedSlack(0))], gamma=0, least_horizon=1000)
+    feed(operator, [1, 11], [2.0, 1.0])
+    feed(operator, [2], [3.0])
+    (answer,) = operator.flush()
+    assert answer.rows.to_pylist() == [{"_a0": 5.0}]
+    assert answer.replaced.to_pylist() == [{"_a0": 2.0}]
+
+
+def test_a_final_window_gets_what_comes_later_from_the_history() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0)
+    feed(operator, [1])
+    answers = feed(operator, [50])
+    assert told(answers) == [(10, 0, 1, False), (10, 1, 1, True)]
+    assert told(feed(operator, [5])) == []
+    assert operator.beyond == {("v", 0)}
+    assert operator.late.beyond == 1
+
+
+def test_the_horizon_follows_the_largest_delay() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0)
+    feed(operator, [1, 100])
+    feed(operator, [20])
+    assert operator.horizon == 100
+
+
+def test_a_restored_shard_goes_on_as_if_nothing_had_happened() -> None:
+    views = (plan(10, 5, COUNT, SUM),)
+    program = KeyedProgram(0, (OperatorPlan(1, views),), gamma=0, least_horizon=0)
+    rng = np.random.default_rng(5)
+    straight, interrupted = Shard(), Shard()
+    panes: dict[tuple[int, int], bytes] = {}
+    for step in range(40):
+        times = rng.integers(step * 3, step * 3 + 20, 5)
+        record = _record(program, times)
+        expected = straight.process(record)
+        found = interrupted.process(record)
+        assert [(a.end, a.revision, a.rows.to_pylist()) for a in found] == [
+            (a.end, a.revision, a.rows.to_pylist()) for a in expected
+        ]
+        for place, blob in interrupted.changed_panes().items():
+            if blob is None:
+                panes.pop(place, None)
+            else:
+                panes[place] = blob
+        interrupted = Shard.restored(interrupted.scalars(), panes)
+
+
+def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
+    parts = Parts.of(program.operators[0].views[0].aggregates)
+    tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})
+    sink = pa.BufferOutputStream()
+    lifted = parts.lift(tuples, [PANE])
+    with pa.ipc.new_stream(sink, lifted.schema) as writer:
+        writer.write_table(lifted)
+    envelope = Envelope(1, PARTIALS, sink.getvalue().to_pybytes())
+    return LogRecord(program, int(times.max()), np.array([0, 15]), False, [envelope])
+
+
+def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        count = int(rng.integers(1, 40))
+        arrivals = rng.integers(0, 30, count)
+        values = rng.gamma(4, 1, count)
+        partials = pa.table(
+            {
+                ARRIVAL: arrivals,
+                "rows": np.ones(count, np.int64),
+                "count:v": np.ones(count, np.int64),
+                "sum:v": values,
+            }
+        )
+        (slack,) = required_slack([SUM], ErrorBound(0.1, 0.05), partials, {}, [], end=10)
+        assert slack == next(
+            k
+            for k in range(100)
+            if all(abs(values[arrivals < 10 + more].sum() / values.sum() - 1) < 0.1 for more in range(k, 60))
+        )
+
+
+def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:
+    policy = ProportionalDerivativeSlack(threshold=0.95)
+    policy.arrived(np.array([100, 20]))
+    assert policy.slack == 100
+    policy.known(_outcome(0.99))
+    assert policy.alpha == pytest.approx(1 + 0.2 * -0.04 + 4 * -0.04)
+    policy.known(_outcome(0.93))
+    assert policy.alpha == pytest.approx(0.832 + 0.2 * 0.02 + 4 * 0.06)
+
+
+def test_ours_waits_for_the_largest_delay_until_enough_windows_are_known() -> None:
+    policy = RequiredSlack(BOUND)
+    policy.arrived(np.array([70]))
+    assert (policy.slack, policy.promised) == (70, False)
+    for required in range(100):
+        policy.known(WindowOutcome(required, 100, 1.0, np.array([required]), True))
+    assert policy.promised
+    assert policy.slack == 95  # the ceil(101 * 0.95)-th of 0 .. 99
+
+
+def test_violations_beyond_delta_are_repaid() -> None:
+    policy = RequiredSlack(BOUND)
+    for number in range(100):
+        policy.known(WindowOutcome(number, 0, 1.0, np.array([10]), True))
+    assert policy.level < BOUND.delta
+    for number in range(3000):
+        policy.known(WindowOutcome(number, 20, 1.0, np.array([10]), True))
+    assert policy.level == BOUND.delta
+
+
+def test_windows_that_are_not_final_raise_the_slack() -> None:
+    policy = RequiredSlack(BOUND)
+    for number in range(400):
+        policy.known(WindowOutcome(number, 5, 1.0, np.array([1]), True))
+    assert policy.slack == 1
+    for number in range(60):
+        policy.known(WindowOutcome(1000 + number, 1, 0.9, np.array([50]), False))
+    assert policy.slack == 50
+
+
+def _outcome(coverage: float) -> WindowOutcome:
+    return WindowOutcome(0, 0, coverage, np.zeros(1, np.int64), True)
+
+
+@pytest.mark.parametrize(
+    ("function", "least", "most"),
+    [("avg", 0.02, 0.06), ("sum", 0.003, 0.06), ("percentile", 0.02, 0.065)],
+)
+def test_thresholds_keep_the_bound_where_tuples_are_missing_at_random(
+    function: str, least: float, most: float
+) -> None:
+    rng = np.random.default_rng(7)
+    tuples, trials, variation = 500, 4000, 0.5
+    coverage = coverage_threshold(function, BOUND, tuples, variation)
+    held = int(np.ceil(coverage * tuples))
+    if function == "percentile":
+        values = rng.random((trials, tuples))
+        early = np.argsort(rng.random((trials, tuples)), axis=1)[:, :held]
+        medians = np.median(np.take_along_axis(values, early, 1), axis=1)
+        error = np.abs((values < medians[:, None]).mean(axis=1) - 0.5)
+    else:
+        values = rng.gamma(4, 0.25, (trials, tuples))
+        reduce = np.sum if function == "sum" else np.mean
+        error = np.abs(reduce(values[:, :held], axis=1) / reduce(values, axis=1) - 1)
+    assert least <= np.mean(error >= BOUND.epsilon) <= most
