@@ -37,6 +37,14 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance IS 5",
     "CREATE VIEW v AS SELECT * FROM flights WHERE length(origin) > 3",
     "CREATE VIEW v AS SELECT * FROM flights WHERE origin",
+    "CREATE VIEW v AS SELECT late, count(*) FROM flights GROUP BY window(day, '1 day'), origin",
+    "CREATE VIEW v AS SELECT origin, collect_list(late)\nFROM flights GROUP BY window(day, '1 day'), origin",
+    "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 month')",
+    "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 day', '2 days')",
+    "CREATE VIEW v AS SELECT origin, count(*) FROM flights GROUP BY CUBE (origin), window(day, '1 day')",
+    "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 day'), window(day, '2 days')",
+    "CREATE VIEW v AS SELECT count(*) AS n FROM flights",
+    "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
 ]
 
 

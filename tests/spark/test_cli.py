@@ -79,12 +79,12 @@ WITHOUT_SPARK = {
     "GROUP BY": (
         "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY city",
         [],
-        "GROUP BY is not supported yet",
+        "GROUP BY needs a window",
     ),
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
         [],
-        "MAX_ERROR, DEADLINE and LOSS are not supported yet",
+        "MAX_ERROR, DEADLINE and LOSS are for views with GROUP BY window",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
     "functions": (

@@ -241,6 +241,9 @@ class WindowBinder:
         unseen = [text for text in needed if text not in self._derived]
         for text, raises in zip(unseen, self._host.may_raise(unseen), strict=True):
             name = f"__w{len(self._derived)}"
+            if not self._columns.keys().isdisjoint((name.upper(), f"{name}_error".upper())):
+                message = f"Column names that begin like {name} are reserved; rename the column."
+                raise UnsupportedError(message)
             self._derived[text] = Derived(name, text, needed[text].type, f"{name}_error" if raises else None)
         names.update({each: self._derived[each.sql].name for each in used if each not in names})
         return names, tuple(self._derived[text] for text in needed)

@@ -219,12 +219,15 @@ def _after(tokens: Sequence[Token], offset: int) -> int:
 def _is_operand(text: str, start: int, end: int) -> bool:
     """Whether parentheses around a part of an expression would not change it."""
     try:
-        trees = [
-            sqlglot.parse_one(written, dialect="spark").transform(
-                lambda node: node.unnest() if isinstance(node, exp.Paren) else node
-            )
-            for written in (text, f"{text[:start]}({text[start:end]}){text[end:]}")
-        ]
+        return _without_parentheses(text) == _without_parentheses(
+            f"{text[:start]}({text[start:end]}){text[end:]}"
+        )
     except ParseError:
         return False
-    return trees[0] == trees[1]
+
+
+def _without_parentheses(text: str) -> exp.Expression:
+    tree = exp.Tuple(expressions=[sqlglot.parse_one(text, dialect="spark")])
+    while (inner := tree.find(exp.Paren)) is not None:
+        inner.replace(inner.this)
+    return tree

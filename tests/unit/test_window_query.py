@@ -1,0 +1,298 @@
+"""Window views read from text: windows, keys, aggregates, expressions over groups, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.plan.windows import Windows
+from penstock.sql.hints import MaxError
+from penstock.sql.intervals import microseconds_of
+from penstock.sql.query import SelectQuery
+from penstock.sql.script import parse_query, parse_script
+from penstock.sql.views import flatten
+from penstock.sql.window_query import WindowQuery
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+
+
+def read(text: str) -> WindowQuery:
+    query = parse_query(text)
+    assert isinstance(query, WindowQuery)
+    return query
+
+
+def expressions(query: WindowQuery) -> list[str]:
+    return [output.expression for output in query.outputs]
+
+
+def test_a_window_view_in_parts() -> None:
+    text = """SELECT /*+ MAX_ERROR(0.05, 0.1) */ origin, window(sched_dep, '1 hour', '15 minutes') AS w,
+        count(*) AS n, round(avg(f.dep_delay), 1) AS mean_delay
+    FROM flights AS f WHERE f.distance > 500 GROUP BY origin, w HAVING count(*) > 3 AND w.start > '2013-01-01'"""
+    query = read(text)
+    assert (query.source, query.where, query.time) == ("flights", "  distance > 500", "sched_dep")
+    assert query.windows == Windows(HOUR, 15 * MINUTE)
+    assert [(key.expression, key.name) for key in query.keys] == [("origin", "_k0")]
+    assert [call.sql for call in query.aggregates] == ["count(*)", "avg(dep_delay)"]
+    assert [(output.expression, output.name) for output in query.outputs] == [
+        ("_k0", None),
+        ("_w", "w"),
+        ("_a0", "n"),
+        ("round(_a1, 1)", "mean_delay"),
+    ]
+    assert query.having is not None
+    assert query.having.expression == "_a0 > 3 AND _w.start > '2013-01-01'"
+    assert query.hints.max_error == MaxError(0.05, 0.1)
+    place = query.window_clause
+    assert text[place.start : place.start + len(place.text)] == "window(sched_dep, '1 hour', '15 minutes')"
+    assert query.selection.where == query.where
+
+
+@pytest.mark.parametrize(
+    ("literal", "length"),
+    [
+        ("'1 hour'", HOUR),
+        ("'interval 5 minutes'", 5 * MINUTE),
+        ('" INTERVAL  90  SECONDS "', 90_000_000),
+        ("'1 week 2 days'", 9 * 24 * HOUR),
+        ("'1.25 seconds 3 milliseconds'", 1_253_000),
+        ("'2 hours -30 minutes'", 90 * MINUTE),
+        ("'-1 second'", -1_000_000),
+        ("1000000", 1_000_000),
+        ("-5L", -5),
+        ("'0 seconds'", 0),
+        ("'1 month'", None),
+        ("'1 year'", None),
+        ("'1.5 minutes'", None),
+        ("'1hour'", None),
+        ("'1 hour, 2 minutes'", None),
+        ("'interval'", None),
+        ("''", None),
+        ("'5'", None),
+        ("'9999999999 weeks'", None),
+        ("size", None),
+        ("INTERVAL 1 HOUR", None),
+    ],
+)
+def test_lengths_of_time(literal: str, length: int | None) -> None:
+    assert microseconds_of(literal) == length
+
+
+@pytest.mark.parametrize(
+    ("arguments", "windows"),
+    [
+        ("'1 hour'", Windows(HOUR, HOUR)),
+        ("'1 hour', '7 minutes'", Windows(HOUR, 7 * MINUTE)),
+        ("'1 hour', '1 hour', '15 minutes'", Windows(HOUR, HOUR, 15 * MINUTE)),
+        ("'1 hour', '20 minutes', '-5 minutes'", Windows(HOUR, 20 * MINUTE, 15 * MINUTE)),
+    ],
+)
+def test_windows(arguments: str, windows: Windows) -> None:
+    assert read(f"SELECT count(*) FROM t GROUP BY window(ts, {arguments})").windows == windows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT upper(a) AS k, window(ts, '1 hour') AS w, count(*) FROM t GROUP BY k, w",
+        "SELECT upper(a) AS k, window(ts, '1 hour') AS w, count(*) FROM t GROUP BY 1, 2",
+        "SELECT upper(a) AS k, window(ts, '1 hour') AS w, count(*) FROM t GROUP BY (UPPER(`A`)), window(ts,'60 minutes')",
+        "SELECT upper(t.a) AS k, window(t.ts, '1 hour') AS w, count(1) FROM t GROUP BY upper(t.a), w, window(ts, '1 hour')",
+        "SELECT upper(x.a) k, window(ts, '1 hour'), count('x') FROM t x GROUP BY window, k",
+        "SELECT upper(a) AS k, window, count(*) FROM t GROUP BY window(TS, '1 hour'), upper(a)",
+        "SELECT upper(a) AS k, window(ts, '1 hour'), count(2.5) FROM t GROUP BY window(ts, '1 hour'), upper(a)",
+    ],
+)
+def test_grouping_by_alias_position_or_expression(text: str) -> None:
+    query = read(text)
+    assert [" ".join(key.expression.split()).upper().replace("`", "") for key in query.keys] in (
+        ["UPPER(A)"],
+        ["UPPER( A)"],
+    )
+    assert query.time.lower() == "ts"
+    assert expressions(query) == ["_k0", "_w", "_a0"]
+    assert query.aggregates[0].sql == "count(*)"
+
+
+@pytest.mark.parametrize(
+    ("call", "sql"),
+    [
+        ("COUNT(*)", "count(*)"),
+        ("count(1)", "count(*)"),
+        ("count(TRUE)", "count(*)"),
+        ("count(NULL)", "count(NULL)"),
+        ("Mean(x)", "avg(x)"),
+        ("sum(ALL x + 1)", "sum(x + 1)"),
+        ("std(x)", "stddev_samp(x)"),
+        ("variance(x)", "var_samp(x)"),
+        ("count(DISTINCT x)", "count(DISTINCT x)"),
+        ("median(x)", "percentile(x, 0.5D)"),
+        ("percentile(x, 1)", "percentile(x, 1.0D)"),
+        ("percentile_approx(x, .25)", "approx_percentile(x, 0.25D)"),
+        ("approx_count_distinct(x)", "approx_count_distinct(x)"),
+        ("sum(x) FILTER (WHERE y > 1)", "sum(CASE WHEN y > 1 THEN x END)"),
+        ("count(*) FILTER (WHERE y IN (1, 2))", "count(CASE WHEN y IN (1, 2) THEN 1 END)"),
+        ("count(DISTINCT x) FILTER (WHERE y)", "count(DISTINCT CASE WHEN y THEN x END)"),
+        ("max(CASE WHEN a THEN b END)", "max(CASE WHEN a THEN b END)"),
+        ("min(coalesce(a, b, 'c)'))", "min(coalesce(a, b, 'c)'))"),
+    ],
+)
+def test_aggregates_have_one_name(call: str, sql: str) -> None:
+    query = read(f"SELECT 1 + {call} AS n FROM t GROUP BY window(ts, '1 hour')")
+    assert [aggregate.sql for aggregate in query.aggregates] == [sql]
+    assert expressions(query) == ["1 + _a0"]
+
+
+def test_equal_aggregates_are_computed_once() -> None:
+    query = read(
+        "SELECT avg(X) + MEAN( x ), sum(`x`), median(x), percentile(x, 0.5), count(*) FROM t "
+        "GROUP BY window(ts, '1 hour') HAVING Sum(x) > 1 AND count(1) > 2 AND max(y) > 'X'"
+    )
+    assert [call.sql for call in query.aggregates] == [
+        "avg(X)",
+        "sum(`x`)",
+        "percentile(x, 0.5D)",
+        "count(*)",
+        "max(y)",
+    ]
+    assert expressions(query) == ["_a0 + _a0", "_a1", "_a2", "_a2", "_a3"]
+    assert query.having is not None
+    assert query.having.expression == "_a1 > 1 AND _a3 > 2 AND _a4 > 'X'"
+
+
+def test_keys_in_expressions() -> None:
+    query = read(
+        "SELECT (a + b) * 2 AS c, c - 1, f(A+B, b), s.x.y, `s`.`x`, CASE WHEN a + b > 1 THEN window.end END "
+        ", ((A + B) * f((b - 1), a + b)) FROM t GROUP BY a + b, b, s.x, window(ts, '1 hour') HAVING c > a + b"
+    )
+    assert expressions(query) == [
+        "(_k0) * 2",
+        "((_k0) * 2) - 1",
+        "f(_k0, _k1)",
+        "_k2.y",
+        "_k2",
+        "CASE WHEN _k0 > 1 THEN _w.end END",
+        "((_k0) * f((_k1 - 1), _k0))",
+    ]
+    assert query.having is not None
+    assert query.having.expression == "((_k0) * 2) > _k0"
+
+
+@pytest.mark.parametrize("item", ["a + b * 2", "b - a + b", "a", "t.a", "f(a)", "w.start", "a.b + 1"])
+def test_what_is_neither_grouped_nor_aggregated(item: str) -> None:
+    with pytest.raises(SqlError, match="neither grouped nor aggregated") as raised:
+        read(f"SELECT {item}, count(*) FROM t GROUP BY a + b, window(ts, '1 hour')")
+    assert type(raised.value) is SqlError
+
+
+_WINDOW = "window(ts, '1 hour')"
+
+
+@pytest.mark.parametrize(
+    ("query", "marked"),
+    [
+        ("SELECT a, count(*) FROM t GROUP BY a", "GROUP BY"),
+        (f"SELECT count(*), max(a) OVER (ORDER BY b) FROM t GROUP BY {_WINDOW}", "max(a)"),
+        (f"SELECT row_number() OVER (ORDER BY b) FROM t GROUP BY {_WINDOW}", "OVER"),
+        (f"SELECT sum(DISTINCT a) FROM t GROUP BY {_WINDOW}", "sum(DISTINCT a)"),
+        (f"SELECT count(a, b) FROM t GROUP BY {_WINDOW}", "count(a, b)"),
+        (f"SELECT first(a) FROM t GROUP BY {_WINDOW}", "first(a)"),
+        (f"SELECT percentile(a, array(0.5)) FROM t GROUP BY {_WINDOW}", "array(0.5)"),
+        (f"SELECT percentile(a) FROM t GROUP BY {_WINDOW}", "percentile(a)"),
+        (f"SELECT explode(array(count(*))) FROM t GROUP BY {_WINDOW}", "explode"),
+        (f"SELECT struct(count(*)) FROM t GROUP BY {_WINDOW}", "struct"),
+        ("SELECT count(*) FROM t GROUP BY session_window(ts, '1 hour')", "session_window"),
+        ("SELECT count(*) FROM t GROUP BY window(ts, '1 month')", "'1 month'"),
+        ("SELECT count(*) FROM t GROUP BY window(ts, size)", "size"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, window(ts, '2 hours')", "window(ts, '2 hours')"),
+        (f"SELECT window(ts, '2 hours'), count(*) FROM t GROUP BY {_WINDOW}", "window(ts, '2 hours')"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}.start", _WINDOW),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, ROLLUP (a)", "ROLLUP"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, a WITH CUBE", "WITH"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, a GROUPING SETS ((a))", "GROUPING SETS"),
+        ("SELECT count(*) FROM t GROUP BY ALL", "ALL"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, 'x'", "'x'"),
+        (f"SELECT *, count(*) FROM t GROUP BY {_WINDOW}", "*"),
+        (f"SELECT count(*) AS window FROM t GROUP BY {_WINDOW}", "count(*) AS window"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} ORDER BY 1", "ORDER BY"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} LIMIT 1", "LIMIT"),
+        (f"SELECT count(*) FROM t JOIN u GROUP BY {_WINDOW}", "JOIN"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} WINDOW x AS (ORDER BY a)", "WINDOW"),
+        (f"SELECT (SELECT 1), count(*) FROM t GROUP BY {_WINDOW}", "(SELECT 1)"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} HAVING count(*) > (SELECT 1)", "SELECT"),
+        ("SELECT count(*) FROM t HAVING count(*) > 1", "HAVING"),
+        (
+            f"SELECT /*+ DEADLINE('3 seconds') */ count(*) FROM t GROUP BY {_WINDOW}",
+            "/*+ DEADLINE('3 seconds') */",
+        ),
+        (f"SELECT /*+ LOSS(1, 4) */ count(*) FROM t GROUP BY {_WINDOW}", "/*+ LOSS(1, 4) */"),
+    ],
+)
+def test_what_is_not_supported_is_refused(query: str, marked: str) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        parse_query(query)
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
+@pytest.mark.parametrize(
+    ("query", "marked"),
+    [
+        ("SELECT count(*) FROM t GROUP BY window(ts, '-1 hour')", "'-1 hour'"),
+        ("SELECT count(*) FROM t GROUP BY window(ts, '0 hours')", "'0 hours'"),
+        ("SELECT count(*) FROM t GROUP BY window(ts, '1 hour', '2 hours')", "'2 hours'"),
+        ("SELECT count(*) FROM t GROUP BY window(ts, '2 hours', '1 hour', '60 minutes')", "'60 minutes'"),
+        ("SELECT count(*) FROM t GROUP BY window(ts)", "window(ts)"),
+        (f"SELECT sum(max(a)) FROM t GROUP BY {_WINDOW}", "max"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, max(a)", "max(a)"),
+        (f"SELECT count(*) AS n FROM t GROUP BY {_WINDOW}, n", "n"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, 2", "2"),
+        (f"SELECT percentile(a, 1.5) FROM t GROUP BY {_WINDOW}", "1.5"),
+        (f"SELECT count(*) FILTER (a > 1) FROM t GROUP BY {_WINDOW}", "FILTER"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW},", ","),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} HAVING", "HAVING"),
+        (f"SELECT count(*) FROM t GROUP BY {_WINDOW} WHERE a > 1", "WHERE"),
+        ("SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM t", "/*+ MAX_ERROR(0.05, 0.05) */"),
+        ("SELECT /*+ LOSS(1, 4) */ * FROM t", "/*+ LOSS(1, 4) */"),
+    ],
+)
+def test_mistakes_are_underlined(query: str, marked: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        parse_query(query)
+    assert type(raised.value) is SqlError
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
+SCRIPT = """CREATE TABLE flights USING parquet OPTIONS (path 'x');
+CREATE VIEW late AS SELECT dep + INTERVAL 1 HOUR AS arrival, delay * 60 AS seconds, origin FROM flights WHERE delay > 5;
+CREATE VIEW by_origin AS SELECT origin, avg(seconds + 1) AS s, count(*) FILTER (WHERE seconds > 9) AS n, seconds % 2 AS odd
+  FROM late WHERE seconds < 99 GROUP BY origin, window(late.arrival, '1 hour'), odd;
+CREATE VIEW again AS SELECT * FROM by_origin;
+CREATE VIEW wrong AS SELECT max(delay) FROM late GROUP BY window(arrival, '1 hour')"""
+
+
+def test_a_window_view_on_a_selection_is_one_on_the_table() -> None:
+    views: dict[str, SelectQuery | WindowQuery] = {
+        view.name.upper(): view.query for view in parse_script(SCRIPT).views
+    }
+    query = views["BY_ORIGIN"]
+    assert isinstance(query, WindowQuery)
+    flat = flatten(query, views)
+    assert flat.source == "flights"
+    assert flat.time == "(dep + INTERVAL 1 HOUR)"
+    assert [key.expression for key in flat.keys] == ["origin", "(delay * 60) % 2"]
+    assert [call.sql for call in flat.aggregates] == [
+        "avg((delay * 60) + 1)",
+        "count(CASE WHEN (delay * 60) > 9 THEN 1 END)",
+    ]
+    assert flat.where == "(delay > 5\n) AND ((delay * 60) < 99\n)"
+    late = views["LATE"]
+    assert isinstance(late, SelectQuery)
+    assert flat.below == late.projection
+    with pytest.raises(UnsupportedError, match="by_origin is a window view") as raised:
+        flatten(views["AGAIN"], views)
+    assert SCRIPT[raised.value.start : raised.value.end] == "by_origin"
+    with pytest.raises(UnknownNameError, match="Existing columns: arrival, seconds, origin") as unknown:
+        flatten(views["WRONG"], views)
+    assert SCRIPT[unknown.value.start : unknown.value.end] == "delay"
