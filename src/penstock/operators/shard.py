@@ -162,6 +162,14 @@ class Shard:
         dropped, self._dropped = self._dropped, set()
         return dropped
 
+    def take_beyond(self) -> list[tuple[int, str, int]]:
+        """(operator, view, start) of final windows that got tuples since the last call: for the history."""
+        found = []
+        for id_, operator in self._operators.items():
+            found += [(id_, view, start) for view, start in sorted(operator.beyond)]
+            operator.beyond.clear()
+        return found
+
     def _follow(self, program: KeyedProgram) -> None:
         """Creates the operators of new views and drops views that are gone."""
         wanted = {plan.id: plan for plan in program.operators}

@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 #: the disorder has changed where the newest windows violate the bound this many times as often as allowed
 _ALARM = 3
+_LEAST_WINDOWS = 32
 #: debt is bounded, in windows over delta: about twenty times the memory's share of violations
 _MOST_DEBT = 20
 
@@ -126,7 +127,7 @@ class RequiredSlack:
 
     Attributes:
         bound: epsilon and delta.
-        memory: final groups of windows remembered.
+        memory: final groups of windows remembered, at least; those of the newest 32 windows always are.
         rate: gamma of the repayment, a group of a window.
         largest: the largest delay so far.
         debt: violations so far beyond the share delta, in groups of windows; never negative.
@@ -179,7 +180,7 @@ class RequiredSlack:
         required = outcome.required
         self._final.append(required)
         self._groups += len(required)
-        while self._groups - len(self._final[0]) >= self.memory:
+        while len(self._final) > _LEAST_WINDOWS and self._groups - len(self._final[0]) >= self.memory:
             self._groups -= len(self._final.popleft())
         beyond = float((required > outcome.slack).sum()) - self.bound.delta * len(required)
         self.debt = min(max(0.0, self.debt + beyond), _MOST_DEBT / self.bound.delta)

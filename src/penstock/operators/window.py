@@ -28,6 +28,10 @@ from penstock.plan.windows import WindowPlan
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
+#: a time before all others
+_BEFORE_ALL = -(2**62)
+#: a policy hears of every window with fewer groups, of every second one with twice as many, ...
+_GROUPS_HEARD = 64
 #: weight of the newest window in the estimate of the coverage
 _NEWEST = 0.05
 
@@ -86,6 +90,7 @@ class _Answered:
         arrival: what had arrived by then is in it.
         slack: slack of the early answer.
         first: `arrival` of the early answer.
+        looked_at: whether the policy hears of it: of every window where groups are few.
         look: age in slides at which it is looked at next.
     """
 
@@ -93,6 +98,7 @@ class _Answered:
     arrival: int
     slack: int
     first: int
+    looked_at: bool = True
     look: int = 2
 
 
@@ -202,7 +208,7 @@ class WindowOperator:
             oldest = newest if partials is None else pc.min(partials.column(PANE)).as_py()
             self._arrival = min(oldest, newest) - 1
             for view in self.views.values():
-                view.frontier = view.final = self._arrival
+                view.frontier = view.final = _BEFORE_ALL
         else:
             self._arrival = max(self.newest, self._arrival + 1)
         delays = batch.delays
@@ -262,8 +268,9 @@ class WindowOperator:
         view.frontier = until
         answers = []
         for end in sorted(due):
-            view.answered[end] = _Answered(0, self._arrival, view.policy.slack, self._arrival)
             rows = window_rows(view.plan, self.parts, self._content(view, end))
+            heard = end // windows.slide % (1 + rows.num_rows // _GROUPS_HEARD) == 0
+            view.answered[end] = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
             answers.append(self._answer(view, end, view.answered[end], rows, rows.slice(0, 0), final=False))
         return answers
 
@@ -284,8 +291,9 @@ class WindowOperator:
         assert self.newest is not None, "some tuple came"
         slide = view.plan.windows.slide
         for end, answered in view.answered.items():
-            if answered.revision >= 0 and self.newest >= end + answered.slack + answered.look * slide:
-                while self.newest >= end + answered.slack + answered.look * slide:
+            age = self.newest - end - answered.slack
+            if answered.looked_at and age >= answered.look * slide:
+                while age >= answered.look * slide:
                     answered.look *= 2
                 view.policy.known(self._outcome(view, end, answered, final=False))
 
@@ -300,9 +308,10 @@ class WindowOperator:
         for end in sorted(end for end in view.answered if end <= until):
             answered = view.answered.pop(end)
             view.waiting.pop(end, None)
-            outcome = self._outcome(view, end, answered, final=True)
-            view.policy.known(outcome)
-            view.coverage += _NEWEST * (outcome.coverage - view.coverage)
+            if answered.looked_at:
+                outcome = self._outcome(view, end, answered, final=True)
+                view.policy.known(outcome)
+                view.coverage += _NEWEST * (outcome.coverage - view.coverage)
             rows = window_rows(view.plan, self.parts, self._content(view, end))
             _, replaced = self._changes(view, end, answered) or (rows, rows)
             answered.revision += 1
@@ -312,8 +321,7 @@ class WindowOperator:
 
     def _unanswered(self) -> _Answered:
         """A window that was empty when it closed."""
-        before = -(2**62)
-        return _Answered(-1, before, 0, before)
+        return _Answered(-1, _BEFORE_ALL, 0, _BEFORE_ALL)
 
     def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
         content = self._content(view, end).by_arrival(self.parts, self.keys)
