@@ -277,7 +277,7 @@ class WindowOperator:
     def _correct(self, view: _View) -> list[Answer]:
         answers = []
         for end in sorted(view.waiting):
-            answered = view.answered.setdefault(end, self._unanswered())
+            answered = view.answered.setdefault(end, self._unanswered(view))
             changes = self._changes(view, end, answered)
             if changes is not None and changes[0].num_rows:
                 answered.revision += 1
@@ -304,7 +304,7 @@ class WindowOperator:
         answers = self._close(view, until)
         late = [end for end in view.waiting if end not in view.answered]
         for end in late:
-            view.answered[end] = self._unanswered()
+            view.answered[end] = self._unanswered(view)
         for end in sorted(end for end in view.answered if end <= until):
             answered = view.answered.pop(end)
             view.waiting.pop(end, None)

@@ -46,7 +46,12 @@ class LogEntry:
     @property
     def name(self) -> str:
         """Its file's name."""
-        return f"{self.batch:010d}.{self.mark:06d}.json"
+        return entry_name(self.batch, self.mark)
+
+
+def entry_name(batch: int, mark: int) -> str:
+    """The file's name of the entry at a place; names sort as places do."""
+    return f"{batch:010d}.{mark:06d}.json"
 
 
 class EnvelopeLog:
@@ -67,6 +72,17 @@ class EnvelopeLog:
         """The last entry, or None."""
         names = sorted(path.name for path in self.folder.glob("*.json") if not path.name.startswith("."))
         return read_entry(self.folder / names[-1]) if names else None
+
+    def between(self, after: str, until: str) -> list[Path]:
+        """The entries behind one and up to another, in order.
+
+        Entries are put one after the other: all that precede one that is known to be there are there too.
+
+        Args:
+            after: name of the first one, which is left out; "" for the beginning.
+            until: name of the last one.
+        """
+        return sorted(path for path in self.folder.glob("[0-9]*.json") if after < path.name <= until)
 
     def store_program(self, program: KeyedProgram) -> None:
         """Stores the window views of a plan version, before any batch is bound to it."""

@@ -1,7 +1,8 @@
 """Named places where a test may kill the driver, to prove that a restart mends it.
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
-place. Names: bound, staged, half_published, manifest_written, before_commit.
+place. Names: bound, staged, half_published, manifest_written, logged, before_commit; of the keyed query, with its own
+batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 
-NAMES = ("bound", "staged", "half_published", "manifest_written", "before_commit")
+NAMES = ("bound", "staged", "half_published", "manifest_written", "logged", "before_commit")
+KEYED_NAMES = ("keyed_staged", "keyed_half_published", "keyed_manifest_written", "keyed_before_commit")
 
 
 def failpoint(name: str, batch: int) -> None:

@@ -84,6 +84,10 @@ class Layout:
         """Results of a window view."""
         return self.output / "results" / view
 
+    def result_views(self, stream: str) -> Path:
+        """What readers must know of a stream's window views: a file an operator."""
+        return self.output / "_penstock" / "results" / stream
+
     def replay(self, stream: str) -> Path:
         """The arrival-ordered copy that a replay source plays."""
         return self.checkpoint / stream / "replay"

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,26 @@ import pyarrow.parquet as pq
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
-from penstock.spark.worker import TaskReport
+from penstock.spark.worker import StagedFile
+
+#: kind of the files that the log names; they are left alone once they are published
+ENVELOPES = "envelopes"
+
+
+class Staged(Protocol):
+    """Files a task staged, and what names them for good.
+
+    Attributes:
+        job, partition: unique within the batch, and the same when it is repeated.
+        files: one a kind.
+    """
+
+    @property
+    def job(self) -> int: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def files(self) -> Sequence[StagedFile]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +47,8 @@ class PublishedFile:
     """A file of the results folder, as a manifest lists it.
 
     Attributes:
-        kind: `matches` or `quarantine`.
-        name: file name inside `<kind>/<stream>/`.
+        kind: `matches`, `quarantine`, `envelopes`, or an operator and a window view.
+        name: file name inside the folder of its kind.
         rows, pairs, size: rows, (tuple, view) pairs, bytes.
     """
 
@@ -41,15 +60,26 @@ class PublishedFile:
 
 
 class Publisher:
-    """Publishes the batches of one stream into the results folder."""
+    """Publishes the batches of one query into the results folder.
 
-    def __init__(self, layout: Layout, stream: str) -> None:
+    Args:
+        layout: output and checkpoint folders.
+        name: the query's name among the manifests; a stream's for its ingest.
+        kinds: the kinds of files it always looks after; others are known once one was staged.
+    """
+
+    def __init__(self, layout: Layout, name: str, kinds: Sequence[str] = ("matches", "quarantine")) -> None:
         self._layout = layout
-        self._stream = stream
-        self._manifests = layout.manifests(stream)
-        self._folders = {"matches": layout.matches(stream), "quarantine": layout.quarantine(stream)}
-        for folder in (self._manifests, self._folders["matches"]):
-            folder.mkdir(parents=True, exist_ok=True)
+        self._name = name
+        self._prefix = "" if "matches" in kinds else "keyed_"
+        self._manifests = layout.manifests(name)
+        self._manifests.mkdir(parents=True, exist_ok=True)
+        self._folders: dict[str, Path] = {}
+        listed = (file["kind"] for document in _manifests(self._manifests) for file in document["files"])
+        for kind in (*kinds, *listed):
+            self._follow(kind)
+        if "matches" in kinds:
+            self._folders["matches"].mkdir(parents=True, exist_ok=True)
         self._compacted_to = -1
         self._recover()
 
@@ -58,9 +88,7 @@ class Publisher:
         document: dict[str, Any] | None = read_json(self._manifests / f"{batch}.json")
         return document
 
-    def publish(
-        self, batch: int, reports: Sequence[TaskReport], figures: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    def publish(self, batch: int, reports: Sequence[Staged], figures: dict[str, Any]) -> list[dict[str, Any]]:
         """Makes a batch visible.
 
         Args:
@@ -72,17 +100,18 @@ class Publisher:
             The published files, as the manifest lists them (fields of PublishedFile).
         """
         files: list[PublishedFile] = []
+        for kind in sorted({staged.kind for report in reports for staged in report.files}):
+            self._follow(kind)
+            self._folders[kind].mkdir(parents=True, exist_ok=True)
         for report in sorted(reports, key=lambda each: (each.job, each.partition)):
             for staged in report.files:
                 name = f"{batch:010d}-{report.job}-{report.partition:05d}.parquet"
-                folder = self._folders[staged.kind]
-                folder.mkdir(parents=True, exist_ok=True)
-                Path(staged.path).replace(folder / name)
+                Path(staged.path).replace(self._folders[staged.kind] / name)
                 if not files:
-                    failpoint("half_published", batch)
+                    failpoint(f"{self._prefix}half_published", batch)
                 files.append(PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size))
-        for kind, folder in self._folders.items():
-            keep = {file.name for file in files if file.kind == kind}
+        for folder in set(self._folders.values()):
+            keep = {file.name for file in files if self._folders[file.kind] == folder}
             for surplus in folder.glob(f"{batch:010d}-*.parquet"):
                 if surplus.name not in keep:
                     surplus.unlink()
@@ -91,7 +120,7 @@ class Publisher:
             self._manifests / f"{batch}.json",
             {"first": batch, "last": batch, "files": listed, "batches": [figures]},
         )
-        shutil.rmtree(self._layout.staging(self._stream, batch), ignore_errors=True)
+        shutil.rmtree(self._layout.staging(self._name, batch), ignore_errors=True)
         return listed
 
     def compact(self, last: int) -> tuple[int, int] | None:
@@ -110,9 +139,11 @@ class Publisher:
         first, last = documents[0]["first"], documents[-1]["last"]
         files = []
         for kind, folder in self._folders.items():
+            if kind == ENVELOPES:
+                continue
             members = [file for document in documents for file in document["files"] if file["kind"] == kind]
             if members:
-                name = f"{first:010d}-to-{last:010d}.parquet"
+                name = f"{first:010d}-to-{last:010d}{_label(kind)}.parquet"
                 size = _merge([folder / file["name"] for file in members], folder / name)
                 rows, pairs = (sum(file[count] for file in members) for count in ("rows", "pairs"))
                 files.append(asdict(PublishedFile(kind, name, rows, pairs, size)))
@@ -121,6 +152,9 @@ class Publisher:
         replace_json(self._manifests / f"{first}-to-{last}.json", manifest)
         self._remove_replaced(manifest)
         return first, last
+
+    def _follow(self, kind: str) -> None:
+        self._folders[kind] = folder_of(self._layout, self._name, kind)
 
     def _recover(self) -> None:
         for folder in self._folders.values():
@@ -143,7 +177,8 @@ class Publisher:
             document = read_json(replaced)
             if document is not None:
                 for file in document["files"]:
-                    (self._folders[file["kind"]] / file["name"]).unlink(missing_ok=True)
+                    if file["kind"] != ENVELOPES:
+                        (self._folders[file["kind"]] / file["name"]).unlink(missing_ok=True)
                 replaced.unlink()
 
 
@@ -163,13 +198,42 @@ def read_manifests(layout: Layout, stream: str) -> list[dict[str, Any]]:
     return _manifests(layout.manifests(stream))
 
 
-def published_paths(layout: Layout, stream: str, kind: str = "matches") -> Iterator[Path]:
+def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
     """The files a reader that follows manifests reads, in order of batch."""
-    folder = layout.matches(stream) if kind == "matches" else layout.quarantine(stream)
-    for document in read_manifests(layout, stream):
+    folder = folder_of(layout, name, kind)
+    for document in read_manifests(layout, name):
         for file in document["files"]:
             if file["kind"] == kind:
                 yield folder / file["name"]
+
+
+def results_of(stream: str) -> str:
+    """The name of a stream's keyed query among the manifests."""
+    return f"{stream}.results"
+
+
+def view_kind(operator: int, view: str) -> str:
+    """The kind of a window view's files; redefined, the view has another operator."""
+    return f"{operator}/{view}"
+
+
+def folder_of(layout: Layout, name: str, kind: str) -> Path:
+    """Where published files of a kind lie."""
+    match kind:
+        case "matches":
+            return layout.matches(name)
+        case "quarantine":
+            return layout.quarantine(name)
+        case "envelopes":
+            return layout.envelopes(name)
+        case _:
+            return layout.results(kind.partition("/")[2])
+
+
+def _label(kind: str) -> str:
+    """Tells compacted files of two kinds apart that share a folder."""
+    operator, slash, _ = kind.partition("/")
+    return f"-{operator}" if slash else ""
 
 
 def _merge(sources: Sequence[Path], target: Path) -> int:

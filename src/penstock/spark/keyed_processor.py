@@ -1,0 +1,235 @@
+"""The stateful processor of the keyed query: a thin shell around `penstock.operators.shard.Shard`.
+
+Spark tells each shard how far the log reaches. The shard reads the entries between its own place and there, so
+neither the order in which Spark lists files nor a file it lists twice changes what it does.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from penstock.operators.shard import Envelope, KeyedProgram, LogRecord, Shard
+from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD, EnvelopeLog, LogEntry, read_entry
+from penstock.spark.layout import Layout
+from penstock.spark.publish import results_of
+from penstock.spark.result_views import stored_views
+from penstock.spark.window_staging import ResultStage, StagedResults
+from penstock.sql.bind_windows import BoundWindow
+
+#: the row that the processor puts out for each shard of a batch: a pickled ShardReport
+REPORT_SCHEMA = "report BINARY"
+_BATCH_ID = "streaming.sql.batchId"
+_KEPT_SHARDS = 64
+
+_Panes = dict[tuple[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedContext:
+    """What every shard of a keyed query knows.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        identity: of the checkpoint: tells caches of two of them apart.
+        keys: grouping keys of the shards.
+    """
+
+    layout: Layout
+    stream: str
+    identity: str
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What a shard did in one batch.
+
+    Attributes:
+        shard: which.
+        entry: name of the last entry of the log that is taken in.
+        entries: how many it took in.
+        results: what it staged.
+        restored: whether its state had to be read.
+        seconds: wall time.
+        state_bytes: bytes written to the state: scalars and panes.
+    """
+
+    shard: int
+    entry: str
+    entries: int
+    results: list[StagedResults]
+    restored: bool
+    seconds: float
+    state_bytes: tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The scalars of a shard as they are in the state.
+
+    Attributes:
+        stamp: tells this state from every other one.
+        entry: name of the last entry taken in.
+        panes: the stamp with which each pane was written.
+        scalars: see `Shard.scalars`.
+    """
+
+    stamp: bytes
+    entry: str
+    panes: _Panes
+    scalars: bytes
+
+
+#: (checkpoint, shard) -> stamp and the shard as it was when that was stored
+_shards: dict[tuple[str, int], tuple[bytes, Shard]] = {}
+_programs: dict[tuple[str, str, int], KeyedProgram] = {}
+_views: dict[tuple[str, str, int], dict[str, BoundWindow]] = {}
+
+
+class ShardProcessor(StatefulProcessor):
+    """Follows the log for one shard at a time."""
+
+    def __init__(self, context: KeyedContext) -> None:
+        self._context = context
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Names the state."""
+        self._scalars = handle.getValueState("scalars", "stored BINARY")
+        self._panes = handle.getMapState("panes", "operator INT, pane BIGINT", "stored BINARY")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+        """Takes in the log up to the newest entry in `rows`."""
+        began = perf_counter()
+        context = self._context
+        shard_number = context.keys.index(key[0])
+        reach = max(row.path.rpartition("/")[2] for row in rows)
+        stored, shard, restored = self._shard(shard_number)
+        log = EnvelopeLog(context.layout, context.stream)
+        stage = ResultStage(self._staging(), shard_number, self._views_of)
+        entries = [read_entry(path) for path in log.between(stored.entry, reach)]
+        for entry in entries:
+            self._take_in(shard, shard_number, log, entry, stage)
+        results = stage.close()
+        sizes = self._store(shard, stored, entries[-1].name if entries else stored.entry)
+        if len(_shards) >= _KEPT_SHARDS:
+            _shards.clear()
+        _shards[context.identity, shard_number] = stored.stamp, shard
+        seconds = perf_counter() - began
+        report = ShardReport(shard_number, stored.entry, len(entries), results, restored, seconds, sizes)
+        yield Row(report=pickle.dumps(report))
+
+    def _staging(self) -> Path:
+        task = TaskContext.get()
+        assert task is not None, "a shard runs inside Spark"
+        batch = task.getLocalProperty(_BATCH_ID)
+        assert batch is not None, "a shard runs inside a streaming query"
+        return self._context.layout.staging(results_of(self._context.stream), int(batch))
+
+    def _shard(self, number: int) -> tuple[_Stored, Shard, bool]:
+        """The shard as the state has it; what is cached is taken out, so that a failure leaves nothing half done."""
+        cached = _shards.pop((self._context.identity, number), None)
+        found = self._scalars.get()
+        if found is None:
+            return _Stored(b"", "", {}, b""), Shard(), False
+        stored: _Stored = pickle.loads(bytes(found[0]))
+        if cached is not None and cached[0] == stored.stamp:
+            return stored, cached[1], False
+        panes = {}
+        for place in stored.panes:
+            pane = self._panes.getValue(place)
+            assert pane is not None, "the scalars name the panes of the state"
+            panes[place] = bytes(pane[0])
+        return stored, Shard.restored(stored.scalars, panes), True
+
+    def _take_in(
+        self, shard: Shard, number: int, log: EnvelopeLog, entry: LogEntry, stage: ResultStage
+    ) -> None:
+        program = self._program(log, entry.plan)
+        record = LogRecord(
+            program=program,
+            newest=entry.newest,
+            delays=np.array(entry.delays, np.int64),
+            ended=entry.ended,
+            envelopes=list(read_envelopes((log.envelopes / name for name in entry.files), number)),
+        )
+        operators = {view.name: plan.id for plan in program.operators for view in plan.views}
+        for answer in shard.process(record):
+            stage.add(operators[answer.view], answer)
+
+    def _store(self, shard: Shard, stored: _Stored, entry: str) -> tuple[int, int]:
+        """Writes what changed, and brings `stored` up to it."""
+        stored.stamp = uuid.uuid4().bytes
+        stored.entry = entry
+        written = 0
+        dropped = shard.take_dropped()
+        gone = [place for place in stored.panes if place[0] in dropped]
+        for place, content in shard.changed_panes().items():
+            if content is None:
+                gone.append(place)
+                continue
+            self._panes.updateValue(place, (content,))
+            stored.panes[place] = stored.stamp
+            written += len(content)
+        for place in gone:
+            if stored.panes.pop(place, None) is not None:
+                self._panes.removeKey(place)
+        stored.scalars = shard.scalars()
+        scalars = pickle.dumps(stored)
+        stored.scalars = b""
+        self._scalars.update((scalars,))
+        return len(scalars), written
+
+    def _program(self, log: EnvelopeLog, version: int) -> KeyedProgram:
+        place = self._context.identity, self._context.stream, version
+        if place not in _programs:
+            _programs[place] = log.program(version) or KeyedProgram(version, (), 0, 0)
+        return _programs[place]
+
+    def _views_of(self, operator: int) -> dict[str, BoundWindow]:
+        place = self._context.identity, self._context.stream, operator
+        if place not in _views:
+            _views[place] = stored_views(self._context.layout, self._context.stream, operator)
+        return _views[place]
+
+
+def read_envelopes(paths: Iterable[Path], shard: int) -> Iterator[Envelope]:
+    """The envelopes of one shard; row groups that their statistics show to hold none are not read."""
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            groups = [
+                number
+                for number in range(file.num_row_groups)
+                if _may_hold(file.metadata.row_group(number), shard)
+            ]
+            if not groups:
+                continue
+            table = file.read_row_groups(groups, [SHARD, OPERATOR, KIND, PAYLOAD], use_threads=False)
+        own = table.filter(pc.equal(table.column(SHARD), pa.scalar(shard, table.schema.field(SHARD).type)))
+        for row in own.to_pylist():
+            yield Envelope(row[OPERATOR], row[KIND], row[PAYLOAD])
+
+
+def _may_hold(group: Any, shard: int) -> bool:
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == SHARD:
+            statistics = column.statistics
+            return (
+                statistics is None or not statistics.has_min_max or statistics.min <= shard <= statistics.max
+            )
+    return True

@@ -1,0 +1,246 @@
+"""The keyed query of one stream: follows the envelope log and publishes the results of its window views."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import StreamFailedError
+from penstock.spark.envelope_log import EnvelopeLog, entry_name
+from penstock.spark.events import EventLog
+from penstock.spark.failpoints import failpoint
+from penstock.spark.files import read_json
+from penstock.spark.keyed_processor import REPORT_SCHEMA, KeyedContext, ShardProcessor, ShardReport
+from penstock.spark.layout import Layout
+from penstock.spark.messages import first_line
+from penstock.spark.publish import Publisher, Staged, read_manifests, results_of
+from penstock.spark.result_views import stored_views
+from penstock.spark.shards import fixed_shards
+from penstock.spark.window_results import make_results
+from penstock.spark.window_staging import StagedResults, ViewCounts
+from penstock.sql.bind_windows import BoundWindow
+
+#: the one schema Spark's binaryFile source has; only the path is read
+_PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+#: settings of the query's own session. Idle time comes as entries of the log, so no batch is needed without one
+_SESSION = {
+    "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+_REPORTED = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDone:
+    """A published batch of results.
+
+    Attributes:
+        stream, batch: which; batches of the keyed query are its own.
+        entry: name of the last entry of the log that is in it.
+        entries: how many are.
+        views: what was said, by view.
+        seconds: wall time from the start of the batch to its publication.
+    """
+
+    stream: str
+    batch: int
+    entry: str
+    entries: int
+    views: dict[str, ViewCounts] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class KeyedQuery:
+    """Answers the window views of one stream.
+
+    Args:
+        spark: the session; the query runs in a copy of it.
+        stream: the stream's name.
+        layout: output and checkpoint folders.
+        events: the event log.
+        on_batch: told of each published batch, before Spark's commit.
+        entries_per_batch: most entries of the log a batch starts with.
+        shards: number of shards of a new checkpoint.
+        compact_every_batches: published batches between two compactions; 0: none.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: str,
+        layout: Layout,
+        events: EventLog,
+        on_batch: Callable[[KeyedDone], None] = lambda _: None,
+        entries_per_batch: int = 64,
+        shards: int | None = None,
+        compact_every_batches: int = 64,
+    ) -> None:
+        self.stream = stream
+        self.publisher = Publisher(layout, results_of(stream), ())
+        self.error: BaseException | None = None
+        self._spark = spark
+        self._layout = layout
+        self._events = events
+        self._on_batch = on_batch
+        self._entries_per_batch = entries_per_batch
+        self._compact_every = compact_every_batches
+        self._keys = fixed_shards(layout, stream, shards or spark.sparkContext.defaultParallelism)
+        self._query: StreamingQuery | None = None
+        manifests = read_manifests(layout, results_of(stream))
+        self._done: str = manifests[-1]["batches"][-1]["entry"] if manifests else ""
+        self._progress = threading.Condition()
+        self._views: dict[int, dict[str, BoundWindow]] = {}
+
+    def start(self, interval: str = "0 seconds") -> None:
+        """Starts the streaming query.
+
+        Args:
+            interval: least time between two starts of a batch, as Spark writes it.
+        """
+        session = SparkSession(
+            self._spark.sparkContext,
+            self._spark._jsparkSession.cloneSession(),
+        )
+        for name, value in {**_SESSION, "spark.sql.shuffle.partitions": str(len(self._keys))}.items():
+            session.conf.set(name, value)
+        log = EnvelopeLog(self._layout, self.stream)
+        identity = read_json(self._layout.checkpoint / "identity.json") or {}
+        context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys)
+        reader = session.readStream.format("binaryFile").schema(_PATHS).option("pathGlobFilter", "*.json")
+        entries = reader.option("maxFilesPerTrigger", str(self._entries_per_batch)).load(str(log.folder))
+        keys = F.explode(F.array(*(F.lit(key) for key in self._keys)))
+        reports = (
+            entries.select(keys.alias("shard"), "path")
+            .groupBy("shard")
+            .transformWithState(ShardProcessor(context), REPORT_SCHEMA, "append", "ProcessingTime")
+        )
+        writer = reports.writeStream.queryName(f"penstock:{self.stream}:windows").foreachBatch(self._process)
+        writer = writer.outputMode("append")
+        writer = writer.option("checkpointLocation", str(self._layout.keyed_spark(self.stream)))
+        self._query = writer.trigger(processingTime=interval).start()
+
+    @property
+    def active(self) -> bool:
+        """Whether the streaming query runs."""
+        return self._query is not None and self._query.isActive
+
+    @property
+    def done(self) -> str:
+        """Name of the last entry of the log whose results are published; "" before the first."""
+        return self._done
+
+    def stop(self) -> None:
+        """Stops the streaming query; the batch at hand is repeated at the next start."""
+        if self._query is not None:
+            self._query.stop()
+
+    def finish(self, batch: int, mark: int) -> None:
+        """Waits until an entry of the log and all before it are answered, then stops the query.
+
+        Raises:
+            StreamFailedError: something stopped the query before.
+        """
+        assert self._query is not None, "started before it is finished"
+        wanted = entry_name(batch, mark)
+        with self._progress:
+            while self._done < wanted and self._query.isActive:
+                self._progress.wait(0.2)
+        if self._query.isActive:
+            self._query.processAllAvailable()
+            self._query.stop()
+        self.await_termination()
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Waits for the end; False where the time ran out first.
+
+        Raises:
+            StreamFailedError: something stopped the query.
+        """
+        assert self._query is not None, "started before it is waited for"
+        try:
+            if timeout_seconds is None:
+                self._query.awaitTermination()
+                return True
+            seconds: Any = max(0.05, timeout_seconds)
+            return bool(self._query.awaitTermination(seconds))
+        except Exception as error:
+            cause = self.error or error
+            found = _REPORTED.findall(str(cause))
+            told = found[-1] if found else first_line(cause)
+            raise StreamFailedError(f"the windows of stream {self.stream} stopped: {told}") from cause
+
+    def _process(self, df: DataFrame, batch: int) -> None:
+        try:
+            self._answer(df, batch)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _answer(self, df: DataFrame, batch: int) -> None:
+        began = time.perf_counter()
+        staging = self._layout.staging(results_of(self.stream), batch)
+        shutil.rmtree(staging, ignore_errors=True)
+        # a batch that is published runs again all the same: Spark may not have kept the state after it
+        reports: list[ShardReport] = [pickle.loads(bytes(row.report)) for row in df.collect()]
+        failpoint("keyed_staged", batch)
+        ran_at = time.perf_counter()
+        if self.publisher.published(batch) is None:
+            self._publish(batch, reports, began, ran_at)
+        else:
+            shutil.rmtree(staging, ignore_errors=True)
+        with self._progress:
+            self._done = max([self._done, *(report.entry for report in reports)])
+            self._progress.notify_all()
+        if self._compact_every and batch and batch % self._compact_every == 0:
+            self.publisher.compact(batch - 1)
+        failpoint("keyed_before_commit", batch)
+
+    def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> None:
+        staged = [each for report in reports for each in report.results]
+        ready: list[Staged] = [each for each in staged if not each.raw]
+        ready += make_results(self._spark, [each for each in staged if each.raw], self._view)
+        made_at = time.perf_counter()
+        views: dict[str, ViewCounts] = {}
+        for each in staged:
+            views.setdefault(each.view, ViewCounts()).add(each.counts)
+        entry = max((report.entry for report in reports), default=self._done)
+        entries = max((report.entries for report in reports), default=0)
+        counts = {name: asdict(found) for name, found in views.items()}
+        self.publisher.publish(batch, ready, {"batch": batch, "entry": entry, "views": counts})
+        failpoint("keyed_manifest_written", batch)
+        ended = time.perf_counter()
+        self._events.record(
+            "windows",
+            stream=self.stream,
+            batch=batch,
+            entry=entry,
+            entries=entries,
+            views=counts,
+            restored=sum(report.restored for report in reports),
+            shard_seconds=round(max((report.seconds for report in reports), default=0.0), 4),
+            scalar_bytes=sum(report.state_bytes[0] for report in reports),
+            pane_bytes=sum(report.state_bytes[1] for report in reports),
+            run_seconds=round(ran_at - began, 4),
+            make_seconds=round(made_at - ran_at, 4),
+            publish_seconds=round(ended - made_at, 4),
+        )
+        self._on_batch(KeyedDone(self.stream, batch, entry, entries, views, ended - began))
+
+    def _view(self, staged: StagedResults) -> BoundWindow:
+        if staged.operator not in self._views:
+            self._views[staged.operator] = stored_views(self._layout, self.stream, staged.operator)
+        return self._views[staged.operator][staged.view]

@@ -1,0 +1,142 @@
+"""What must be known of the window views to write and to read their results.
+
+Their definitions lie in the checkpoint, for the tasks and the driver; the schemas of their results lie in the
+output folder, for its readers. Both are put before any batch is bound to the operator.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
+
+from penstock.errors import CheckpointError
+from penstock.spark.files import numbered, put_json_if_absent, read_json
+from penstock.spark.layout import Layout
+from penstock.sql.bind_windows import BoundWindow
+
+#: columns that follow a view's own
+REVISION, COVERAGE, SLACK, FINAL, OP = "revision", "coverage", "slack", "is_final", "op"
+MARKS = pa.schema(
+    [
+        (REVISION, pa.int32()),
+        (COVERAGE, pa.float64()),
+        (SLACK, pa.float64()),
+        (FINAL, pa.bool_()),
+        (OP, pa.string()),
+    ]
+)
+#: the last column, a struct of the window's `start` and `end` and the keys `k0`, `k1` ...: which row this is
+ROW = "_row"
+#: values of OP
+UPSERT, DELETE = "upsert", "delete"
+
+_PLAIN = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableView:
+    """A window view as readers of the output know it.
+
+    Attributes:
+        operator: the newest operator that answers it.
+        columns: the view's own columns.
+        row: the type of ROW.
+    """
+
+    operator: int
+    columns: StructType
+    row: StructType
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of its files."""
+        whole = StructType([*self.columns.fields])
+        for mark in MARKS:
+            whole.add(mark.name, spark_type(mark.type))
+        return whole.add(ROW, self.row)
+
+
+def store_views(layout: Layout, stream: str, operator: int, views: Sequence[BoundWindow]) -> None:
+    """Stores the views of an operator, durable on return.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        operator: the number in their `OperatorPlan`.
+        views: all of its views.
+    """
+    put_json_if_absent(
+        layout.keyed(stream) / f"operator-{operator}.json", {"views": pickle.dumps(tuple(views)).hex()}
+    )
+    described = {
+        view.plan.name: {
+            "columns": spark_schema(own_schema(view)).jsonValue(),
+            "row": spark_type(row_type(view)).jsonValue(),
+        }
+        for view in views
+    }
+    put_json_if_absent(layout.result_views(stream) / f"{operator}.json", described)
+
+
+def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundWindow]:
+    """The views of an operator by name.
+
+    Raises:
+        CheckpointError: they cannot be read.
+    """
+    document = read_json(layout.keyed(stream) / f"operator-{operator}.json")
+    assert document is not None, "stored before any batch is bound to the operator"
+    try:
+        views: tuple[BoundWindow, ...] = pickle.loads(bytes.fromhex(document["views"]))
+    except (AttributeError, ImportError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"the window views of operator {operator} were stored by another version of Penstock; "
+            "start with a new checkpoint and a new output folder"
+        ) from error
+    return {view.plan.name: view for view in views}
+
+
+def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None:
+    """A window view by its newest definition; None where the stream never had it."""
+    for operator in reversed(numbered(layout.result_views(stream))):
+        document: dict[str, Any] = read_json(layout.result_views(stream) / f"{operator}.json") or {}
+        if view in document:
+            columns, row = (StructType.fromJson(document[view][part]) for part in ("columns", "row"))
+            return ReadableView(operator, columns, row)
+    return None
+
+
+def own_schema(view: BoundWindow) -> pa.Schema:
+    """A view's own columns."""
+    return pa.schema([(output.name, output.type) for output in view.outputs])
+
+
+def row_type(view: BoundWindow) -> pa.StructType:
+    """The type of ROW."""
+    keys = [(f"k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
+    return pa.struct([*((part.name, part.type) for part in view.window_type), *keys])
+
+
+def is_plain(view: BoundWindow) -> bool:
+    """Whether its outputs are columns of the groups, all of which are kept: no Spark is needed."""
+    return view.having is None and all(_PLAIN.fullmatch(output.expression) for output in view.outputs)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Arrow's columns as Spark's."""
+    whole = StructType()
+    for field in schema:
+        whole.add(field.name, spark_type(field.type))
+    return whole
+
+
+def spark_type(kind: pa.DataType) -> Any:
+    """Arrow's type as Spark's; timestamps without time zone are TIMESTAMP_NTZ."""
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)

@@ -1,0 +1,57 @@
+"""Shards of the keyed query: how many, and the grouping key of each.
+
+Spark's hash puts exactly one of the keys in each shuffle partition. Number and keys are fixed with the
+checkpoint: state that was written for one number of partitions is of no use to another.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from penstock.spark.files import put_json_if_absent, read_json
+from penstock.spark.layout import Layout
+
+_SEED = 42
+_WORD = 0xFFFFFFFF
+
+
+def shard_keys(partitions: int) -> tuple[int, ...]:
+    """The grouping key of each shard: the least integer that Spark puts in the partition of that number."""
+    found: dict[int, int] = {}
+    for key in count():
+        found.setdefault(spark_hash(key) % partitions, key)
+        if len(found) == partitions:
+            break
+    return tuple(found[partition] for partition in range(partitions))
+
+
+def fixed_shards(layout: Layout, stream: str, wanted: int) -> tuple[int, ...]:
+    """The keys of a stream's shards, fixed by whoever asks first.
+
+    Envelope files name a shard by its place in the tuple, 0 .. number of shards - 1.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        wanted: number of shards where the checkpoint has none yet.
+    """
+    path = layout.keyed(stream) / "shards.json"
+    put_json_if_absent(path, {"keys": shard_keys(wanted)})
+    document = read_json(path)
+    assert document is not None, "it has just been put"
+    return tuple(document["keys"])
+
+
+def spark_hash(value: int) -> int:
+    """What Spark's `hash` gives for an INT: Murmur3 of 32 bits with seed 42."""
+    mixed = _rotated(value * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    state = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
+    state ^= 4
+    state = (state ^ state >> 16) * 0x85EBCA6B & _WORD
+    state = (state ^ state >> 13) * 0xC2B2AE35 & _WORD
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
+
+
+def _rotated(word: int, by: int) -> int:
+    return (word << by | word >> 32 - by) & _WORD

@@ -1,0 +1,214 @@
+"""The worker's side of window results: answers become rows of staged files.
+
+A view whose outputs are columns of its groups is staged as it is published. Any other is staged *raw*: `_w`,
+`_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark makes its results.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.operators.aggregates import group_codes
+from penstock.operators.window import Answer
+from penstock.spark.publish import view_kind
+from penstock.spark.result_views import MARKS, ROW, UPSERT, is_plain, own_schema, row_type
+from penstock.spark.worker import StagedFile
+from penstock.sql.bind_windows import BoundWindow
+
+#: of a raw file: the aggregates of the revision before, NULL where that did not know the group
+BEFORE = "_before"
+_SECOND = 1_000_000
+
+
+@dataclass(slots=True)
+class ViewCounts:
+    """What was said of one view.
+
+    Attributes:
+        early: windows answered for the first time.
+        corrected: later revisions of windows that are not final.
+        final: windows that became final.
+        rows: rows of all.
+        slack: sum of the slacks of the early answers, microseconds.
+        promised: early answers whose bound could be promised.
+    """
+
+    early: int = 0
+    corrected: int = 0
+    final: int = 0
+    rows: int = 0
+    slack: int = 0
+    promised: int = 0
+
+    def add(self, other: ViewCounts) -> None:
+        """Adds the counts of another shard or batch."""
+        self.early += other.early
+        self.corrected += other.corrected
+        self.final += other.final
+        self.rows += other.rows
+        self.slack += other.slack
+        self.promised += other.promised
+
+
+@dataclass(frozen=True, slots=True)
+class StagedResults:
+    """The results of one view in one shard.
+
+    Attributes:
+        operator: who answers it.
+        shard: where.
+        view: its name.
+        raw: whether Spark has yet to make its results.
+        file: what was staged.
+        counts: what it says.
+    """
+
+    operator: int
+    shard: int
+    view: str
+    raw: bool
+    file: StagedFile
+    counts: ViewCounts
+
+    @property
+    def job(self) -> int:
+        """The operator: unique among the published files of a view."""
+        return self.operator
+
+    @property
+    def partition(self) -> int:
+        """The shard."""
+        return self.shard
+
+    @property
+    def files(self) -> Sequence[StagedFile]:
+        """The one file."""
+        return [self.file]
+
+
+@dataclass(slots=True)
+class ResultStage:
+    """Collects the answers of one shard in one batch and stages them.
+
+    Attributes:
+        folder: the batch's staging folder.
+        shard: which shard.
+        views: gives the views of an operator.
+    """
+
+    folder: Path
+    shard: int
+    views: Callable[[int], dict[str, BoundWindow]]
+    _answers: dict[tuple[int, str], list[Answer]] = field(default_factory=dict)
+
+    def add(self, operator: int, answer: Answer) -> None:
+        """Takes an answer in."""
+        if answer.rows.num_rows:
+            self._answers.setdefault((operator, answer.view), []).append(answer)
+
+    def close(self) -> list[StagedResults]:
+        """Writes a file for each view."""
+        return [self._staged(*place, answers) for place, answers in self._answers.items()]
+
+    def _staged(self, operator: int, name: str, answers: list[Answer]) -> StagedResults:
+        view = self.views(operator)[name]
+        raw = not is_plain(view)
+        rows = pa.concat_tables([raw_rows(view, answer) for answer in answers])
+        table = rows if raw else plain_results(view, rows)
+        path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
+        staged = write_staged(view_kind(operator, name), path, table)
+        return StagedResults(operator, self.shard, name, raw, staged, _counts(answers))
+
+
+def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
+    """Writes a staged file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd", compression_level=1, store_schema=False)
+    return StagedFile(kind, str(path), table.num_rows, 0, path.stat().st_size)
+
+
+def raw_rows(view: BoundWindow, answer: Answer) -> pa.Table:
+    """The rows of an answer by the names that the view's expressions use, with the marks."""
+    rows, count = answer.rows, answer.rows.num_rows
+    keys = rows.column_names[: len(view.plan.keys)]
+    window = pa.StructArray.from_arrays(
+        [
+            pa.array(np.full(count, moment)).cast(part.type)
+            for moment, part in zip((answer.start, answer.end), view.window_type, strict=True)
+        ],
+        fields=list(view.window_type),
+    )
+    columns = {"_w": window}
+    columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
+    aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
+    columns |= {name: rows.column(name) for name in aggregates}
+    marks = (answer.revision, answer.coverage, answer.slack / _SECOND, answer.final, UPSERT)
+    columns |= {
+        mark.name: pa.repeat(pa.scalar(value, mark.type), count)
+        for mark, value in zip(MARKS, marks, strict=True)
+    }
+    if view.having is not None:
+        columns[BEFORE] = _before(answer, keys, aggregates)
+    return pa.table(columns)
+
+
+def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
+    """The results of a view that needs no Spark for them."""
+    window = raw.column("_w").combine_chunks()
+    moments = {"_w.start": window.field(0), "_w.end": window.field(1)}
+    own = [
+        moments[output.expression] if output.expression in moments else raw.column(output.expression)
+        for output in view.outputs
+    ]
+    keys = [raw.column(f"_k{number}").combine_chunks() for number in range(len(view.plan.keys))]
+    row = pa.StructArray.from_arrays([*moments.values(), *keys], fields=list(row_type(view)))
+    schema = own_schema(view)
+    for mark in MARKS:
+        schema = schema.append(mark)
+    return pa.table(
+        [*own, *(raw.column(mark.name) for mark in MARKS), row], schema=schema.append(pa.field(ROW, row.type))
+    )
+
+
+def raw_schema(view: BoundWindow) -> pa.Schema:
+    """The columns of a raw file of the view."""
+    aggregates = [(f"_a{number}", each.type) for number, each in enumerate(view.plan.aggregates)]
+    keys = [(f"_k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
+    schema = pa.schema([("_w", view.window_type), *keys, *aggregates, *MARKS])
+    return schema if view.having is None else schema.append(pa.field(BEFORE, pa.struct(aggregates)))
+
+
+def _before(answer: Answer, keys: Sequence[str], aggregates: Sequence[str]) -> pa.Array:
+    """For each row what the revision before said of its group."""
+    rows, replaced = answer.rows, answer.replaced
+    codes = group_codes(pa.concat_tables([rows.select(keys), replaced.select(keys)]), keys)
+    now, then = codes[: rows.num_rows], codes[rows.num_rows :]
+    place = np.full(len(codes), -1)
+    place[then] = np.arange(len(then))
+    unknown = place[now] < 0
+    taken = replaced.select(aggregates).take(pa.array(place[now], mask=unknown))
+    return pa.StructArray.from_arrays(
+        [column.combine_chunks() for column in taken.columns], names=list(aggregates), mask=pa.array(unknown)
+    )
+
+
+def _counts(answers: Sequence[Answer]) -> ViewCounts:
+    counts = ViewCounts()
+    for answer in answers:
+        counts.rows += answer.rows.num_rows
+        if answer.final:
+            counts.final += 1
+        elif answer.revision:
+            counts.corrected += 1
+        if not answer.revision:
+            counts.early += 1
+            counts.slack += answer.slack
+            counts.promised += answer.promised
+    return counts

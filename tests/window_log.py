@@ -1,0 +1,138 @@
+"""Writes envelope logs as ingest does, from tables of tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from penstock.operators.aggregates import Parts, lift_values
+from penstock.operators.panes import PANE
+from penstock.operators.shard import PARTIALS, VALUES, KeyedProgram, OperatorPlan
+from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD, EnvelopeLog, LogEntry
+from penstock.spark.layout import Layout
+from penstock.spark.result_views import store_views
+from penstock.sql.bind_windows import BoundWindow
+
+HORIZON = 10**10
+
+
+@dataclass
+class LogWriter:
+    """Puts entries for batches of tuples.
+
+    Attributes:
+        layout: where.
+        stream: the stream's name.
+        shards: their number.
+    """
+
+    layout: Layout
+    stream: str
+    shards: int
+    gamma: int = 5_000_000
+    horizon: int = HORIZON
+    program: KeyedProgram | None = None
+    newest: int | None = None
+    batch: int = -1
+    _bound: dict[int, BoundWindow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._log = EnvelopeLog(self.layout, self.stream)
+
+    def views(self, version: int, views: dict[int, BoundWindow]) -> None:
+        """From the next batch on these are the views, an operator each."""
+        for operator, view in views.items():
+            store_views(self.layout, self.stream, operator, [view])
+        plans = tuple(OperatorPlan(operator, (view.plan,)) for operator, view in views.items())
+        self.program = KeyedProgram(version, plans, self.gamma, self.horizon)
+        self._log.store_program(self.program)
+        self._bound = views
+
+    def put(self, spark: SparkSession, tuples: pa.Table) -> LogEntry:
+        """Puts the entry of a batch of tuples."""
+        assert self.program is not None, "views first"
+        self.batch += 1
+        rows: dict[str, list[object]] = {SHARD: [], OPERATOR: [], KIND: [], PAYLOAD: []}
+        moments: list[np.ndarray] = []
+        for operator, view in self._bound.items():
+            own = _selected(spark, view, tuples)
+            times = own.column(view.plan.time).cast(pa.int64()).to_numpy()
+            moments.append(times)
+            for shard, kind, payload in _envelopes(view, own, times, self.shards):
+                for name, value in zip(rows, (shard, operator, kind, payload), strict=True):
+                    rows[name].append(value)
+        times = np.concatenate(moments)
+        delays = np.array([], np.int64)
+        if len(times):
+            before = np.maximum.accumulate(times)
+            if self.newest is not None:
+                before = np.maximum(before, self.newest)
+            delays = np.maximum(before - times, 0)
+            self.newest = int(before[-1])
+        name = f"{self.batch}.parquet"
+        schema = pa.schema(
+            [(SHARD, pa.int32()), (OPERATOR, pa.int32()), (KIND, pa.string()), (PAYLOAD, pa.binary())]
+        )
+        pq.write_table(pa.table(rows, schema=schema), self._log.envelopes / name)
+        largest = (int(delays.max(initial=0)),)
+        return self._put(0, largest, ended=False, files=(name,))
+
+    def end(self) -> LogEntry:
+        """Puts the entry that ends the stream."""
+        return self._put(1, (), ended=True, files=())
+
+    def _put(self, mark: int, delays: tuple[int, ...], ended: bool, files: Sequence[str]) -> LogEntry:
+        assert self.program is not None, "views first"
+        entry = LogEntry(self.batch, mark, self.program.version, self.newest, delays, ended, tuple(files))
+        assert self._log.put(entry)
+        return entry
+
+
+def _selected(spark: SparkSession, view: BoundWindow, tuples: pa.Table) -> pa.Table:
+    """The tuples of a view with its derived columns; without those that have no event time."""
+    if view.derived or view.condition:
+        columns = ", ".join(["*", *(f"{column.expression} AS {column.name}" for column in view.derived)])
+        spark.createDataFrame(tuples).createOrReplaceTempView("__batch")
+        tuples = spark.sql(f"SELECT {columns} FROM __batch WHERE {view.condition or 'TRUE'}").toArrow()
+    return tuples.filter(pc.is_valid(tuples.column(view.plan.time)))
+
+
+def _envelopes(
+    view: BoundWindow, tuples: pa.Table, times: np.ndarray, shards: int
+) -> list[tuple[int, str, bytes]]:
+    windows, keys = view.plan.windows, [name for name, _ in view.plan.keys]
+    parts = Parts.of(view.plan.aggregates)
+    offset = windows.start % windows.pane
+    panes = (times - offset) // windows.pane * windows.pane + offset
+    tuples = tuples.append_column(PANE, pa.array(panes))
+    texts = pa.table(
+        {name: pa.array([str(value) for value in tuples.column(name).to_pylist()]) for name in keys}
+    )
+    codes = np.zeros(tuples.num_rows, np.int64)
+    if keys:
+        codes = np.array(
+            [sum(map(ord, "".join(row))) for row in zip(*texts.to_pydict().values(), strict=True)], np.int64
+        )
+    found = []
+    for shard in range(shards):
+        own = tuples.filter(pa.array(codes % shards == shard))
+        if own.num_rows:
+            found.append((shard, PARTIALS, _ipc(parts.lift(own, [PANE, *keys]))))
+            found += [
+                (shard, VALUES + name, _ipc(lift_values(own, [PANE, *keys], name))) for name in parts.values
+            ]
+    return found
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
