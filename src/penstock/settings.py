@@ -41,6 +41,15 @@ class Settings(BaseModel):
     compact_every_batches: int = Field(64, ge=0)
     #: a record larger than this goes to the quarantine
     max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
+    #: a tuple whose event time is further ahead of the clock is kept from windows
+    max_clock_ahead_seconds: float = Field(3_600.0, ge=0)
+    #: late tuples of closed windows are corrected together when they span more event time (Gamma)
+    correction_span_seconds: float = Field(5.0, ge=0)
+    #: a stream without tuples for longer is taken to move on with the clock, so that its windows
+    #: close; 0: never
+    idle_seconds: float = Field(30.0, ge=0)
+    #: a window is final no sooner after its end
+    least_horizon_seconds: float = Field(0.0, ge=0)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

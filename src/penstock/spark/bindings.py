@@ -6,13 +6,17 @@ finds the binding and is answered by the same views, whatever has been registere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from penstock.errors import CheckpointError
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import numbered, put_json_if_absent, read_json
 from penstock.spark.layout import Layout
+
+#: a binding without a limit believes every event time
+NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,77 @@ class ViewDefinition:
     projection: tuple[tuple[str, str | None], ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class WindowDefinition:
+    """A window view as registered.
+
+    Attributes:
+        name: the view's name.
+        id: identifies this definition; redefining a view gives a new one.
+        sql: the whole text of its query.
+        beneath: (name, text) of the views that it selects from, directly or through others.
+    """
+
+    name: str
+    id: str
+    sql: str
+    beneath: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWindow:
+    """A window view of a plan version.
+
+    Attributes:
+        definition: the view.
+        operator: id of the operator that computes it.
+        is_answered: False where it was dropped and others of its operator were not: the operator's
+            partials stay as they are.
+    """
+
+    definition: WindowDefinition
+    operator: int
+    is_answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRegister:
+    """The window views of a plan version.
+
+    Attributes:
+        windows: in order of registration.
+        next_operator: the id of the next new operator; ids are never used again.
+    """
+
+    windows: tuple[RegisteredWindow, ...] = ()
+    next_operator: int = 0
+
+    @property
+    def answered(self) -> dict[str, WindowDefinition]:
+        """The views that have results, by name."""
+        return {each.definition.name: each.definition for each in self.windows if each.is_answered}
+
+    def changed(self, groups: Sequence[Sequence[WindowDefinition]], drop: Collection[str]) -> WindowRegister:
+        """With some views dropped and others added.
+
+        Args:
+            groups: new views; those of a group share an operator.
+            drop: names of views, redefined ones among them.
+        """
+        kept = [
+            replace(each, is_answered=each.is_answered and each.definition.name not in drop)
+            for each in self.windows
+        ]
+        alive = {each.operator for each in kept if each.is_answered}
+        windows = [each for each in kept if each.operator in alive]
+        for number, group in enumerate(groups, self.next_operator):
+            windows += [RegisteredWindow(definition, number) for definition in group]
+        return WindowRegister(tuple(windows), self.next_operator + len(groups))
+
+
+_NO_WINDOWS = WindowRegister()
+
+
 class PlanLog:
     """The plan versions of one stream and the batches bound to them."""
 
@@ -47,13 +122,20 @@ class PlanLog:
         versions = numbered(self._plans)
         return versions[-1] if versions else None
 
-    def store(self, version: int, views: Mapping[str, ViewDefinition]) -> None:
+    def store(
+        self, version: int, views: Mapping[str, ViewDefinition], register: WindowRegister = _NO_WINDOWS
+    ) -> None:
         """Stores a plan version; it must be a new one.
 
         Raises:
             CheckpointError: another run has stored that version.
         """
-        document = {"version": version, "views": [asdict(view) for view in views.values()]}
+        document = {
+            "version": version,
+            "views": [asdict(view) for view in views.values()],
+            "windows": [asdict(window) for window in register.windows],
+            "next_operator": register.next_operator,
+        }
         if not put_json_if_absent(self._plans / f"{version}.json", document):
             raise CheckpointError(
                 f"plan version {version} of stream {self._stream} was stored by another run; "
@@ -61,26 +143,37 @@ class PlanLog:
             )
 
     def load(self, version: int) -> dict[str, ViewDefinition]:
-        """The views of a stored plan version.
+        """The selection views of a stored plan version.
 
         Raises:
             CheckpointError: it is not there.
         """
-        document = read_json(self._plans / f"{version}.json")
-        if document is None:
-            raise CheckpointError(
-                f"plan version {version} of stream {self._stream} is missing in {self._plans}"
-            )
-        return {view["name"]: _definition(view) for view in document["views"]}
+        return {view["name"]: _definition(view) for view in self._read(version)["views"]}
+
+    def load_windows(self, version: int) -> WindowRegister:
+        """The window views of a stored plan version.
+
+        Raises:
+            CheckpointError: it is not there.
+        """
+        document = self._read(version)
+        windows = tuple(_registered(window) for window in document.get("windows", ()))
+        return WindowRegister(windows, document.get("next_operator", 0))
 
     def bound(self, batch: int) -> int | None:
         """The plan version a batch is bound to, or None."""
         document = read_json(self._bindings / f"{batch}.json")
         return None if document is None else int(document["version"])
 
-    def bind(self, batch: int, version: int) -> int:
-        """Binds a batch to a version unless it is bound already; returns the version it is bound to."""
-        put_json_if_absent(self._bindings / f"{batch}.json", {"version": version})
+    def time_limit(self, batch: int) -> int:
+        """The largest event time that a bound batch's tuples are believed, microseconds in UTC."""
+        document = read_json(self._bindings / f"{batch}.json") or {}
+        return int(document.get("time_limit", NO_LIMIT))
+
+    def bind(self, batch: int, version: int, time_limit: int = NO_LIMIT) -> int:
+        """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to."""
+        binding = {"version": version, "time_limit": time_limit}
+        put_json_if_absent(self._bindings / f"{batch}.json", binding)
         failpoint("bound", batch)
         bound = self.bound(batch)
         assert bound is not None, "a binding is never removed before its batch is published"
@@ -95,6 +188,22 @@ class PlanLog:
         for version in numbered(self._plans)[:-keep_plans]:
             if version not in needed:
                 (self._plans / f"{version}.json").unlink()
+
+    def _read(self, version: int) -> dict[str, Any]:
+        document: dict[str, Any] | None = read_json(self._plans / f"{version}.json")
+        if document is None:
+            raise CheckpointError(
+                f"plan version {version} of stream {self._stream} is missing in {self._plans}"
+            )
+        return document
+
+
+def _registered(document: dict[str, Any]) -> RegisteredWindow:
+    definition = document["definition"]
+    beneath = tuple((name, text) for name, text in definition["beneath"])
+    return RegisteredWindow(
+        WindowDefinition(**{**definition, "beneath": beneath}), document["operator"], document["is_answered"]
+    )
 
 
 def _definition(document: dict[str, object]) -> ViewDefinition:

@@ -43,8 +43,7 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
 
 def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task, pa.RecordBatch], None]:
     """What a task does with each batch of a DataFrame."""
-    columns, event_time, derived = list(program.columns), program.event_time, program.derived
-    attributes = [coding.name for coding in program.plan.codings]
+    columns, derived = list(program.columns), program.derived
 
     def process(task: Task, batch: pa.RecordBatch) -> None:
         if has_corrupt:
@@ -56,12 +55,7 @@ def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task
         def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
             return batch.select(columns).filter(pa.array(mask))
 
-        task.process(
-            [wide.column(name) for name in attributes],
-            batch.num_rows,
-            batch.column(event_time) if event_time else None,
-            tuples,
-        )
+        task.process(wide, tuples)
 
     return process
 

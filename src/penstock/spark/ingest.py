@@ -21,10 +21,11 @@ from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
+from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
 from penstock.spark.plans import StreamPlans
-from penstock.spark.publish import Publisher
+from penstock.spark.publish import ENVELOPES, Publisher
 from penstock.spark.source import Source
 from penstock.spark.worker import TaskReport
 
@@ -78,6 +79,9 @@ class Totals:
     quarantined: dict[str, int] = field(default_factory=dict)
     view_pairs: dict[str, int] = field(default_factory=dict)
     view_errors: dict[str, int] = field(default_factory=dict)
+    #: tuples kept from windows: event time NULL, or too far ahead of the clock
+    null_event_times: int = 0
+    future_event_times: int = 0
 
     @property
     def tuples_per_second(self) -> float:
@@ -99,6 +103,7 @@ class IngestQuery:
         sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
             again when a batch is repeated; an exception stops the stream.
         on_batch: told of each published batch, before Spark's commit.
+        shards: number of shards of the keyed query.
     """
 
     def __init__(
@@ -111,10 +116,21 @@ class IngestQuery:
         settings: Settings,
         sinks: Callable[[str, int, int, list[str]], None],
         on_batch: Callable[[BatchDone], None],
+        shards: int = 2,
     ) -> None:
         self.stream = stream
         self.source = source
-        self.plans = StreamPlans(spark, stream, source, PlanLog(layout, stream), events, settings)
+        self.log = IngestLog(layout, stream)
+        self.plans = StreamPlans(
+            spark,
+            stream,
+            source,
+            PlanLog(layout, stream),
+            events,
+            settings,
+            shards,
+            self.log.store_windows,
+        )
         self.publisher = Publisher(layout, stream)
         self.totals = Totals()
         self.error: BaseException | None = None
@@ -186,8 +202,9 @@ class IngestQuery:
     def _answer(self, df: DataFrame, batch: int) -> None:
         manifest = self.publisher.published(batch)
         if manifest is not None:
-            plan = manifest["batches"][0]["plan"]
-            self._sinks(self.stream, batch, plan, _match_files(manifest["files"]))
+            (figures,) = manifest["batches"]
+            self._put_entry(figures, manifest["files"])
+            self._sinks(self.stream, batch, figures["plan"], _names(manifest["files"], "matches"))
             return
         began = time.perf_counter()
         staging = self._layout.staging(self.stream, batch)
@@ -197,7 +214,12 @@ class IngestQuery:
         reports = self.source.run(df, bound)
         ran_at = time.perf_counter()
         failpoint("staged", batch)
-        counts = _sum([report.counts for report in reports], bound.program.views)
+        windows = bound.program.windows
+        counts = _sum(
+            [report.counts for report in reports],
+            bound.program.views,
+            len(windows.operators) if windows else 0,
+        )
         quarantined: dict[str, int] = {}
         for report in reports:
             for reason, count in report.quarantined.items():
@@ -206,6 +228,9 @@ class IngestQuery:
         errors = {
             names[index]: int(counts.view_errors[index]) for index in np.flatnonzero(counts.view_errors)
         }
+        for index in np.flatnonzero(counts.window_errors):
+            members = self.plans.compiled(bound.program.version).windows.members[index]
+            errors.update(dict.fromkeys(members, int(counts.window_errors[index])))
         figures = {
             "batch": batch,
             "plan": bound.program.version,
@@ -214,17 +239,28 @@ class IngestQuery:
             "pairs": counts.pairs,
             "quarantined": quarantined,
             "errors": errors,
+            "oldest_event_time_us": counts.oldest_event_time,
+            "newest_event_time_us": counts.newest_event_time,
         }
-        files = _match_files(self.publisher.publish(batch, reports, figures))
+        if windows is not None:
+            figures["null_event_times"] = counts.null_event_times
+            figures["future_event_times"] = counts.future_event_times
+        files = self.publisher.publish(batch, reports, figures)
         failpoint("manifest_written", batch)
+        self._put_entry(figures, files)
         ended = time.perf_counter()
         self._record(bound.program.version, figures, counts, names, (began, bound_at, ran_at, ended))
-        self._sinks(self.stream, batch, bound.program.version, files)
+        self._sinks(self.stream, batch, bound.program.version, _names(files, "matches"))
         self._on_batch(
             BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
         )
         self._tidy(batch)
         failpoint("before_commit", batch)
+
+    def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
+        oldest, newest = figures.get("oldest_event_time_us"), figures.get("newest_event_time_us")
+        self.log.put_batch(figures["batch"], figures["plan"], oldest, newest, _names(files, ENVELOPES))
+        failpoint("logged", figures["batch"])
 
     def _record(
         self,
@@ -240,6 +276,8 @@ class IngestQuery:
         totals.tuples += counts.tuples
         totals.matched += counts.matched
         totals.pairs += counts.pairs
+        totals.null_event_times += counts.null_event_times
+        totals.future_event_times += counts.future_event_times
         totals.recent.append((counts.tuples, ended - began))
         for index in np.flatnonzero(counts.view_pairs):
             name = names[index]
@@ -257,12 +295,12 @@ class IngestQuery:
             evaluations=counts.evaluations if counts.asc_tuples else None,
             asc_tuples=counts.asc_tuples,
             skipped=counts.skipped,
-            newest_event_time_us=counts.newest_event_time,
             bind_seconds=round(bound_at - began, 4),
             run_seconds=round(ran_at - bound_at, 4),
             publish_seconds=round(ended - ran_at, 4),
             encode_cpu_seconds=round(counts.encode_ns / 1e9, 4),
             match_cpu_seconds=round(counts.match_ns / 1e9, 4),
+            pane_cpu_seconds=round(counts.pane_ns / 1e9, 4),
             write_cpu_seconds=round(counts.write_ns / 1e9, 4),
         )
         for kind in ("quarantined", "errors"):
@@ -274,6 +312,15 @@ class IngestQuery:
                     plan=plan,
                     counts=figures[kind],
                 )
+        if counts.null_event_times or counts.future_event_times:
+            self._events.record(
+                "event_times_unusable",
+                stream=self.stream,
+                batch=figures["batch"],
+                plan=plan,
+                null_event_times=counts.null_event_times,
+                future_event_times=counts.future_event_times,
+            )
 
     def _tidy(self, batch: int) -> None:
         every = self._settings.compact_every_batches
@@ -284,8 +331,12 @@ class IngestQuery:
             self.plans.forget(batch)
 
 
-def _sum(parts: list[StageCounts], views: int) -> StageCounts:
-    total = StageCounts(view_pairs=np.zeros(views, np.int64), view_errors=np.zeros(views, np.int64))
+def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:
+    total = StageCounts(
+        view_pairs=np.zeros(views, np.int64),
+        view_errors=np.zeros(views, np.int64),
+        window_errors=np.zeros(operators, np.int64),
+    )
     for part in parts:
         for name in (
             "tuples",
@@ -296,21 +347,26 @@ def _sum(parts: list[StageCounts], views: int) -> StageCounts:
             "asc_tuples",
             "encode_ns",
             "match_ns",
+            "pane_ns",
             "write_ns",
+            "null_event_times",
+            "future_event_times",
         ):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         total.view_pairs += part.view_pairs
         total.view_errors += part.view_errors
-        if part.newest_event_time is not None:
-            seen = total.newest_event_time
-            total.newest_event_time = (
-                part.newest_event_time if seen is None else max(seen, part.newest_event_time)
-            )
+        total.window_errors += part.window_errors
+    total.oldest_event_time = min(
+        (part.oldest_event_time for part in parts if part.oldest_event_time is not None), default=None
+    )
+    total.newest_event_time = max(
+        (part.newest_event_time for part in parts if part.newest_event_time is not None), default=None
+    )
     return total
 
 
-def _match_files(files: list[dict[str, Any]]) -> list[str]:
-    return [file["name"] for file in files if file["kind"] == "matches"]
+def _names(files: list[dict[str, Any]], kind: str) -> list[str]:
+    return [file["name"] for file in files if file["kind"] == kind]
 
 
 def _samples(reports: list[TaskReport]) -> npt.NDArray[np.uint32] | None:

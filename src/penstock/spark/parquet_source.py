@@ -79,7 +79,7 @@ class ParquetSource:
         elif rows := sum(metadata.num_rows for _, metadata in exact):
             cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
-            reports += run_in_scan(df.sparkSession, split(exact, tasks), batch.program, batch.job())
+            reports += run_in_scan(df.sparkSession, split(exact, tasks), batch.job())
         return reports + self._run_behind(df.sparkSession, behind, other, batch)
 
     def place(self, derived: tuple[Derived, ...]) -> str:

@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark import Broadcast
@@ -16,13 +16,15 @@ from penstock.operators.derived import DerivedLayout
 from penstock.operators.map_stage import StreamProgram
 from penstock.operators.selection import compile_selections
 from penstock.plan.arrangement import Arrangement
+from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
 from penstock.settings import Settings
-from penstock.spark.bindings import PlanLog, ViewDefinition
+from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, Source
+from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
 from penstock.sql.bind import BoundSelections, bind_selections
 
 _KEPT_PLANS = 3
@@ -37,7 +39,9 @@ class CompiledPlan:
     Attributes:
         program: what the workers get.
         bound: the selections, and the columns Spark computes for them.
-        views: the definitions it answers.
+        views: the definitions of the selection views it answers.
+        windows: the window views it answers.
+        derived: the columns Spark computes for all of them.
         broadcast: the pickled program on its way to the workers.
         revision: counts swaps of the evaluation sequence under the same version.
     """
@@ -45,6 +49,8 @@ class CompiledPlan:
     program: StreamProgram
     bound: BoundSelections
     views: Mapping[str, ViewDefinition]
+    windows: CompiledWindows
+    derived: tuple[Derived, ...]
     broadcast: Broadcast[bytes]
     revision: int = 0
 
@@ -54,6 +60,17 @@ class StreamPlans:
 
     Views may come and go from any thread; a change takes effect at the next binding, all changes
     since the last one together.
+
+    Args:
+        spark: the session.
+        stream: the stream's name.
+        source: where its tuples come from.
+        log: plan versions and bindings.
+        events: the event log.
+        settings: frozen settings.
+        shards: number of shards of the keyed query.
+        store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
+            any batch is bound to the version.
     """
 
     def __init__(
@@ -64,6 +81,8 @@ class StreamPlans:
         log: PlanLog,
         events: EventLog,
         settings: Settings,
+        shards: int,
+        store_windows: Callable[[CompiledWindows], None],
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -71,6 +90,8 @@ class StreamPlans:
         self._log = log
         self._events = events
         self._settings = settings
+        self._shards = shards
+        self._store_windows = store_windows
         self._schema = arrow_schema(source.schema)
         self._host = SparkExpressionHost(spark, source.schema)
         #: tells this registry's programs from others' in the workers' caches
@@ -81,36 +102,68 @@ class StreamPlans:
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
+        self._register = WindowRegister() if self._newest is None else log.load_windows(self._newest)
         self._changed = self._newest is None
 
     @property
     def views(self) -> dict[str, ViewDefinition]:
-        """The views that the next binding will answer."""
+        """The selection views that the next binding will answer."""
         with self._lock:
             return dict(self._views)
 
+    @property
+    def windows(self) -> dict[str, WindowDefinition]:
+        """The window views that the next binding will answer."""
+        with self._lock:
+            return self._register.answered
+
     def definitions(self, version: int) -> dict[str, ViewDefinition]:
-        """The views of a stored plan version."""
+        """The selection views of a stored plan version."""
         plan = self._compiled.get(version)
         return self._log.load(version) if plan is None else dict(plan.views)
 
-    def change(self, add: Mapping[str, ViewDefinition], drop: frozenset[str] = frozenset()) -> None:
-        """Adds or redefines views and drops others, in one step."""
+    def change(
+        self, add: Mapping[str, ViewDefinition | WindowDefinition], drop: frozenset[str] = frozenset()
+    ) -> None:
+        """Adds or redefines views and drops others, in one step.
+
+        Window views added together share operators where they can; see `sharing`.
+
+        Raises:
+            InputError: a window view that cannot be bound; nothing changes then.
+        """
+        selections = {name: view for name, view in add.items() if isinstance(view, ViewDefinition)}
         with self._lock:
-            before = dict(self._views)
-            for name in drop:
+            present = self._register.answered
+        windows = [
+            view
+            for name, view in add.items()
+            if isinstance(view, WindowDefinition) and not _same_window(present.get(name), view)
+        ]
+        groups = []
+        if windows:
+            with self._compiling:
+                groups = sharing(windows, self._schema, self._host)
+        replaced = {*drop, *selections, *(view.name for view in windows)}
+        with self._lock:
+            before, register = dict(self._views), self._register
+            for name in (*drop, *(view.name for view in windows)):
                 self._views.pop(name, None)
-            for name, view in add.items():
-                present = before.get(name)
-                same = present is not None and replace(present, id=view.id) == view
-                self._views[name] = present if same and present is not None else view
-            self._changed = self._changed or self._views != before
+            for name, selection in selections.items():
+                known = before.get(name)
+                same = known is not None and replace(known, id=selection.id) == selection
+                self._views[name] = known if same and known is not None else selection
+            self._register = register.changed(groups, replaced)
+            self._changed = self._changed or self._views != before or self._register != register
 
     def bind(self, batch: int) -> CompiledPlan:
         """The plan that answers a batch: the one it is bound to, else the newest."""
         version = self._log.bound(batch)
         if version is None:
-            version = self._log.bind(batch, self._current_version())
+            version = self._current_version()
+            self.compiled(version)
+            ahead = time.time() + self._settings.max_clock_ahead_seconds
+            version = self._log.bind(batch, version, int(ahead * 1e6))
         return self.compiled(version)
 
     def batch(self, number: int, staging: str) -> BoundBatch:
@@ -120,7 +173,8 @@ class StreamPlans:
         while self._retired:
             self._retired.pop().destroy()
         key = (self._identity, plan.program.version, plan.revision)
-        return BoundBatch(number, plan.program, plan.bound.derived, key, plan.broadcast, staging)
+        limit = self._log.time_limit(number)
+        return BoundBatch(number, plan.program, plan.derived, key, plan.broadcast, staging, limit)
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""
@@ -140,8 +194,8 @@ class StreamPlans:
                 return
             program = replace(plan.program, arrangement=arrangement)
             self._retired.append(plan.broadcast)
-            self._compiled[version] = CompiledPlan(
-                program, plan.bound, plan.views, self._broadcast(program), plan.revision + 1
+            self._compiled[version] = replace(
+                plan, program=program, broadcast=self._broadcast(program), revision=plan.revision + 1
             )
 
     def explain(self) -> str:
@@ -150,9 +204,10 @@ class StreamPlans:
         if version is None:
             return f"stream {self._stream}: no plan yet"
         plan = self.compiled(version)
-        place = self._source.place(plan.bound.derived)
-        head = f"stream {self._stream}: plan {version}, {len(plan.views)} views, map stage {place}"
-        return "\n".join([head, *explain_bound(plan.bound)])
+        place = self._source.place(plan.derived)
+        number = len(plan.views) + len(plan.windows.bound)
+        head = f"stream {self._stream}: plan {version}, {number} views, map stage {place}"
+        return "\n".join([head, *explain_bound(plan.bound), *explain_windows(plan.windows)])
 
     def forget(self, before_batch: int) -> None:
         """Removes what no replay can need any more."""
@@ -162,7 +217,7 @@ class StreamPlans:
         with self._lock:
             if self._changed or self._newest is None:
                 version = 0 if self._newest is None else self._newest + 1
-                self._log.store(version, self._views)
+                self._log.store(version, self._views, self._register)
                 self._newest = version
                 self._changed = False
             return self._newest
@@ -170,10 +225,23 @@ class StreamPlans:
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()
         views = self._log.load(version)
+        windows = compile_windows(
+            version,
+            self._log.load_windows(version),
+            self._schema,
+            self._host,
+            self._settings,
+            self._shards,
+            self._source.event_time,
+        )
+        self._store_windows(windows)
         conditions = {name: view.condition for name, view in views.items()}
+        for number, condition in enumerate(windows.conditions):
+            conditions[_condition_name(number, views)] = condition
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
         bound = bind_selections(conditions, self._schema, self._host, timezone)
         both = SelectionSet(bound.selections.attributes, (*bound.selections.queries, *bound.error_queries))
+        derived = (*bound.derived, *windows.derived)
         program = StreamProgram(
             stream=self._stream,
             version=version,
@@ -181,24 +249,49 @@ class StreamPlans:
             views=len(views),
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
-            derived=DerivedLayout.of(bound.derived) if bound.derived else None,
+            derived=DerivedLayout.of(derived) if derived else None,
             arrangement=None,
             settings=self._settings,
+            windows=windows.panes,
         )
         self._events.record(
             "plan_compiled",
             stream=self._stream,
             plan=version,
-            views=len(views),
+            views=len(views) + len(windows.bound),
             attributes=[attribute.expression for attribute in bound.selections.attributes[:100]],
-            derived=len(bound.derived),
-            place=self._source.place(bound.derived),
+            derived=len(derived),
+            place=self._source.place(derived),
             seconds=round(time.perf_counter() - began, 3),
         )
-        return CompiledPlan(program, bound, views, self._broadcast(program))
+        return CompiledPlan(program, bound, views, windows, derived, self._broadcast(program))
 
     def _broadcast(self, program: StreamProgram) -> Broadcast[bytes]:
         return self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
+
+
+def _same_window(present: WindowDefinition | None, view: WindowDefinition) -> bool:
+    return present is not None and replace(present, id=view.id) == view
+
+
+def _condition_name(number: int, taken: Collection[str]) -> str:
+    """A name that no view has."""
+    name = f"condition {number}"
+    while name in taken:
+        name += "'"
+    return name
+
+
+def explain_windows(windows: CompiledWindows) -> list[str]:
+    """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
+    plans = windows.panes.operators if windows.panes is not None else ()
+    lines = [
+        f"  window operator {plan.id}: {', '.join(members)}; panes of {plan.pane / 1e6:g} s"
+        + (f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else "")
+        for plan, members in list(zip(plans, windows.members, strict=True))[:_SHOWN]
+    ]
+    lines += [f"  derived {each.name}: {each.expression}" for each in windows.derived[:_SHOWN]]
+    return lines
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:

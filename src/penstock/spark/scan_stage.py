@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.operators.encode import ColumnEncoder
-from penstock.operators.map_stage import StreamProgram
 from penstock.operators.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.messages import first_line
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
@@ -91,24 +90,20 @@ def split(files: Sequence[tuple[str, pq.FileMetaData]], tasks: int) -> list[list
 
 
 def run_in_scan(
-    spark: SparkSession, splits: list[list[RowGroups]], program: StreamProgram, context: TaskContextData
+    spark: SparkSession, splits: list[list[RowGroups]], context: TaskContextData
 ) -> list[TaskReport]:
     """Runs one job whose tasks read the row groups themselves.
 
     Returns:
         One report a task.
     """
-    attributes = [coding.name for coding in program.plan.codings]
-    columns = program.columns
-    event_time = program.event_time
-    batch_rows = program.settings.batch_rows
 
     def read(task: Task, numbers: pa.RecordBatch) -> None:
         for piece in (piece for number in numbers.column(0).to_pylist() for piece in splits[number]):
             for group in piece.groups:
                 try:
                     file = open_parquet(piece.path)
-                    _run_row_group(task, file, group, attributes, columns, event_time, batch_rows)
+                    _run_row_group(task, file, group)
                 except _UnreadableError as error:
                     _set_aside(task, f"{piece.path}#{group}", error)
 
@@ -125,33 +120,25 @@ def _set_aside(task: Task, origin: str, error: Exception) -> None:
     task.quarantine(pa.array([None], pa.binary()), pa.array([origin]), pa.array([reason]))
 
 
-def _run_row_group(
-    task: Task,
-    file: pq.ParquetFile,
-    group: int,
-    attributes: Sequence[str],
-    columns: Sequence[str],
-    event_time: str | None,
-    batch_rows: int,
-) -> None:
-    if not could_match(task.stage.program.plan, _bounds(file, group, task.stage.encoders)):
-        task.skip(file.metadata.row_group(group).num_rows)
-        if event_time is not None:
-            task.stage.observe_event_time(_read_columns(file, group, [event_time]).column(event_time))
+def _run_row_group(task: Task, file: pq.ParquetFile, group: int) -> None:
+    program = task.stage.program
+    columns, windows, batch_rows = program.columns, program.windows, program.settings.batch_rows
+    is_matched = could_match(program.plan, _bounds(file, group, task.stage.encoders))
+    if not is_matched and not (windows and windows.wants_every_tuple):
+        task.stage.skip(file.metadata.row_group(group).num_rows)
+        observed = windows.time if windows else program.event_time
+        if observed is not None:
+            for batch in _batches(file, group, [observed], batch_rows):
+                task.stage.observe_times(batch)
         return
-    first = [name for name in columns if name in attributes or name == event_time]
+    first = program.needed if is_matched or windows is None else list(windows.columns)
     rest = [name for name in columns if name not in first]
     late = _LateColumns(file, group, columns, rest)
     offset = 0
     for batch in _batches(file, group, first or [columns[0]], batch_rows):
         late.at(batch, offset)
         offset += batch.num_rows
-        task.process(
-            [batch.column(name) for name in attributes],
-            batch.num_rows,
-            batch.column(event_time) if event_time else None,
-            late.tuples,
-        )
+        task.process(batch, late.tuples, is_matched=is_matched)
 
 
 def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:

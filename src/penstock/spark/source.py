@@ -30,6 +30,7 @@ class BoundBatch:
         key: identifies the program in the workers' caches.
         broadcast: the pickled program.
         staging: folder for the batch's staged files.
+        time_limit: the largest event time that is believed, microseconds in UTC.
     """
 
     number: int
@@ -38,11 +39,12 @@ class BoundBatch:
     key: tuple[str, int, int]
     broadcast: Broadcast[bytes]
     staging: str
+    time_limit: int
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
         """Context of the batch's next job."""
-        return TaskContextData(self.key, self.broadcast, self.staging, self._jobs())
+        return TaskContextData(self.key, self.broadcast, self.staging, self._jobs(), self.time_limit)
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:
         """Derives the columns the plan needs and runs the map stage behind the frame."""

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
 from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD
 
 #: schema of the row every task returns: a pickled TaskReport
 REPORT_SCHEMA = "report BINARY"
@@ -39,10 +40,10 @@ class StagedFile:
     """A file a task wrote into the staging folder.
 
     Attributes:
-        kind: `matches` or `quarantine`.
+        kind: `matches`, `quarantine` or `envelopes`.
         path: where it lies.
         rows: rows in it.
-        pairs: (tuple, view) pairs in it; 0 for the quarantine.
+        pairs: (tuple, view) pairs in it; 0 but for matches.
         size: bytes.
     """
 
@@ -79,12 +80,14 @@ class TaskContextData:
         program: the pickled StreamProgram.
         staging: folder for the batch's staged files.
         job: number of the job within the batch.
+        time_limit: the largest event time that is believed, microseconds in UTC.
     """
 
     key: tuple[str, int, int]
     program: Broadcast[bytes]
     staging: str
     job: int
+    time_limit: int
 
 
 _stages: OrderedDict[tuple[str, int, int], MapStage] = OrderedDict()
@@ -99,7 +102,7 @@ def stage_for(context: TaskContextData) -> MapStage:
         while len(_stages) > _KEPT_STAGES:
             _stages.popitem(last=False)
     _stages.move_to_end(context.key)
-    stage.begin()
+    stage.begin(context.time_limit)
     return stage
 
 
@@ -112,8 +115,7 @@ class StagedWriter:
 
     def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
         self.kind = kind
-        name = f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
-        self._path = Path(context.staging) / name
+        self._path = _staged_path(kind, context, partition)
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
@@ -157,8 +159,39 @@ class StagedWriter:
         self._held_rows = self._held_bytes = 0
 
 
+def _staged_path(kind: str, context: TaskContextData, partition: int) -> Path:
+    return Path(context.staging) / f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
+
+
+def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -> list[StagedFile]:
+    """Writes the partials of a task to a staged file; the list holds it, or nothing where there are none."""
+    began = time.perf_counter_ns()
+    envelopes = stage.panes.envelopes() if stage.panes is not None else []
+    stage.counts.pane_ns += time.perf_counter_ns() - began
+    if not envelopes:
+        return []
+    columns = {
+        SHARD: pa.array([shard for shard, _ in envelopes], pa.int32()),
+        OPERATOR: pa.array([envelope.operator for _, envelope in envelopes], pa.int32()),
+        KIND: pa.array([envelope.kind for _, envelope in envelopes], pa.string()),
+        PAYLOAD: pa.array([envelope.payload for _, envelope in envelopes], pa.binary()),
+    }
+    path = _staged_path("envelopes", context, partition)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table(columns),
+        path,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        use_dictionary=[KIND],
+        write_statistics=[SHARD, OPERATOR],
+    )
+    return [StagedFile("envelopes", str(path), len(envelopes), 0, path.stat().st_size)]
+
+
 class Task:
-    """One task of an ingest job: stages matches and quarantined records, then reports."""
+    """One task of an ingest job: stages matches, quarantined records and partials, then reports."""
 
     def __init__(self, context: TaskContextData, partition: int) -> None:
         self._context = context
@@ -171,35 +204,27 @@ class Task:
 
     def process(
         self,
-        attributes: list[pa.Array],
-        rows: int,
-        event_time: pa.Array | None,
+        batch: pa.RecordBatch,
         tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+        *,
+        is_matched: bool = True,
     ) -> None:
         """Matches a batch and stages its matched tuples.
 
         Args:
-            attributes: one column a p-attribute of the program's plan.
-            rows: tuples in the batch.
-            event_time: the event time column, or None.
+            batch: at least the program's `needed` columns.
             tuples: gives the tuple's own columns of the rows where the mask is true.
+            is_matched: see `MapStage.process`.
         """
-        mask, queries = self.stage.match(attributes, rows)
-        if event_time is not None:
-            self.stage.observe_event_time(event_time)
+        mask, queries = self.stage.process(batch, is_matched=is_matched)
         if not len(queries):
             return
         began = time.perf_counter_ns()
         matched = tuples(mask)
         schema = matched.schema.append(pa.field(QUERIES, queries.type, nullable=False))
-        batch = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
-        self._matches.write(batch, len(queries.values))
+        staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
+        self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
-
-    def skip(self, rows: int) -> None:
-        """Counts tuples that statistics showed to satisfy no query."""
-        self.stage.counts.tuples += rows
-        self.stage.counts.skipped += rows
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
@@ -210,14 +235,15 @@ class Task:
 
     def report(self) -> TaskReport:
         """Closes the staged files and reports."""
+        files = stage_envelopes(self.stage, self._context, self._partition)
         began = time.perf_counter_ns()
-        files = self._matches.close() + self._quarantine.close()
+        files += self._matches.close() + self._quarantine.close()
         self.stage.counts.write_ns += time.perf_counter_ns() - began
         return TaskReport(
             job=self._context.job,
             partition=self._partition,
             files=files,
-            counts=self.stage.counts,
+            counts=self.stage.finish(),
             sample=self.stage.sample,
             quarantined=self.quarantined,
             refused=self.refused,

@@ -1,0 +1,334 @@
+"""Pane partials of an ingest task: each window operator's tuples by pane and keys, split by shard.
+
+Tuples are held until they are worth a group-by, partials until they are worth a merge; at the end of the
+task the rows of each shard become Arrow IPC streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.util import hash_array
+
+from penstock.operators.aggregates import Parts, lift_values, merge_values
+from penstock.operators.panes import PANE
+from penstock.operators.shard import PARTIALS, VALUES, Envelope
+
+Rows = npt.NDArray[np.int64]
+
+#: tuples that are grouped at a time
+_HELD_ROWS = 1 << 20
+_HELD_BYTES = 64 << 20
+#: partials are merged when they are twice as many as after the last time, and at least so many
+_LOOSE_ROWS = 1 << 20
+#: rows of an envelope
+_ENVELOPE_ROWS = 1 << 18
+_NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+#: a wall clock without time zone is at most this far ahead of UTC, in microseconds
+_FARTHEST_ZONE = 14 * 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PaneColumn:
+    """A key or an argument.
+
+    Attributes:
+        column: its name in the batches.
+        name: its name in the partials; the same for as long as the operator lives.
+        type: its type there.
+    """
+
+    column: str
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class PanePlan:
+    """What the map stage computes for one window operator.
+
+    Attributes:
+        id: the operator.
+        selection: number of the condition among the program's, None if every tuple is selected.
+        keys: the grouping keys, in order.
+        arguments: the columns of `parts`.
+        raising: boolean columns that are true where an expression of the operator raised.
+        parts: what is kept of each pane and group.
+        pane: length of a pane, microseconds.
+        offset: start of one of them.
+    """
+
+    id: int
+    selection: int | None
+    keys: tuple[PaneColumn, ...]
+    arguments: tuple[PaneColumn, ...]
+    raising: tuple[str, ...]
+    parts: Parts
+    pane: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class PaneProgram:
+    """The window operators of one plan version of a stream.
+
+    Attributes:
+        time: the event time column, a timestamp in microseconds.
+        operators: what is computed.
+        selections: number of distinct conditions.
+        shards: number of shards.
+    """
+
+    time: str
+    operators: tuple[PanePlan, ...]
+    selections: int
+    shards: int
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a batch that are needed, each once."""
+        every = [self.time]
+        for plan in self.operators:
+            every += [*(each.column for each in (*plan.keys, *plan.arguments)), *plan.raising]
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def wants_every_tuple(self) -> bool:
+        """Whether an operator has no condition."""
+        return any(plan.selection is None for plan in self.operators)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventTimes:
+    """The event times of a batch.
+
+    Attributes:
+        values: int64, microseconds since the epoch; anything where it is NULL.
+        usable: where it is neither NULL nor too far ahead of the clock; None: everywhere.
+        nulls: number of those that are NULL.
+        future: number of those that are too far ahead.
+        oldest, newest: of the usable ones, None where there is none.
+    """
+
+    values: Rows
+    usable: npt.NDArray[np.bool_] | None
+    nulls: int
+    future: int
+    oldest: int | None
+    newest: int | None
+
+
+def event_times(column: pa.Array, limit: int) -> EventTimes:
+    """Reads an event time column.
+
+    Args:
+        column: timestamps in microseconds.
+        limit: the largest one to be believed, microseconds in UTC.
+    """
+    if column.type.tz is None:
+        limit += _FARTHEST_ZONE
+    numbers = column.cast(pa.int64())
+    nulls = numbers.null_count
+    values = pc.fill_null(numbers, 0).to_numpy() if nulls else numbers.to_numpy()
+    if not len(values):
+        return EventTimes(values, None, 0, 0, None, None)
+    newest = int(values.max())
+    if not nulls and newest <= limit:
+        return EventTimes(values, None, 0, 0, int(values.min()), newest)
+    believed = values <= limit
+    usable = believed if not nulls else believed & numbers.is_valid().to_numpy(zero_copy_only=False)
+    good = values[usable]
+    future = len(values) - nulls - len(good)
+    if not len(good):
+        return EventTimes(values, usable, nulls, future, None, None)
+    return EventTimes(values, usable, nulls, future, int(good.min()), int(good.max()))
+
+
+class PaneStage:
+    """Computes the partials of one task at a time.
+
+    Args:
+        program: the window operators.
+    """
+
+    def __init__(self, program: PaneProgram) -> None:
+        self.program = program
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts a new task."""
+        self._held = [_Held(plan) for plan in self.program.operators]
+        #: tuples each operator lost to an expression that raised
+        self.raised = np.zeros(len(self.program.operators), np.int64)
+
+    def add(self, batch: pa.RecordBatch, times: EventTimes, selected: Sequence[Rows]) -> None:
+        """Takes in a batch of tuples.
+
+        Args:
+            batch: at least the program's columns.
+            times: of its event time column.
+            selected: for each condition the rows that satisfy it, ascending; empty where
+                none of the batch's rows satisfies any.
+        """
+        nothing = np.zeros(0, np.int64)
+        for number, held in enumerate(self._held):
+            condition = held.plan.selection
+            rows = None if condition is None else (selected[condition] if selected else nothing)
+            if rows is not None and not len(rows):
+                continue
+            for name in held.plan.raising:
+                raised = batch.column(name).to_numpy(zero_copy_only=False)
+                if raised.any():
+                    kept = _those(rows, ~raised)
+                    self.raised[number] += (batch.num_rows if rows is None else len(rows)) - len(kept)
+                    rows = kept
+            if times.usable is not None:
+                rows = _those(rows, times.usable)
+            held.add(batch, times.values, rows)
+
+    def envelopes(self) -> list[tuple[int, Envelope]]:
+        """The task's partials: (shard, envelope) pairs."""
+        found = []
+        for held in self._held:
+            for kind, table in held.tables().items():
+                for shard, own in enumerate(_split(table, held.keys, self.program.shards)):
+                    found += [
+                        (shard, Envelope(held.plan.id, kind, _stream(own.slice(start, _ENVELOPE_ROWS))))
+                        for start in range(0, own.num_rows, _ENVELOPE_ROWS)
+                    ]
+        return found
+
+
+class _Held:
+    """One operator's tuples and partials."""
+
+    def __init__(self, plan: PanePlan) -> None:
+        self.plan = plan
+        self.keys = [key.name for key in plan.keys]
+        self._columns = {each.name: each for each in (*plan.keys, *plan.arguments)}
+        self._grouping = [PANE, *self.keys]
+        self._exact = {*self.keys, *plan.parts.values}
+        self._tuples: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._partials: list[pa.Table] = []
+        self._values: dict[str, list[pa.Table]] = {name: [] for name in plan.parts.values}
+        self._loose = 0
+        self._settled = 0
+
+    def add(self, batch: pa.RecordBatch, times: Rows, rows: Rows | None) -> None:
+        plan = self.plan
+        own = times if rows is None else times[rows]
+        if not len(own):
+            return
+        panes = (own - plan.offset) // plan.pane * plan.pane + plan.offset
+        columns = {PANE: pa.array(panes)}
+        places = None if rows is None else pa.array(rows)
+        for name, each in self._columns.items():
+            values = batch.column(each.column)
+            if values.type != each.type:
+                values = values.cast(each.type)
+            columns[name] = values if places is None else values.take(places)
+        table = pa.table(columns)
+        self._tuples.append(table)
+        self._rows += len(own)
+        self._bytes += table.nbytes
+        if self._rows >= _HELD_ROWS or self._bytes >= _HELD_BYTES:
+            self._lift()
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All partials by kind of envelope; nothing where no tuple came."""
+        self._lift()
+        if not self._partials:
+            return {}
+        self._merge()
+        return {PARTIALS: self._partials[0]} | {
+            VALUES + name: tables[0] for name, tables in self._values.items()
+        }
+
+    def _lift(self) -> None:
+        if not self._tuples:
+            return
+        tuples = pa.concat_tables(self._tuples)
+        self._tuples, self._rows, self._bytes = [], 0, 0
+        for name in self._exact:
+            column = tuples.column(name)
+            if pa.types.is_floating(column.type):
+                place = tuples.schema.get_field_index(name)
+                tuples = tuples.set_column(place, name, canonical(column))
+        lifted = self.plan.parts.lift(tuples, self._grouping)
+        self._partials.append(lifted)
+        self._loose += lifted.num_rows
+        for name, tables in self._values.items():
+            tables.append(lift_values(tuples, self._grouping, name))
+            self._loose += tables[-1].num_rows
+        if self._loose > max(_LOOSE_ROWS, self._settled):
+            self._merge()
+
+    def _merge(self) -> None:
+        if len(self._partials) > 1:
+            merged = self.plan.parts.merge(pa.concat_tables(self._partials), self._grouping)
+            self._partials = [merged]
+            for name, tables in self._values.items():
+                self._values[name] = [merge_values(pa.concat_tables(tables), self._grouping)]
+        self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
+        self._loose = 0
+
+
+def canonical(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Floating-point values with one zero and one NaN."""
+    added = pc.add(values, pa.scalar(0.0, values.type))
+    return pc.if_else(pc.is_nan(added), pa.scalar(float("nan"), values.type), added)
+
+
+def key_hashes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """A hash of the keys of each row, the same on every machine; floating-point keys are `canonical`."""
+    total: npt.NDArray[np.uint64] = np.zeros(table.num_rows, np.uint64)
+    for name in keys:
+        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        total = (total ^ _value_hashes(encoded.dictionary)[codes]) * _MIX
+    return total ^ (total >> np.uint64(32))
+
+
+def _value_hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
+    kind = values.type
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(kind):
+        found = hash_array(pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy())
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+            values = values.cast(pa.int32())
+        found = hash_array(pc.fill_null(values.cast(pa.int64()), 0).to_numpy())
+    else:
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            values = values.cast(pa.string())
+        empty = b"" if pa.types.is_binary(values.type) else ""
+        found = hash_array(pc.fill_null(values, empty).to_numpy(zero_copy_only=False), categorize=False)
+    hashes: npt.NDArray[np.uint64] = np.where(missing, _NULL_HASH, found.astype(np.uint64))
+    return hashes
+
+
+def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:
+    return np.flatnonzero(good) if rows is None else rows[good[rows]]
+
+
+def _split(table: pa.Table, keys: Sequence[str], shards: int) -> list[pa.Table]:
+    """The rows of each shard; without keys all are the first one's."""
+    if not keys or shards == 1:
+        return [table]
+    shard = key_hashes(table, keys) % np.uint64(shards)
+    return [table.take(pa.array(np.flatnonzero(shard == number))) for number in range(shards)]
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())

@@ -1,0 +1,98 @@
+"""The ingest query's end of the envelope log: an entry for each published batch, others while none come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry
+from penstock.spark.layout import Layout
+from penstock.spark.result_views import store_views
+from penstock.spark.window_views import CompiledWindows
+
+
+class IngestLog:
+    """Writes the log of one stream, from its first window view on.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+    """
+
+    def __init__(self, layout: Layout, stream: str) -> None:
+        self._layout = layout
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._log = EnvelopeLog(layout, stream) if layout.log(stream).is_dir() else None
+        self._last = self._log.newest() if self._log else None
+
+    @property
+    def last(self) -> LogEntry | None:
+        """The newest entry, or None."""
+        with self._lock:
+            return self._last
+
+    def store_windows(self, windows: CompiledWindows) -> None:
+        """Stores the window views of a plan version; a stream that never had any has no log."""
+        program = windows.keyed
+        with self._lock:
+            if self._log is None and program.operators:
+                self._log = EnvelopeLog(self._layout, self._stream)
+            if self._log is None:
+                return
+            for operator, members in zip(program.operators, windows.members, strict=True):
+                bound = [windows.bound[name] for name in members]
+                store_views(self._layout, self._stream, operator.id, bound)
+            self._log.store_program(program)
+
+    def put_batch(
+        self, batch: int, plan: int, oldest: int | None, newest: int | None, files: Sequence[str]
+    ) -> None:
+        """Puts the entry of a published batch unless it is there.
+
+        Args:
+            batch: its number.
+            plan: the plan version it is bound to.
+            oldest, newest: its smallest and largest event time, microseconds, or None.
+            files: names of its envelope files.
+        """
+        with self._lock:
+            log, last = self._log, self._last
+            if log is None or (last is None and log.program(plan) is None):
+                return
+            if last is not None and last.batch >= batch:
+                return
+            before = None if last is None else last.newest
+            delays = () if oldest is None else (max(0, before - oldest) if before is not None else 0,)
+            self._put(log, LogEntry(batch, 0, plan, _later(before, newest), delays, False, tuple(files)))
+
+    def put_idle(self, newest: int) -> bool:
+        """Says that an idle stream is taken to have reached an event time.
+
+        Returns:
+            False where there is no entry to follow, or nothing new to say.
+        """
+        with self._lock:
+            last = self._last
+            if last is None or (last.newest is not None and newest <= last.newest):
+                return False
+            return self._follow(last, newest, ended=False)
+
+    def put_end(self) -> bool:
+        """Says that the stream has ended; False where it is said already, or there was no batch."""
+        with self._lock:
+            last = self._last
+            return last is not None and not last.ended and self._follow(last, last.newest, ended=True)
+
+    def _follow(self, last: LogEntry, newest: int | None, *, ended: bool) -> bool:
+        assert self._log is not None, "it holds an entry"
+        self._put(self._log, LogEntry(last.batch, last.mark + 1, last.plan, newest, (), ended, ()))
+        return True
+
+    def _put(self, log: EnvelopeLog, entry: LogEntry) -> None:
+        self._last = entry if log.put(entry) else log.newest()
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    known = [each for each in (one, other) if each is not None]
+    return max(known) if known else None

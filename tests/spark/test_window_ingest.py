@@ -1,0 +1,239 @@
+"""The ingest side of window views: partials of all tasks, merged, equal spark.sql over the same tuples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.operators.aggregates import Parts
+from penstock.operators.panes import PANE, Content
+from penstock.operators.shard import Envelope, OperatorPlan, pane_batch
+from penstock.operators.window import window_rows
+from penstock.settings import Settings
+from penstock.spark.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry, in_order, read_entry
+from penstock.spark.events import EventLog
+from penstock.spark.ingest import IngestQuery, Trigger
+from penstock.spark.layout import Layout
+from penstock.spark.publish import read_manifests
+from penstock.spark.source import DataFrameSource, Source
+from penstock.spark.sources import open_table
+from penstock.sql.script import parse_script
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+COLUMNS = "ts TIMESTAMP, origin STRING, level DOUBLE, amount INT, flag BOOLEAN"
+FILES, ROWS = 3, 4_000
+
+SLIDING = (
+    "SELECT origin, window(ts, '10 minutes', '5 minutes') AS w, count(*) AS n, sum(amount) AS total, avg(level) AS mean,"
+    " min(level) AS low, max(amount) AS high, stddev(level) AS sd, count(DISTINCT amount) AS kinds"
+    " FROM readings GROUP BY origin, w"
+)
+TUMBLING = "SELECT level, window(ts, '1 hour', '1 hour', '7 minutes') AS w, count(amount) AS n FROM readings WHERE amount > 50 GROUP BY level, w"
+OVERALL = (
+    "SELECT window(ts, '20 minutes') AS w, sum(level) AS total FROM readings WHERE amount > 50 GROUP BY w"
+)
+COMPUTED = (
+    "SELECT upper(origin) AS o, flag, window(ts, '10 minutes') AS w, sum(amount / (amount - 5)) AS s, count(*) AS n"
+    " FROM readings WHERE level * 2 > 1 GROUP BY upper(origin), flag, w"
+)
+
+
+def readings(seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    level = rng.choice([0.0, -0.0, 0.25, 0.5, 1.5, math.nan], ROWS)
+    times = [NOON + timedelta(seconds=int(s)) for s in rng.integers(0, 7_200, ROWS)]
+    times[:3] = [None, datetime(2200, 1, 1, tzinfo=UTC), None]
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "origin": pa.array(rng.choice(["JFK", "LGA", None], ROWS), pa.string()),
+            "level": pa.array(level, mask=rng.random(ROWS) < 0.05),
+            "amount": pa.array(rng.integers(0, 100, ROWS), pa.int32()),
+            "flag": pa.array(rng.choice([True, False, None], ROWS), pa.bool_()),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        pq.write_table(readings(number), tmp_path / "in" / f"{number}.parquet", row_group_size=1_500)
+    return tmp_path
+
+
+def definitions(views: Mapping[str, str]) -> dict[str, ViewDefinition | WindowDefinition]:
+    return {name: WindowDefinition(name, f"{name}:1", text) for name, text in views.items()}
+
+
+def parquet(spark: SparkSession, folder: Path) -> Source:
+    text = f"CREATE TABLE readings ({COLUMNS}) USING parquet OPTIONS (path '{folder / 'in'}', event_time 'ts', maxFilesPerTrigger '1')"
+    (table,) = parse_script(text).tables
+    return open_table(spark, table, Settings())
+
+
+class Ingest:
+    """One IngestQuery over a folder."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, source: Source, views: Mapping[str, Any], shards: int = 3
+    ) -> None:
+        self.layout = Layout(folder / "out", folder / "out/_penstock/checkpoint")
+        self.layout.open()
+        self.events = EventLog(self.layout.events)
+        source.prepare(self.layout, "readings")
+        self.query = IngestQuery(
+            spark,
+            "readings",
+            source,
+            self.layout,
+            self.events,
+            Settings(),
+            lambda *_: None,
+            lambda _: None,
+            shards,
+        )
+        self.query.plans.change(views)
+
+    def run(self) -> None:
+        self.query.start(Trigger(available_now=True))
+        self.query.await_termination()
+
+    @property
+    def entries(self) -> list[LogEntry]:
+        log = self.layout.log("readings")
+        return in_order([read_entry(path) for path in log.glob("*.json")])
+
+    def partials(self, operator: int, shards: Sequence[int] = (0, 1, 2)) -> list[Envelope]:
+        found = []
+        for entry in self.entries:
+            for name in entry.files:
+                table = pq.read_table(self.layout.envelopes("readings") / name)
+                assert table.schema.names == ["shard", "operator", "kind", "payload"]
+                found += [
+                    Envelope(row["operator"], row["kind"], row["payload"])
+                    for row in table.to_pylist()
+                    if row["operator"] == operator and row["shard"] in shards
+                ]
+        return found
+
+    def operator(self, view: str) -> OperatorPlan:
+        program = EnvelopeLog(self.layout, "readings").program(self.entries[-1].plan)
+        assert program is not None
+        return next(plan for plan in program.operators if view in [each.name for each in plan.views])
+
+
+def answers(ingest: Ingest, view: str) -> list[tuple[Any, ...]]:
+    """The view's windows from all partials of the log: start, keys, aggregates."""
+    operator = ingest.operator(view)
+    plan = next(each for each in operator.views if each.name == view)
+    keys = [name for name, _ in plan.keys]
+    parts = Parts.of(aggregate for each in operator.views for aggregate in each.aggregates)
+    batch = pane_batch(ingest.partials(operator.id), None, np.zeros(0, np.int64))
+    assert batch.partials is not None
+    windows = plan.windows
+    starts = batch.partials.column(PANE).to_numpy()
+    own: set[int] = set()
+    for pane in np.unique(starts).tolist():
+        last = (pane - windows.start) // windows.slide * windows.slide + windows.start
+        own.update(range(last, pane - windows.size, -windows.slide))
+    found = []
+    for start in sorted(own):
+        inside = {
+            name: table.filter(
+                pa.array(
+                    (table.column(PANE).to_numpy() >= start)
+                    & (table.column(PANE).to_numpy() < start + windows.size)
+                )
+            ).drop_columns([PANE])
+            for name, table in {"": batch.partials, **batch.values}.items()
+        }
+        rows = window_rows(plan, parts, Content(inside.pop(""), inside))
+        columns = [*keys, *(f"_a{number}" for number in range(len(plan.aggregates)))]
+        found += [(start, *(row[name] for name in columns)) for row in rows.to_pylist()]
+    return found
+
+
+def expected(spark: SparkSession, text: str, columns: str) -> list[tuple[Any, ...]]:
+    rows = spark.sql(f"SELECT unix_micros(w.start) AS start, {columns} FROM ({text})").collect()
+    return [tuple(row) for row in rows]
+
+
+def same(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> None:
+    assert len(found) == len(wanted)
+    for one, other in zip(sorted(found, key=_order), sorted(wanted, key=_order), strict=True):
+        assert all(_close(*pair) for pair in zip(one, other, strict=True)), (one, other)
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return (math.isnan(one) and math.isnan(other)) or math.isclose(
+            one, other, rel_tol=1e-9, abs_tol=1e-12
+        )
+    return bool(one == other)
+
+
+def _order(row: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(f"{value + 0.0:.6f}" if isinstance(value, float) else str(value) for value in row)
+
+
+def tuples(spark: SparkSession, folder: Path) -> None:
+    """The tuples that windows believe, as a static table."""
+    frame = spark.read.schema(COLUMNS).parquet(str(folder / "in"))
+    frame.where("ts < '2100-01-01'").createOrReplaceTempView("readings")
+
+
+def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
+    views = definitions({"sliding": SLIDING, "tumbling": TUMBLING, "overall": OVERALL})
+    views["large"] = ViewDefinition("large", "large:1", "", "amount > 90", None)
+    ingest = Ingest(spark, folder, parquet(spark, folder), views)
+    ingest.run()
+    assert "in the scan" in ingest.query.plans.explain()
+    tuples(spark, folder)
+    same(answers(ingest, "sliding"), expected(spark, SLIDING, "origin, n, total, mean, low, high, sd, kinds"))
+    same(answers(ingest, "tumbling"), expected(spark, TUMBLING, "level, n"))
+    same(answers(ingest, "overall"), expected(spark, OVERALL, "total"))
+    assert [(entry.batch, entry.mark) for entry in ingest.entries] == [(0, 0), (1, 0), (2, 0)]
+    newest = None
+    for number, entry in enumerate(ingest.entries):
+        times = np.asarray(
+            pq.read_table(folder / "in" / f"{number}.parquet").column("ts").drop_null().cast(pa.int64())
+        )
+        times = np.sort(times)[:-1]
+        assert entry.delays == (0 if newest is None else max(0, newest - int(times.min())),)
+        newest = int(times.max()) if newest is None else max(newest, int(times.max()))
+        assert entry.newest == newest
+    assert ingest.query.totals.null_event_times == 2 * FILES
+    assert ingest.query.totals.future_event_times == FILES
+    manifests = read_manifests(ingest.layout, "readings")
+    large = sum(int(np.sum(readings(number).column("amount").to_numpy() > 90)) for number in range(FILES))
+    assert sum(file["rows"] for m in manifests for file in m["files"] if file["kind"] == "matches") == large
+    shards = [pane_batch(ingest.partials(0, [shard]), None, np.zeros(0, np.int64)) for shard in range(3)]
+    keys = [set(shard.partials.column("_k0").to_pylist()) for shard in shards if shard.partials is not None]
+    assert sum(map(len, keys)) == len(set().union(*keys)) == 3
+
+
+def test_behind_a_dataframe(spark: SparkSession, folder: Path) -> None:
+    stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", "2").parquet(str(folder / "in"))
+    source = DataFrameSource(stream.schema, None, lambda _: stream, "a test")
+    ingest = Ingest(spark, folder, source, definitions({"computed": COMPUTED, "sliding": SLIDING}))
+    ingest.run()
+    tuples(spark, folder)
+    spark.sql("SELECT * FROM readings WHERE amount <> 5").createOrReplaceTempView("readings")
+    same(answers(ingest, "computed"), expected(spark, COMPUTED, "o, flag, s, n"))
+    tuples(spark, folder)
+    same(answers(ingest, "sliding"), expected(spark, SLIDING, "origin, n, total, mean, low, high, sd, kinds"))
+    lost = spark.sql("SELECT * FROM readings WHERE amount = 5 AND level * 2 > 1").count()
+    assert ingest.query.totals.view_errors == {"computed": pytest.approx(lost, abs=FILES * 3)}

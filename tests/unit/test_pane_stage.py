@@ -1,0 +1,202 @@
+"""Pane partials: whatever the batches, merged they are the group-by of all tuples; shards share them out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.operators import pane_stage
+from penstock.operators.aggregates import Parts
+from penstock.operators.pane_stage import (
+    PaneColumn,
+    PanePlan,
+    PaneProgram,
+    PaneStage,
+    event_times,
+    key_hashes,
+)
+from penstock.operators.panes import PANE
+from penstock.operators.shard import PARTIALS, VALUES, Envelope
+
+HASHES = [13503369963971452764, 5937307202493844834]
+LIMIT = 1_000
+SHARDS = 3
+PARTS = Parts(sums=("_x0",), extremes=(("max", "_x0"),), values=("_x1",))
+
+numbers = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, math.nan]))
+rows = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(-500, 1_200)),
+        numbers,
+        st.sampled_from(["a", "b", "ab", None]),
+        st.one_of(st.none(), st.integers(-100, 100)),
+        numbers,
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+def table(tuples: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    time, level, name, amount, kind, failed = zip(*tuples, strict=True) if tuples else [()] * 6
+    return pa.record_batch(
+        {
+            "ts": pa.array(time, pa.timestamp("us", "UTC")),
+            "level": pa.array(level, pa.float64()),
+            "name": pa.array(name, pa.string()),
+            "amount": pa.array(amount, pa.int32()),
+            "kind": pa.array(kind, pa.float64()),
+            "failed": pa.array(failed, pa.bool_()),
+        }
+    )
+
+
+def stage(selection: int | None, *, keyed: bool = True) -> PaneStage:
+    keys = (PaneColumn("level", "_k0", pa.float64()), PaneColumn("name", "_k1", pa.string()))
+    plan = PanePlan(
+        id=7,
+        selection=selection,
+        keys=keys if keyed else (),
+        arguments=(PaneColumn("amount", "_x0", pa.int32()), PaneColumn("kind", "_x1", pa.float64())),
+        raising=("failed",),
+        parts=PARTS,
+        pane=100,
+        offset=30,
+    )
+    return PaneStage(PaneProgram("ts", (plan,), 1, SHARDS))
+
+
+def run(found: PaneStage, batches: Sequence[pa.RecordBatch], selected: bool) -> list[tuple[int, Envelope]]:
+    for batch in batches:
+        chosen = [np.flatnonzero(_selected(batch))] if selected and batch.num_rows else []
+        found.add(batch, event_times(batch.column("ts"), LIMIT), chosen)
+    return found.envelopes()
+
+
+def _selected(batch: pa.RecordBatch) -> Any:
+    return np.asarray([(amount or 0) > 0 for amount in batch.column("amount").to_pylist()], bool)
+
+
+def read(envelopes: Sequence[tuple[int, Envelope]], kind: str) -> list[tuple[int, dict[str, Any]]]:
+    return [
+        (shard, row)
+        for shard, envelope in envelopes
+        if envelope.kind == kind
+        for row in pa.ipc.open_stream(envelope.payload).read_all().to_pylist()
+    ]
+
+
+def key(value: float | None) -> Any:
+    return "NaN" if value is not None and math.isnan(value) else value if value is None else value + 0.0
+
+
+@given(tuples=rows, cuts=st.lists(st.integers(0, 60)), held=st.integers(1, 40), filtered=st.booleans())
+def test_partials_of_any_batches_are_the_group_by_of_all(
+    tuples: list[tuple[Any, ...]], cuts: list[int], held: int, filtered: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pane_stage, "_HELD_ROWS", held)
+        patch.setattr(pane_stage, "_LOOSE_ROWS", held)
+        edges = sorted({0, len(tuples), *(min(cut, len(tuples)) for cut in cuts)})
+        whole = table(tuples)
+        pieces = [whole.slice(low, high - low) for low, high in pairwise(edges)]
+        own = stage(0 if filtered else None)
+        found = run(own, pieces, filtered)
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    counted: Counter[Any] = Counter()
+    raised = 0
+    for time, level, name, amount, kind, failed in tuples:
+        if filtered and (amount or 0) <= 0:
+            continue
+        if failed:
+            raised += 1
+            continue
+        if time is None or time > LIMIT:
+            continue
+        group = ((time - 30) // 100 * 100 + 30, key(level), name)
+        groups[group].append(amount)
+        if kind is not None:
+            counted[(*group, key(kind))] += 1
+    expected = {
+        group: (
+            len(amounts),
+            sum(each for each in amounts if each is not None)
+            if any(a is not None for a in amounts)
+            else None,
+            max((each for each in amounts if each is not None), default=None),
+        )
+        for group, amounts in groups.items()
+    }
+    partials = read(found, PARTIALS)
+    merged = {
+        (row[PANE], key(row["_k0"]), row["_k1"]): (row["rows"], row["sum:_x0"], row["max:_x0"])
+        for _, row in partials
+    }
+    assert len(partials) == len(merged)
+    assert merged == expected
+    values = read(found, VALUES + "_x1")
+    assert {
+        (row[PANE], key(row["_k0"]), row["_k1"], key(row["value"])): row["rows"] for _, row in values
+    } == dict(counted)
+    assert own.raised.tolist() == [raised]
+    homes = {(key(row["_k0"]), row["_k1"], shard) for shard, row in [*partials, *values]}
+    assert len(homes) == len({home[:2] for home in homes})
+
+
+def test_without_keys_everything_goes_to_the_first_shard() -> None:
+    whole = table([(time, 0.0, "a", 1, 1.5, False) for time in range(0, 400, 7)])
+    found = run(stage(None, keyed=False), [whole], False)
+    assert {shard for shard, _ in found} == {0}
+    assert sum(row["rows"] for _, row in read(found, PARTIALS)) == whole.num_rows
+
+
+def test_a_batch_in_which_nothing_matches_brings_nothing() -> None:
+    whole = table([(time, 0.0, "a", 1, 1.5, False) for time in range(0, 400, 7)])
+    assert run(stage(0), [whole], False) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2, None, 3], pa.int32()),
+        (["a", "", None, "b"], pa.string()),
+        ([b"a", b"", None, b"b"], pa.binary()),
+        ([True, False, None], pa.bool_()),
+        ([Decimal("1.50"), None, Decimal("2.00")], pa.decimal128(10, 2)),
+        ([0.0, 1.5, math.nan, None], pa.float32()),
+        ([0, 1, None], pa.date32()),
+        ([0, 1, None], pa.timestamp("us", "UTC")),
+        ([0, 1, None], pa.duration("us")),
+        ([0, 1, None], pa.time64("ns")),
+    ],
+)
+def test_hashes_depend_on_the_keys_alone(values: list[Any], kind: pa.DataType) -> None:
+    column = pa.array(values, kind)
+    twice = pa.table({"k": pa.chunked_array([column, column.take(pa.array(range(len(values))[::-1]))])})
+    hashes = key_hashes(twice, ["k"])
+    assert hashes[: len(values)].tolist() == hashes[len(values) :][::-1].tolist()
+    assert len(set(hashes.tolist())) == len(values)
+
+
+def test_hashes_stay_what_they_were() -> None:
+    keys = pa.table({"a": pa.array([1, None]), "b": pa.array(["x", "y"])})
+    assert key_hashes(keys, ["a", "b"]).tolist() == HASHES
+
+
+def test_times_that_are_not_believed_are_counted() -> None:
+    times = event_times(pa.array([5, None, 2_000, -3], pa.timestamp("us", "UTC")), LIMIT)
+    assert (times.nulls, times.future, times.oldest, times.newest) == (1, 1, -3, 5)
+    assert times.usable is not None
+    assert times.usable.tolist() == [True, False, False, True]
+    local = event_times(pa.array([2_000], pa.timestamp("us")), LIMIT)
+    assert local.usable is None
