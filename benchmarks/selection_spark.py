@@ -261,7 +261,7 @@ def parquet_sides(spark: SparkSession, scale: Scale) -> dict[str, Side]:
     sides["one_way"] = Side("one-way mapInArrow", note="returns nothing")
     wanted = {count: conditions(uniform_workload(count, 1, 1, SEED)) for count in scale.queries}
     run_engine(spark, table, wanted[scale.queries[0]])
-    for number in range(scale.rounds):
+    for _ in range(scale.rounds):
         begun = time.perf_counter()
         batch_rows = scale.files_a_batch * scale.file_rows
         batches = run_one_way(stream.parquet(str(data)), lambda df: df, batch_rows)

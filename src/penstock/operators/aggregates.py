@@ -199,7 +199,7 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
     Args:
         aggregate: which one.
         merged: one row a group.
-        values: merged values of its argument, where it needs them.
+        values: merged values of its argument, None where there are none or it needs none.
         keys: the grouping columns of both.
 
     Raises:
@@ -218,7 +218,9 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
         case "min" | "max":
             found = _unordered(merged.column(extreme_of(aggregate.function, name)), aggregate.type)
         case "count_distinct" | "percentile":
-            assert values is not None, "values are kept for this aggregate"
+            if values is None:
+                nothing = 0 if aggregate.function == "count_distinct" else None
+                return pa.array([nothing] * merged.num_rows, aggregate.type)
             return _from_values(aggregate, merged, values, keys)
         case _:
             return _deviation(aggregate, merged)

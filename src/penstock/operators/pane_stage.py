@@ -6,8 +6,8 @@ task the rows of each shard become Arrow IPC streams.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,6 +98,23 @@ class PaneProgram:
         for plan in self.operators:
             every += [*(each.column for each in (*plan.keys, *plan.arguments)), *plan.raising]
         return tuple(dict.fromkeys(every))
+
+    def renamed(self, names: Mapping[str, str]) -> PaneProgram:
+        """The program over batches in which some columns have other names."""
+
+        def column(each: PaneColumn) -> PaneColumn:
+            return replace(each, column=names.get(each.column, each.column))
+
+        operators = (
+            replace(
+                plan,
+                keys=tuple(map(column, plan.keys)),
+                arguments=tuple(map(column, plan.arguments)),
+                raising=tuple(names.get(name, name) for name in plan.raising),
+            )
+            for plan in self.operators
+        )
+        return replace(self, time=names.get(self.time, self.time), operators=tuple(operators))
 
     @property
     def wants_every_tuple(self) -> bool:

@@ -24,7 +24,7 @@ class Content:
 
     Attributes:
         partials: keys, arrival and the columns of the parts.
-        values: keys, arrival, value and rows, by argument.
+        values: keys, arrival, value and rows, by argument; arguments that were never there may be missing.
     """
 
     partials: pa.Table
@@ -52,9 +52,10 @@ class Content:
 def together(contents: Iterable[Content]) -> Content:
     """The rows of all, at least one."""
     every = list(contents)
+    names = dict.fromkeys(name for each in every for name in each.values)
     return Content(
         pa.concat_tables([each.partials for each in every]),
-        {name: pa.concat_tables([each.values[name] for each in every]) for name in every[0].values},
+        {name: pa.concat_tables([e.values[name] for e in every if name in e.values]) for name in names},
     )
 
 
@@ -118,6 +119,23 @@ class Panes:
         """The rows of the panes that start in [first, last); None where there are none."""
         own = [table for start, pane in self._panes.items() if first <= start < last for table in pane.tables]
         return together(own) if own else None
+
+    def content_of(
+        self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
+    ) -> Content | None:
+        """The rows of a batch whose panes start in [first, last), as if they had arrived at 0."""
+        if partials is None:
+            return None
+        inside = (pc.field(PANE) >= first) & (pc.field(PANE) < last)
+        own = {
+            name: values[name].filter(inside).drop_columns([PANE])
+            for name in self._parts.values
+            if name in values
+        }
+        rows = partials.filter(inside).drop_columns([PANE])
+        if not rows.num_rows:
+            return None
+        return Content(self._stamped(rows, 0), {name: self._stamped(table, 0) for name, table in own.items()})
 
     def drop_before(self, start: int) -> None:
         """Forgets the panes that start before."""

@@ -61,7 +61,9 @@ def required_slack(
     needed = np.full(steps.groups, np.iinfo(np.int64).min)
     for aggregate in aggregates:
         if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
-            table = values[aggregate.argument]
+            table = values.get(aggregate.argument)
+            if table is None:
+                continue
             own = group_codes(pa.concat_tables([partials.select(list(keys)), table.select(list(keys))]), keys)
             slack = _of_values(aggregate, bound, table, own[len(codes) :], steps.groups)
         else:
@@ -172,7 +174,8 @@ def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: 
     """Arrival of the last row that an answer from single values could not do without."""
     found = np.full(groups, np.iinfo(np.int64).min)
     arrivals = table.column(ARRIVAL).to_numpy()
-    numbers = _comparable(table.column(VALUE), pa.float64())
+    values = table.column(VALUE)
+    numbers = _comparable(values, values.type)
     counts = table.column(ROWS).to_numpy()
     for group in np.unique(codes).tolist():
         own = np.flatnonzero(codes == group)
@@ -207,14 +210,19 @@ def _floats(table: pa.Table, name: str) -> Floats:
 
 
 def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Floats:
-    """Numbers for values of any type: their own, or for text their rank."""
+    """Numbers for values of any type: their own, or for text their rank.
+
+    Args:
+        column: the values; those of floating point may be `ordered` integers.
+        kind: their type.
+    """
     if pa.types.is_floating(kind) and pa.types.is_integer(column.type):
         bits = pc.fill_null(column, 0).to_numpy()
         numbers = np.where(bits < 0, bits ^ (2**63 - 1), bits).view(np.float64)
         return np.where(column.is_null().to_numpy(), np.nan, numbers)
     if pa.types.is_temporal(column.type) or pa.types.is_boolean(column.type):
         column = column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32())
-    if pa.types.is_integer(column.type) or pa.types.is_decimal(column.type):
+    if any(test(column.type) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
         column = pc.fill_null(column.cast(pa.float64()), np.nan)
         return np.asarray(column.to_numpy(), np.float64)
     ranked: Floats = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.float64)

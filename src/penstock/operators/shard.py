@@ -7,7 +7,7 @@ records in order and stores what changed; nothing else decides what the answers 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import CheckpointError
-from penstock.operators.panes import Content
+from penstock.operators.panes import Content, together
 from penstock.operators.slack import RequiredSlack
 from penstock.operators.window import Answer, PaneBatch, WindowOperator
 from penstock.plan.windows import WindowPlan
@@ -100,12 +100,20 @@ class Shard:
         self._dropped: set[int] = set()
 
     @classmethod
-    def restored(cls, scalars: bytes, panes: Mapping[tuple[int, int], bytes]) -> Shard:
+    def restored(
+        cls,
+        scalars: bytes,
+        panes: Mapping[tuple[int, int], bytes],
+        older: Shard | None = None,
+        unchanged: Iterable[tuple[int, int]] = (),
+    ) -> Shard:
         """A shard as it was stored.
 
         Args:
             scalars: see `scalars`.
             panes: stored panes by (operator, start of the pane).
+            older: the shard as it was stored before.
+            unchanged: further panes, which are as they are in `older`.
 
         Raises:
             CheckpointError: another version of Penstock stored it.
@@ -121,6 +129,11 @@ class Shard:
         for (operator, start), stored in panes.items():
             content: Content = pickle.loads(stored)
             operators[operator].panes.put(start, content)
+        for operator, start in unchanged:
+            assert older is not None, "unchanged since something"
+            kept = older._operators[operator].panes.get(start)
+            assert kept is not None, "a stored pane is there"
+            operators[operator].panes.put(start, kept)
         return shard
 
     def process(self, record: LogRecord) -> list[Answer]:
@@ -169,6 +182,45 @@ class Shard:
             found += [(id_, view, start) for view, start in sorted(operator.beyond)]
             operator.beyond.clear()
         return found
+
+    def window_size(self, operator: int, view: str) -> int:
+        """Length of a view's windows in microseconds; 0 where it is gone."""
+        own = self._operators[operator].views.get(view)
+        return own.plan.windows.size if own is not None else 0
+
+    def answer_from_history(
+        self,
+        operator: int,
+        view: str,
+        start: int,
+        batches: Sequence[tuple[bool, PaneBatch]],
+        revision: int,
+    ) -> Answer | None:
+        """Corrects a final window; see `WindowOperator.answer_from_history`.
+
+        Args:
+            operator, view, start: as `take_beyond` gave them.
+            batches: (whether it has just come, the operator's rows) of all batches that may hold tuples of the
+                window.
+            revision: of the correction.
+        """
+        own = self._operators[operator]
+        plan = own.views[view].plan if view in own.views else None
+        if plan is None:
+            return None
+        contents = []
+        for is_new, batch in batches:
+            content = own.panes.content_of(batch.partials, batch.values, start, start + plan.windows.size)
+            if content is not None:
+                contents.append((is_new, content))
+        known = [content for is_new, content in contents if not is_new]
+        return own.answer_from_history(
+            view,
+            start,
+            together(known) if known else None,
+            together(content for _, content in contents),
+            revision,
+        )
 
     def _follow(self, program: KeyedProgram) -> None:
         """Creates the operators of new views and drops views that are gone."""

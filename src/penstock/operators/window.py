@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.aggregates import KEEPING_VALUES, ROWS, Parts, group_codes, lower
+from penstock.errors import OverflowedError
+from penstock.operators.aggregates import ROWS, Parts, group_codes, lower
 from penstock.operators.panes import PANE, Content, Panes
 from penstock.operators.required_slack import ARRIVAL, required_slack
 from penstock.operators.slack import SlackPolicy, WindowOutcome
@@ -190,6 +191,32 @@ class WindowOperator:
         for name in [each for each in self.views if each not in names]:
             del self.views[name]
 
+    def answer_from_history(
+        self, name: str, start: int, before: Content | None, now: Content, revision: int
+    ) -> Answer | None:
+        """Corrects a final window.
+
+        Args:
+            name: the view.
+            start: the window's start.
+            before: its tuples but for those that have just come, None where there were none.
+            now: all of them.
+            revision: of the correction.
+
+        Returns:
+            The groups that differ, None where none does or the view is gone.
+        """
+        view = self.views.get(name)
+        if view is None:
+            return None
+        rows = window_rows(view.plan, self.parts, now)
+        known = rows.slice(0, 0) if before is None else window_rows(view.plan, self.parts, before)
+        changed, replaced = _differences(known, rows, self.keys)
+        if not changed.num_rows:
+            return None
+        end = start + view.plan.windows.size
+        return self._answer(view, end, _Answered(revision, 0, 0, 0), changed, replaced, final=True)
+
     def finish(self) -> list[Answer]:
         """The stream has ended: every window is closed and final."""
         if self.newest is None:
@@ -319,9 +346,10 @@ class WindowOperator:
         view.final = until
         return answers
 
-    def _unanswered(self) -> _Answered:
+    def _unanswered(self, view: _View) -> _Answered:
         """A window that was empty when it closed."""
-        return _Answered(-1, _BEFORE_ALL, 0, _BEFORE_ALL)
+        before = -(2**62)
+        return _Answered(-1, before, view.policy.slack, before)
 
     def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
         content = self._content(view, end).by_arrival(self.parts, self.keys)
@@ -351,13 +379,7 @@ class WindowOperator:
             return None
         now = window_rows(view.plan, self.parts, content)
         before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
-        both = pa.concat_tables([before, now])
-        codes = group_codes(both, both.schema.names)
-        changed = now.filter(pa.array(~np.isin(codes[before.num_rows :], codes[: before.num_rows])))
-        if not self.keys:
-            return changed, before if changed.num_rows else before.slice(0, 0)
-        groups = group_codes(pa.concat_tables([t.select(self.keys) for t in (before, changed)]), self.keys)
-        return changed, before.filter(pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :])))
+        return _differences(before, now, self.keys)
 
     def _answer(
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
@@ -388,14 +410,31 @@ def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
         plan: the view.
         parts: what `content` holds, at least what the view needs.
         content: the window's tuples as partials.
+
+    Raises:
+        OverflowedError: a result does not fit its type.
     """
     keys = [name for name, _ in plan.keys]
     merged = content.merged(parts, keys)
     columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
     for number, aggregate in enumerate(plan.aggregates):
-        values = merged.values[aggregate.argument or ""] if aggregate.function in KEEPING_VALUES else None
-        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
+        values = merged.values.get(aggregate.argument or "")
+        try:
+            columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
+        except OverflowedError as error:
+            raise OverflowedError(f"view {plan.name}: {error}") from error
     return pa.table(columns)
+
+
+def _differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """The rows of `now` that `before` does not hold, and what that said of their groups."""
+    both = pa.concat_tables([before, now])
+    codes = group_codes(both, both.schema.names)
+    changed = now.filter(pa.array(~np.isin(codes[before.num_rows :], codes[: before.num_rows])))
+    if not keys:
+        return changed, before if changed.num_rows else before.slice(0, 0)
+    groups = group_codes(pa.concat_tables([t.select(list(keys)) for t in (before, changed)]), keys)
+    return changed, before.filter(pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :])))
 
 
 def _ends(plan: WindowPlan, pane: int) -> range:

@@ -6,12 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from penstock.errors import InputError, UnknownNameError
-from penstock.spark.bindings import ViewDefinition
+from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import CreateTable
+from penstock.sql.script import CreateTable, Query
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,8 +26,8 @@ class View:
     """A declared view: its stream, its query as written and its definition over the stream."""
 
     stream: str
-    query: SelectQuery
-    definition: ViewDefinition
+    query: Query
+    definition: ViewDefinition | WindowDefinition
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +48,12 @@ class Declared:
         """All names that are taken."""
         return list({**self.tables, **self.streams, **self.views})
 
-    def on(self, stream: str) -> dict[str, ViewDefinition]:
+    @property
+    def texts(self) -> dict[str, str]:
+        """The text of every view."""
+        return {name: view.definition.sql for name, view in self.views.items()}
+
+    def on(self, stream: str) -> dict[str, ViewDefinition | WindowDefinition]:
         """The views on a stream."""
         return {name: view.definition for name, view in self.views.items() if view.stream == stream}
 
@@ -74,7 +78,7 @@ class Declared:
             raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
         return found
 
-    def stream_name(self, query: SelectQuery) -> str:
+    def stream_name(self, query: Query) -> str:
         """The name of a flattened query's stream as declared.
 
         Raises:

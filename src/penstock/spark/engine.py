@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +13,25 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError, SqlError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
-from penstock.spark.bindings import ViewDefinition
+from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.declared import Declared, Stream, View
+from penstock.spark.definitions import beneath, define_selection, define_window
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
-from penstock.spark.messages import quoted
-from penstock.spark.plans import explain_bound
+from penstock.spark.plans import explain_bound, explain_windows
 from penstock.spark.run import Run
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.session import require_classic
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
+from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
 from penstock.sql.bind import BoundSelections, bind_selections
 from penstock.sql.query import SelectQuery
-from penstock.sql.script import CreateTable, CreateView, InsertInto, parse_query, parse_script
+from penstock.sql.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
 from penstock.sql.views import flatten
 from penstock.sql.window_query import WindowQuery
 
@@ -203,13 +204,13 @@ class Engine:
         """What will run where and why, without starting anything."""
         lines = []
         for name, stream in self._declared.streams.items():
-            definitions = self._declared.on(name)
-            bound = self._bind(
-                stream, {view: definition.condition for view, definition in definitions.items()}
-            )
-            place = stream.source.place(bound.derived)
-            lines.append(f"stream {name}: {len(definitions)} views, map stage {place}")
-            lines += explain_bound(bound)
+            views = self._declared.on(name).values()
+            selections = [view for view in views if isinstance(view, ViewDefinition)]
+            bound = self._bind(stream, {view.name: view.condition for view in selections})
+            windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
+            place = stream.source.place((*bound.derived, *windows.derived))
+            lines.append(f"stream {name}: {len(views)} views, map stage {place}")
+            lines += explain_bound(bound) + explain_windows(windows)
         return "\n".join(lines)
 
     def start(
@@ -257,14 +258,11 @@ class Engine:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
         declared = {name.upper(): name for name in staged.views}
         taken = {name.upper() for name in (*staged.tables, *staged.streams)}
-        written: dict[str, tuple[SelectQuery, str]] = {}
+        written: dict[str, tuple[Query, str]] = {}
         for name, view in views.items():
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
             query, text = (parse_query(view), view) if isinstance(view, str) else (view.query, view.text)
-            if isinstance(query, WindowQuery):
-                place = query.window_clause
-                raise place.error(UnsupportedError, "Window views are not supported yet.", 0, len(place.text))
             written[declared.setdefault(name.upper(), name)] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
         for name in staged.dependents(written.keys() & staged.views.keys()):
@@ -276,14 +274,19 @@ class Engine:
             _refuse_circle(name, known)
             flat = flatten(query, known)
             stream = staged.stream_name(flat)
-            projection = _projection(flat, staged.streams[stream].source)
-            condition = flat.where or "TRUE"
-            digest = hashlib.sha256(repr((text, condition, projection)).encode()).hexdigest()[:12]
-            staged.views[name] = View(
-                stream, query, ViewDefinition(name, f"{name}:{digest}", text, condition, projection)
-            )
-            new.setdefault(stream, {})[name] = flat
-            _check_projection(flat, staged.streams[stream].host)
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            definition: ViewDefinition | WindowDefinition
+            if isinstance(flat, WindowQuery):
+                texts = {
+                    **staged.texts,
+                    **{each: written_text for each, (_, written_text) in written.items()},
+                }
+                definition = define_window(name, text, flat, beneath(query, texts, known), source, host)
+                new.setdefault(stream, {})[name] = flat.selection
+            else:
+                definition = define_selection(name, text, flat, source, host)
+                new.setdefault(stream, {})[name] = flat
+            staged.views[name] = View(stream, query, definition)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             self._bind(staged.streams[stream], queries)
@@ -303,6 +306,12 @@ class Engine:
     def _bind(self, stream: Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
         return bind_selections(queries, arrow_schema(stream.source.schema), stream.host, timezone)
+
+    def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
+        schema = arrow_schema(stream.source.schema)
+        register = WindowRegister().changed(sharing(windows, schema, stream.host), ())
+        event_time = stream.source.event_time
+        return compile_windows(0, register, schema, stream.host, self._settings, 1, event_time)
 
     def _install(self, staged: Declared) -> None:
         before, self._declared = self._declared, staged
@@ -326,42 +335,13 @@ class Engine:
         return Stream(source, SparkExpressionHost(self._spark, source.schema))
 
 
-def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | None], ...] | None:
-    """A query's SELECT list over the stream's columns, `*` among other items written out."""
-    if query.projection is None:
-        return None
-    items: list[tuple[str, str | None]] = []
-    for output in query.projection:
-        if output.is_star:
-            items += [(quoted(name), name) for name in source.schema.fieldNames()]
-        else:
-            items.append((output.expression, output.name))
-    return tuple(items)
-
-
-def _check_projection(query: SelectQuery, host: SparkExpressionHost) -> None:
-    outputs = [output for output in query.projection or () if not output.is_star]
-    try:
-        host.types([output.expression for output in outputs])
-    except SqlError:
-        for output in outputs:
-            try:
-                host.types([output.expression])
-            except SqlError as error:
-                start = max(0, output.clause.text.find(output.expression))
-                raise output.clause.error(
-                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
-                ) from None
-        raise
-
-
 def _insert_view(insert: InsertInto) -> str:
     """Name of the view behind an INSERT INTO with a condition or projection of its own."""
     digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
     return f"insert_into_{insert.table.lower()}_{digest}"
 
 
-def _refuse_circle(name: str, views: Mapping[str, SelectQuery]) -> None:
+def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:
     source, passed = views[name.upper()].source.upper(), {name.upper()}
     while source in views:
         if source in passed:

@@ -9,12 +9,17 @@ state is a function of the entries alone.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from penstock.errors import CheckpointError
-from penstock.operators.shard import KeyedProgram
+from penstock.operators.shard import Envelope, KeyedProgram
 from penstock.spark.files import put_json_if_absent, read_json
 from penstock.spark.layout import Layout
 
@@ -118,3 +123,31 @@ def read_entry(path: Path) -> LogEntry:
 def in_order(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Entries in the order in which they were put."""
     return sorted(entries, key=lambda entry: (entry.batch, entry.mark))
+
+
+def read_envelopes(paths: Iterable[Path], shard: int) -> Iterator[Envelope]:
+    """The envelopes of one shard; row groups that their statistics show to hold none are not read."""
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            groups = [
+                number
+                for number in range(file.num_row_groups)
+                if _may_hold(file.metadata.row_group(number), shard)
+            ]
+            if not groups:
+                continue
+            table = file.read_row_groups(groups, [SHARD, OPERATOR, KIND, PAYLOAD], use_threads=False)
+        own = table.filter(pc.equal(table.column(SHARD), pa.scalar(shard, table.schema.field(SHARD).type)))
+        for row in own.to_pylist():
+            yield Envelope(row[OPERATOR], row[KIND], row[PAYLOAD])
+
+
+def _may_hold(group: Any, shard: int) -> bool:
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == SHARD:
+            statistics = column.statistics
+            return (
+                statistics is None or not statistics.has_min_max or statistics.min <= shard <= statistics.max
+            )
+    return True

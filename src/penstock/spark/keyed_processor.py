@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from penstock.operators.shard import Envelope, KeyedProgram, LogRecord, Shard
-from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD, EnvelopeLog, LogEntry, read_entry
+from penstock.operators.shard import KeyedProgram, LogRecord, Shard
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
+from penstock.spark.history import Beyond, from_history
 from penstock.spark.layout import Layout
 from penstock.spark.publish import results_of
 from penstock.spark.result_views import stored_views
@@ -64,7 +62,8 @@ class ShardReport:
         entry: name of the last entry of the log that is taken in.
         entries: how many it took in.
         results: what it staged.
-        restored: whether its state had to be read.
+        beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
+        restored: panes read from the state.
         seconds: wall time.
         state_bytes: bytes written to the state: scalars and panes.
     """
@@ -73,7 +72,8 @@ class ShardReport:
     entry: str
     entries: int
     results: list[StagedResults]
-    restored: bool
+    beyond: list[Beyond]
+    restored: int
     seconds: float
     state_bytes: tuple[int, int]
 
@@ -95,8 +95,8 @@ class _Stored:
     scalars: bytes
 
 
-#: (checkpoint, shard) -> stamp and the shard as it was when that was stored
-_shards: dict[tuple[str, int], tuple[bytes, Shard]] = {}
+#: (checkpoint, stream, shard) -> a state of the shard, as stored and decoded
+_shards: dict[tuple[str, str, int], tuple[_Stored, Shard]] = {}
 _programs: dict[tuple[str, str, int], KeyedProgram] = {}
 _views: dict[tuple[str, str, int], dict[str, BoundWindow]] = {}
 
@@ -122,15 +122,18 @@ class ShardProcessor(StatefulProcessor):
         log = EnvelopeLog(context.layout, context.stream)
         stage = ResultStage(self._staging(), shard_number, self._views_of)
         entries = [read_entry(path) for path in log.between(stored.entry, reach)]
+        beyond = []
         for entry in entries:
-            self._take_in(shard, shard_number, log, entry, stage)
+            beyond += self._take_in(shard, shard_number, log, entry, stage)
         results = stage.close()
         sizes = self._store(shard, stored, entries[-1].name if entries else stored.entry)
         if len(_shards) >= _KEPT_SHARDS:
             _shards.clear()
-        _shards[context.identity, shard_number] = stored.stamp, shard
+        _shards[context.identity, context.stream, shard_number] = stored, shard
         seconds = perf_counter() - began
-        report = ShardReport(shard_number, stored.entry, len(entries), results, restored, seconds, sizes)
+        report = ShardReport(
+            shard_number, stored.entry, len(entries), results, beyond, restored, seconds, sizes
+        )
         yield Row(report=pickle.dumps(report))
 
     def _staging(self) -> Path:
@@ -140,25 +143,33 @@ class ShardProcessor(StatefulProcessor):
         assert batch is not None, "a shard runs inside a streaming query"
         return self._context.layout.staging(results_of(self._context.stream), int(batch))
 
-    def _shard(self, number: int) -> tuple[_Stored, Shard, bool]:
-        """The shard as the state has it; what is cached is taken out, so that a failure leaves nothing half done."""
-        cached = _shards.pop((self._context.identity, number), None)
+    def _shard(self, number: int) -> tuple[_Stored, Shard, int]:
+        """The shard as the state has it, and how many panes had to be read.
+
+        What is cached is taken out, so that a failure leaves nothing half done. Another worker may have had
+        the shard in between: then the panes it has not changed since are taken over.
+        """
+        context = self._context
+        held, older = _shards.pop(
+            (context.identity, context.stream, number), (_Stored(b"", "", {}, b""), Shard())
+        )
         found = self._scalars.get()
         if found is None:
-            return _Stored(b"", "", {}, b""), Shard(), False
+            return _Stored(b"", "", {}, b""), Shard(), 0
         stored: _Stored = pickle.loads(bytes(found[0]))
-        if cached is not None and cached[0] == stored.stamp:
-            return stored, cached[1], False
+        if held.stamp == stored.stamp:
+            return stored, older, 0
+        unchanged = {place for place, stamp in stored.panes.items() if held.panes.get(place) == stamp}
         panes = {}
-        for place in stored.panes:
+        for place in stored.panes.keys() - unchanged:
             pane = self._panes.getValue(place)
             assert pane is not None, "the scalars name the panes of the state"
             panes[place] = bytes(pane[0])
-        return stored, Shard.restored(stored.scalars, panes), True
+        return stored, Shard.restored(stored.scalars, panes, older, unchanged), len(panes)
 
     def _take_in(
         self, shard: Shard, number: int, log: EnvelopeLog, entry: LogEntry, stage: ResultStage
-    ) -> None:
+    ) -> list[Beyond]:
         program = self._program(log, entry.plan)
         record = LogRecord(
             program=program,
@@ -170,6 +181,11 @@ class ShardProcessor(StatefulProcessor):
         operators = {view.name: plan.id for plan in program.operators for view in plan.views}
         for answer in shard.process(record):
             stage.add(operators[answer.view], answer)
+        beyond = shard.take_beyond()
+        if beyond:
+            for operator, answer in from_history(log, shard, number, entry, beyond):
+                stage.add(operator, answer)
+        return beyond
 
     def _store(self, shard: Shard, stored: _Stored, entry: str) -> tuple[int, int]:
         """Writes what changed, and brings `stored` up to it."""
@@ -205,31 +221,3 @@ class ShardProcessor(StatefulProcessor):
         if place not in _views:
             _views[place] = stored_views(self._context.layout, self._context.stream, operator)
         return _views[place]
-
-
-def read_envelopes(paths: Iterable[Path], shard: int) -> Iterator[Envelope]:
-    """The envelopes of one shard; row groups that their statistics show to hold none are not read."""
-    for path in paths:
-        with pq.ParquetFile(path) as file:
-            groups = [
-                number
-                for number in range(file.num_row_groups)
-                if _may_hold(file.metadata.row_group(number), shard)
-            ]
-            if not groups:
-                continue
-            table = file.read_row_groups(groups, [SHARD, OPERATOR, KIND, PAYLOAD], use_threads=False)
-        own = table.filter(pc.equal(table.column(SHARD), pa.scalar(shard, table.schema.field(SHARD).type)))
-        for row in own.to_pylist():
-            yield Envelope(row[OPERATOR], row[KIND], row[PAYLOAD])
-
-
-def _may_hold(group: Any, shard: int) -> bool:
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema == SHARD:
-            statistics = column.statistics
-            return (
-                statistics is None or not statistics.has_min_max or statistics.min <= shard <= statistics.max
-            )
-    return True

@@ -53,6 +53,8 @@ class KeyedDone:
         entry: name of the last entry of the log that is in it.
         entries: how many are.
         views: what was said, by view.
+        beyond: (operator, view, start) of final windows that got tuples: for the history to correct. The
+            manifest keeps them.
         seconds: wall time from the start of the batch to its publication.
     """
 
@@ -61,6 +63,7 @@ class KeyedDone:
     entry: str
     entries: int
     views: dict[str, ViewCounts] = field(default_factory=dict)
+    beyond: list[tuple[int, str, int]] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -220,7 +223,9 @@ class KeyedQuery:
         entry = max((report.entry for report in reports), default=self._done)
         entries = max((report.entries for report in reports), default=0)
         counts = {name: asdict(found) for name, found in views.items()}
-        self.publisher.publish(batch, ready, {"batch": batch, "entry": entry, "views": counts})
+        beyond = sorted({window for report in reports for window in report.beyond})
+        figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond}
+        self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()
         self._events.record(
@@ -230,7 +235,8 @@ class KeyedQuery:
             entry=entry,
             entries=entries,
             views=counts,
-            restored=sum(report.restored for report in reports),
+            beyond=len(beyond),
+            panes_restored=sum(report.restored for report in reports),
             shard_seconds=round(max((report.seconds for report in reports), default=0.0), 4),
             scalar_bytes=sum(report.state_bytes[0] for report in reports),
             pane_bytes=sum(report.state_bytes[1] for report in reports),
@@ -238,7 +244,7 @@ class KeyedQuery:
             make_seconds=round(made_at - ran_at, 4),
             publish_seconds=round(ended - made_at, 4),
         )
-        self._on_batch(KeyedDone(self.stream, batch, entry, entries, views, ended - began))
+        self._on_batch(KeyedDone(self.stream, batch, entry, entries, views, beyond, ended - began))
 
     def _view(self, staged: StagedResults) -> BoundWindow:
         if staged.operator not in self._views:

@@ -24,7 +24,7 @@ from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, Source
-from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.sql.bind import BoundSelections, bind_selections
 
 _KEPT_PLANS = 3
@@ -241,6 +241,7 @@ class StreamPlans:
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
         bound = bind_selections(conditions, self._schema, self._host, timezone)
         both = SelectionSet(bound.selections.attributes, (*bound.selections.queries, *bound.error_queries))
+        windows = without_repeats(windows, bound.derived)
         derived = (*bound.derived, *windows.derived)
         program = StreamProgram(
             stream=self._stream,

@@ -13,11 +13,12 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.operators.map_stage import QUERIES
-from penstock.spark.bindings import ViewDefinition
+from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.catalyst import try_form
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
 from penstock.spark.publish import published_paths
+from penstock.spark.window_results import window_changes, window_results
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
@@ -26,7 +27,9 @@ Projection = Sequence[tuple[str, str | None]]
 
 
 def write_catalog(
-    layout: Layout, streams: Mapping[str, StructType], views: Mapping[str, Mapping[str, ViewDefinition]]
+    layout: Layout,
+    streams: Mapping[str, StructType],
+    views: Mapping[str, Mapping[str, ViewDefinition | WindowDefinition]],
 ) -> None:
     """Tells readers of the folder which streams and views there are; dropped views stay readable."""
     known = read_json(layout.catalog) or {"streams": {}, "views": {}}
@@ -84,20 +87,39 @@ def open_results(spark: SparkSession, folder: Path, view: str) -> DataFrame:
 
 
 def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
-    """The rows of a selection view, with its own projection.
+    """The rows of a view, with its own projection; of a window view the newest revision of each.
 
     Raises:
         UnknownNameError: there is no such view.
     """
-    catalog = read_catalog(layout)
-    view = next((known for known in catalog["views"] if known.upper() == view.upper()), view)
-    if view not in catalog["views"]:
-        names = sorted(catalog["views"])
+    name, definition = _found(layout, view)
+    if "projection" not in definition:
+        return window_results(spark, layout, definition["stream"], name)
+    frame = matches(spark, layout, definition["stream"])
+    return project(frame, name, definition["projection"])
+
+
+def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+    """Every revision of every row of a window view.
+
+    Raises:
+        UnknownNameError: there is no such view, or it is a selection, whose rows never change.
+    """
+    name, definition = _found(layout, view)
+    if "projection" in definition:
+        raise UnknownNameError(f"{name} is a selection view; its rows have no revisions")
+    return window_changes(spark, layout, definition["stream"], name)
+
+
+def _found(layout: Layout, view: str) -> tuple[str, dict[str, Any]]:
+    """A view's name as declared and its entry in the catalog."""
+    known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
+    name = next((each for each in known if each.upper() == view.upper()), None)
+    if name is None:
+        names = sorted(known)
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
-    definition = catalog["views"][view]
-    frame = matches(spark, layout, definition["stream"])
-    return project(frame, view, definition["projection"])
+    return name, known[name]
 
 
 def project(

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,15 +22,18 @@ from penstock.operators.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.settings import Settings
 from penstock.spark import results
-from penstock.spark.bindings import ViewDefinition
+from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
+from penstock.spark.keyed_query import KeyedDone
 from penstock.spark.layout import Layout
 from penstock.spark.session import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
+from penstock.spark.window_side import WindowSide
 
 _log = logging.getLogger(__name__)
+Definition = ViewDefinition | WindowDefinition
 #: how long one stream is looked at before the next while all are waited for
 _LOOK_SECONDS = 0.2
 #: batches that may wait for the controller; the samples of more are passed over, their tuples counted
@@ -50,9 +53,11 @@ class Run:
         self._watched: dict[str, _Watched] = {}
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.queries: dict[str, IngestQuery] = {}
+        self.windows: dict[str, WindowSide] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
         self._stopped = False
+        self._answers: dict[str, Counter[str]] = {}
         self._places = threading.Semaphore(_MOST_WAITING)
         self._passed_over: Counter[str] = Counter()
         warm_workers(spark)
@@ -72,12 +77,20 @@ class Run:
         return results.matches(self._spark, self._layout, stream)
 
     def results(self, view: str) -> DataFrame:
-        """The rows of a view with the view's own projection.
+        """The rows of a view with the view's own projection; of a window view the newest revision of each.
 
         Raises:
             UnknownNameError: there is no such view.
         """
         return results.results(self._spark, self._layout, view)
+
+    def changes(self, view: str) -> DataFrame:
+        """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
+
+        Raises:
+            UnknownNameError: there is no such window view.
+        """
+        return results.changes(self._spark, self._layout, view)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The newest events of this process, oldest first; of one kind if one is named."""
@@ -95,6 +108,8 @@ class Run:
         """Stops every stream. The same checkpoint goes on where it stopped."""
         for query in self.queries.values():
             query.stop()
+        for windows in self.windows.values():
+            windows.stop()
         self._stopped = True
         self._control.shutdown()
         self._events.record("run_stopped")
@@ -111,7 +126,7 @@ class Run:
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            ended = [query.await_termination(_LOOK_SECONDS) for query in list(self.queries.values())]
+            ended = [query.await_termination(_LOOK_SECONDS) for query in self._running]
             if all(ended):
                 break
             if deadline is not None and time.monotonic() >= deadline:
@@ -124,9 +139,13 @@ class Run:
     @property
     def active(self) -> bool:
         """Whether any stream still runs."""
-        return any(query.active for query in self.queries.values())
+        return any(query.active for query in self._running)
 
-    def add_stream(self, name: str, source: Source, views: Mapping[str, ViewDefinition]) -> None:
+    @property
+    def _running(self) -> list[IngestQuery | WindowSide]:
+        return [*self.queries.values(), *self.windows.values()]
+
+    def add_stream(self, name: str, source: Source, views: Mapping[str, Definition]) -> None:
         """Starts the ingest query of a stream."""
         results.refuse_other_columns(self._layout, name, source.schema)
         source.prepare(self._layout, name)
@@ -140,17 +159,42 @@ class Run:
             self._copy,
             self._report_later,
         )
-        query.plans.change(views, frozenset(query.plans.views) - frozenset(views))
+        known = frozenset(query.plans.views) | frozenset(query.plans.windows)
+        query.plans.change(views, known - frozenset(views))
         self.queries[name] = query
         self._write_catalog()
         self._events.record("stream_started", stream=name, views=len(views))
         query.start(self._trigger)
+        self._accompany(query)
 
-    def change(self, stream: str, add: Mapping[str, ViewDefinition], drop: Sequence[str] = ()) -> None:
+    def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
-        self.queries[stream].plans.change(add, frozenset(drop))
+        query = self.queries[stream]
+        query.plans.change(add, frozenset(drop))
         self._write_catalog()
         self._events.record("views_changed", stream=stream, added=list(add)[:1000], dropped=list(drop)[:1000])
+        self._accompany(query)
+
+    def _accompany(self, query: IngestQuery) -> None:
+        """Starts the keyed query with the first window view; it stays when the last one is dropped."""
+        if query.stream in self.windows or not (query.plans.windows or query.log.last):
+            return
+        side = WindowSide(
+            self._spark,
+            query,
+            self._layout,
+            self._events,
+            self._answered,
+            self._settings.idle_seconds,
+            self._trigger.available_now,
+        )
+        self.windows[query.stream] = side
+        side.start()
+
+    def _answered(self, done: KeyedDone) -> None:
+        totals = self._answers.setdefault(done.stream, Counter())
+        for counts in done.views.values():
+            totals.update(asdict(counts))
 
     def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
         """Hands views' rows to these sinks, by stream, from the next published batch on."""
@@ -158,7 +202,10 @@ class Run:
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
-        results.write_catalog(self._layout, streams, {n: q.plans.views for n, q in self.queries.items()})
+        views: dict[str, dict[str, Definition]] = {
+            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
+        }
+        results.write_catalog(self._layout, streams, views)
 
     def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
         """Hands a published batch to the sinks, by the views of the plan that answered it."""
@@ -239,7 +286,8 @@ class Run:
             "tuples_per_second": totals.tuples_per_second,
             "quarantined": dict(totals.quarantined),
             "errors": dict(totals.view_errors),
-            "views": len(query.plans.views),
+            "views": len(query.plans.views) + len(query.plans.windows),
+            "windows": dict(self._answers.get(query.stream, ())),
             "view_pairs": dict(totals.view_pairs),
             "sequence": None if watched is None else watched.text(),
             "evaluations_per_tuple": None if watched is None else watched.evaluations,

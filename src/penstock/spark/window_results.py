@@ -157,11 +157,10 @@ def _stager(
     operator: int, staged: StagedFile, schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(
-            [pa.record_batch(batch.columns, batch.schema.names) for batch in batches]
-        )
+        own = [pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema) for batch in batches]
+        rows = pa.concat_tables([schema.empty_table(), *own])
         path = Path(staged.path).with_name(f"{operator}-made-{uuid.uuid4().hex}.parquet")
-        files = [write_staged(staged.kind, path, rows.cast(schema))] if rows.num_rows else []
+        files = [write_staged(staged.kind, path, rows)] if rows.num_rows else []
         yield pa.record_batch(
             {"made": pa.array([pickle.dumps(MadeResults(operator, 0, files))], pa.binary())}
         )

@@ -30,12 +30,12 @@ class CompiledWindows:
     """The window views of one plan version.
 
     Attributes:
-        bound: the views that have results, by name; columns are those of the stream and `derived`.
+        bound: the views that have results, by name.
         panes: what the map stage computes, None where there is no view.
         keyed: what the keyed query does; its views' keys are called `_k0`, ..., their arguments
             `_x0`, ..., and stay so for as long as the operator lives.
         conditions: the distinct conditions, in the order in which `panes` numbers them.
-        derived: the columns Spark computes for all of them.
+        derived: the columns Spark computes for `panes`.
         members: names of the views that have results, by number of the operator in `panes`.
     """
 
@@ -159,6 +159,23 @@ def compile_windows(
         derived=tuple(derived.values()),
         members=tuple(tuple(view.name for view in plan.views) for plan in keyed),
     )
+
+
+def without_repeats(windows: CompiledWindows, derived: Sequence[Derived]) -> CompiledWindows:
+    """Window views that take columns from `derived` where Spark computes the same there."""
+    known = {(each.expression, each.type, each.error_column is None): each for each in derived}
+    names: dict[str, str] = {}
+    own = []
+    for each in windows.derived:
+        same = known.get((each.expression, each.type, each.error_column is None))
+        if same is None:
+            own.append(each)
+            continue
+        names[each.name] = same.name
+        if each.error_column is not None and same.error_column is not None:
+            names[each.error_column] = same.error_column
+    panes = windows.panes.renamed(names) if windows.panes is not None else None
+    return replace(windows, panes=panes, derived=tuple(own))
 
 
 def _operator(

@@ -15,7 +15,7 @@ from penstock.sql.clauses import Clause
 from penstock.sql.query import Output, SelectQuery
 from penstock.sql.window_query import WindowQuery
 
-_Query = TypeVar("_Query", SelectQuery, WindowQuery)
+_Query = TypeVar("_Query", bound=SelectQuery | WindowQuery)
 
 
 def flatten(query: _Query, views: Mapping[str, SelectQuery | WindowQuery]) -> _Query:

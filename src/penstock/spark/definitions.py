@@ -1,0 +1,144 @@
+"""Definitions of views over a stream, checked before anything is declared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.operators.aggregates import FUNCTIONS
+from penstock.spark.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.messages import quoted
+from penstock.spark.result_views import MARKS, ROW
+from penstock.spark.schemas import arrow_schema
+from penstock.spark.source import Source
+from penstock.sql.bind_windows import bind_window
+from penstock.sql.query import SelectQuery
+from penstock.sql.script import Query
+from penstock.sql.window_query import WindowQuery
+
+#: columns that results of window views have beside the view's own
+_RESERVED = (*MARKS.names, ROW)
+
+
+def define_selection(
+    name: str, text: str, flat: SelectQuery, source: Source, host: SparkExpressionHost
+) -> ViewDefinition:
+    """A selection view's definition.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over the stream.
+        source: the stream's source.
+        host: Spark's analysis of its expressions.
+
+    Raises:
+        SqlError: a mistake in the SELECT list.
+    """
+    projection = _projection(flat, source)
+    condition = flat.where or "TRUE"
+    _check_projection(flat, host)
+    return ViewDefinition(name, _identity(name, text, condition, projection), text, condition, projection)
+
+
+def define_window(
+    name: str,
+    text: str,
+    flat: WindowQuery,
+    below: tuple[tuple[str, str], ...],
+    source: Source,
+    host: SparkExpressionHost,
+) -> WindowDefinition:
+    """A window view's definition.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over the stream.
+        below: (name, text) of the views it selects from, directly or through others.
+        source: the stream's source.
+        host: Spark's analysis of its expressions.
+
+    Raises:
+        SqlError: a mistake in the query.
+        InputError: the stream's event time is another column, or a reserved name is used.
+    """
+    bound = bind_window(flat, name, arrow_schema(source.schema), host)
+    for call, aggregate in zip(flat.aggregates, bound.plan.aggregates, strict=True):
+        if aggregate.function not in FUNCTIONS:
+            allowed = ", ".join(sorted(FUNCTIONS))
+            raise call.clause.error(
+                UnsupportedError,
+                f"{aggregate.function} is not supported yet. Supported: {allowed}",
+                0,
+                len(call.clause.text),
+            )
+    for output in bound.outputs:
+        if output.name.lower() in _RESERVED:
+            raise InputError(
+                f"view {name}: the column name {output.name} is reserved for results; reserved are {', '.join(_RESERVED)}"
+            )
+    if source.event_time is None or bound.plan.time.lower() != source.event_time.lower():
+        declared = f"that is {source.event_time}" if source.event_time else "none is declared"
+        raise flat.time_clause.error(
+            UnsupportedError,
+            f"A window is over the stream's event time column; {declared}. "
+            "Name it in the table's options: event_time 'column'.",
+            0,
+            len(flat.time_clause.text),
+        )
+    return WindowDefinition(name, _identity(name, text, below), text, below)
+
+
+def beneath(
+    query: Query, texts: Mapping[str, str], known: Mapping[str, Query]
+) -> tuple[tuple[str, str], ...]:
+    """The views a query selects from, directly or through others.
+
+    Args:
+        query: the query as written.
+        texts: the text of every view.
+        known: the query of every view, by name in upper case.
+    """
+    found: list[tuple[str, str]] = []
+    by_name = {name.upper(): (name, text) for name, text in texts.items()}
+    source = query.source.upper()
+    while source in known:
+        found.append(by_name[source])
+        source = known[source].source.upper()
+    return tuple(found)
+
+
+def _identity(name: str, *parts: object) -> str:
+    return f"{name}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+
+def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | None], ...] | None:
+    """A query's SELECT list over the stream's columns, `*` among other items written out."""
+    if query.projection is None:
+        return None
+    items: list[tuple[str, str | None]] = []
+    for output in query.projection:
+        if output.is_star:
+            items += [(quoted(name), name) for name in source.schema.fieldNames()]
+        else:
+            items.append((output.expression, output.name))
+    return tuple(items)
+
+
+def _check_projection(query: SelectQuery, host: SparkExpressionHost) -> None:
+    outputs = [output for output in query.projection or () if not output.is_star]
+    try:
+        host.types([output.expression for output in outputs])
+    except SqlError:
+        for output in outputs:
+            try:
+                host.types([output.expression])
+            except SqlError as error:
+                start = max(0, output.clause.text.find(output.expression))
+                raise output.clause.error(
+                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
+                ) from None
+        raise

@@ -1,0 +1,106 @@
+"""The window views of one stream while it runs: its keyed query, the end of the stream, and idle time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.events import EventLog
+from penstock.spark.ingest import IngestQuery
+from penstock.spark.keyed_query import KeyedDone, KeyedQuery
+from penstock.spark.layout import Layout
+
+_LOOK_SECONDS = 0.2
+
+
+class WindowSide:
+    """Runs beside an ingest query from its first window view on.
+
+    Args:
+        spark: the session.
+        ingest: the stream's ingest query.
+        layout: output and checkpoint folders.
+        events: the event log.
+        on_batch: told of each published batch of results.
+        idle_seconds: a stream without tuples for longer is taken to move on with the clock, so that its
+            windows close; 0: never.
+        ends: whether every window becomes final when the ingest query has ended by itself.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        ingest: IngestQuery,
+        layout: Layout,
+        events: EventLog,
+        on_batch: Callable[[KeyedDone], None],
+        idle_seconds: float,
+        ends: bool,
+    ) -> None:
+        self._ingest = ingest
+        self._idle_seconds = idle_seconds
+        self._ends = ends
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, on_batch)
+        self._thread = threading.Thread(target=self._accompany, daemon=True, name="penstock-windows")
+
+    def start(self) -> None:
+        """Starts the keyed query."""
+        self.keyed.start()
+        self._thread.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether results may still come."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stops the keyed query; what is in the log is answered at the next start."""
+        self._stopping.set()
+        self.keyed.stop()
+        self._thread.join()
+
+    def await_termination(self, timeout_seconds: float) -> bool:
+        """Waits for the end; False where the time ran out first.
+
+        Raises:
+            StreamFailedError: something stopped the keyed query.
+        """
+        self._thread.join(timeout_seconds)
+        if self._failure is not None:
+            raise self._failure
+        return not self._thread.is_alive()
+
+    def _accompany(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            self._failure = error
+
+    def _follow(self) -> None:
+        seen, since = self._ingest.totals.tuples, time.monotonic()
+        while not self._stopping.wait(_LOOK_SECONDS):
+            if not self.keyed.active:
+                self.keyed.await_termination()
+                return
+            if not self._ingest.active:
+                break
+            if self._ingest.totals.tuples != seen:
+                seen, since = self._ingest.totals.tuples, time.monotonic()
+            idle = time.monotonic() - since
+            if self._idle_seconds and idle > self._idle_seconds:
+                since += idle
+                last = self._ingest.log.last
+                if last is not None and last.newest is not None:
+                    self._ingest.log.put_idle(last.newest + int(idle * 1e6))
+        if self._ends and not self._stopping.is_set() and self._ingest.error is None:
+            self._ingest.log.put_end()
+            last = self._ingest.log.last
+            if last is not None:
+                self.keyed.finish(last.batch, last.mark)
+                return
+        self.keyed.stop()
