@@ -244,6 +244,14 @@ def group_codes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     return rank[codes]
 
 
+def shared_codes(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+    """`group_codes` of several tables, the same number for the same group in all."""
+    if not keys:
+        return [np.zeros(table.num_rows, np.int64) for table in tables]
+    codes = group_codes(pa.concat_tables([table.select(list(keys)) for table in tables]), keys)
+    return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+
+
 def _summable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Integers that might overflow as decimals; the sum of the others is exact as it is."""
     if pa.types.is_floating(values.type):
@@ -325,10 +333,8 @@ def _deviation(aggregate: Aggregate, merged: pa.Table) -> pa.Array:
 
 def _from_values(aggregate: Aggregate, merged: pa.Table, values: pa.Table, keys: Sequence[str]) -> pa.Array:
     groups = merged.num_rows
-    together = pa.concat_tables([merged.select(list(keys)), values.select(list(keys))])
-    codes = group_codes(together, keys)
     # groups come first, each once: a group's code is its row
-    own = codes[groups:]
+    _, own = shared_codes([merged, values], keys)
     if aggregate.function == "count_distinct":
         return pa.array(np.bincount(own, minlength=groups), aggregate.type)
     numbers = _real(values.column(VALUE)).to_numpy()

@@ -58,9 +58,8 @@ def could_match(plan: SelectionPlan, bounds: Sequence[CodeBounds | None]) -> boo
     coded = plan.coded
     everything = [CodeBounds(0, coding.codes - 1, True) for coding in plan.codings]
     known = [own or whole for own, whole in zip(bounds, everything, strict=True)]
-    low, high, has_null = (
-        (np.asarray(part) for part in zip(*known, strict=True)) if known else [np.zeros(0, np.int64)] * 3
-    )
+    low, high = (np.asarray([each[side] for each in known], np.int64) for side in (0, 1))
+    has_null = np.asarray([each.has_null for each in known], np.bool_)
     ranges = np.diff(coded.predicate_start)
     attribute = np.repeat(coded.predicate_attribute, ranges)
     null_code = np.asarray([coding.null_code for coding in plan.codings], np.int64)[attribute]

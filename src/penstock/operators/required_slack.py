@@ -23,6 +23,7 @@ from penstock.operators.aggregates import (
     extreme_of,
     group_codes,
     mean_of,
+    shared_codes,
     squares_of,
     sum_of,
 )
@@ -64,8 +65,8 @@ def required_slack(
             table = values.get(aggregate.argument)
             if table is None:
                 continue
-            own = group_codes(pa.concat_tables([partials.select(list(keys)), table.select(list(keys))]), keys)
-            slack = _of_values(aggregate, bound, table, own[len(codes) :], steps.groups)
+            _, own = shared_codes([partials, table], keys)
+            slack = _of_values(aggregate, bound, table, own, steps.groups)
         else:
             errors = _distance(bound, *_running(aggregate, partials, steps))
             slack = steps.last_violation(errors, bound.epsilon)

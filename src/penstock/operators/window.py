@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import OverflowedError
-from penstock.operators.aggregates import ROWS, Parts, group_codes, lower
+from penstock.operators.aggregates import ROWS, Parts, lower, shared_codes
 from penstock.operators.panes import PANE, Content, Panes
 from penstock.operators.required_slack import ARRIVAL, required_slack
 from penstock.operators.slack import SlackPolicy, WindowOutcome
@@ -428,13 +428,10 @@ def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
 
 def _differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """The rows of `now` that `before` does not hold, and what that said of their groups."""
-    both = pa.concat_tables([before, now])
-    codes = group_codes(both, both.schema.names)
-    changed = now.filter(pa.array(~np.isin(codes[before.num_rows :], codes[: before.num_rows])))
-    if not keys:
-        return changed, before if changed.num_rows else before.slice(0, 0)
-    groups = group_codes(pa.concat_tables([t.select(list(keys)) for t in (before, changed)]), keys)
-    return changed, before.filter(pa.array(np.isin(groups[: before.num_rows], groups[before.num_rows :])))
+    old, new = shared_codes([before, now], now.column_names)
+    changed = now.filter(pa.array(~np.isin(new, old)))
+    told, telling = shared_codes([before, changed], keys)
+    return changed, before.filter(pa.array(np.isin(told, telling)))
 
 
 def _ends(plan: WindowPlan, pane: int) -> range:
