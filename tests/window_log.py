@@ -20,6 +20,7 @@ from penstock.spark.result_views import store_views
 from penstock.sql.bind_windows import BoundWindow
 
 HORIZON = 10**10
+_ROW = "__row"
 
 
 @dataclass
@@ -27,20 +28,26 @@ class LogWriter:
     """Puts entries for batches of tuples.
 
     Attributes:
+        spark: computes derived columns.
         layout: where.
         stream: the stream's name.
         shards: their number.
+        tuples: the stream in order of arrival.
+        gamma, horizon: of the programs, microseconds.
     """
 
+    spark: SparkSession
     layout: Layout
     stream: str
     shards: int
-    gamma: int = 5_000_000
+    tuples: pa.Table
+    gamma: int = 0
     horizon: int = HORIZON
     program: KeyedProgram | None = None
     newest: int | None = None
     batch: int = -1
-    _bound: dict[int, BoundWindow] = field(default_factory=dict)
+    taken: int = 0
+    _bound: dict[int, tuple[BoundWindow, pa.Table]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._log = EnvelopeLog(self.layout, self.stream)
@@ -52,16 +59,20 @@ class LogWriter:
         plans = tuple(OperatorPlan(operator, (view.plan,)) for operator, view in views.items())
         self.program = KeyedProgram(version, plans, self.gamma, self.horizon)
         self._log.store_program(self.program)
-        self._bound = views
+        self._bound = {
+            number: (view, _selected(self.spark, view, self.tuples)) for number, view in views.items()
+        }
 
-    def put(self, spark: SparkSession, tuples: pa.Table) -> LogEntry:
-        """Puts the entry of a batch of tuples."""
+    def put(self, size: int) -> LogEntry:
+        """Puts the entry of a batch: the next tuples."""
         assert self.program is not None, "views first"
         self.batch += 1
         rows: dict[str, list[object]] = {SHARD: [], OPERATOR: [], KIND: [], PAYLOAD: []}
         moments: list[np.ndarray] = []
-        for operator, view in self._bound.items():
-            own = _selected(spark, view, tuples)
+        self.taken += size
+        for operator, (view, every) in self._bound.items():
+            row = pc.field(_ROW)
+            own = every.filter((row >= self.taken - size) & (row < self.taken))
             times = own.column(view.plan.time).cast(pa.int64()).to_numpy()
             moments.append(times)
             for shard, kind, payload in _envelopes(view, own, times, self.shards):
@@ -95,7 +106,8 @@ class LogWriter:
 
 
 def _selected(spark: SparkSession, view: BoundWindow, tuples: pa.Table) -> pa.Table:
-    """The tuples of a view with its derived columns; without those that have no event time."""
+    """The tuples of a view with their place and its derived columns; without those that have no event time."""
+    tuples = tuples.append_column(_ROW, pa.array(range(tuples.num_rows)))
     if view.derived or view.condition:
         columns = ", ".join(["*", *(f"{column.expression} AS {column.name}" for column in view.derived)])
         spark.createDataFrame(tuples).createOrReplaceTempView("__batch")

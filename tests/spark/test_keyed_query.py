@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.errors import StreamFailedError
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.keyed_query import KeyedQuery
 from penstock.spark.layout import Layout
+from penstock.spark.shards import shard_keys
 from penstock.spark.window_results import window_changes, window_results
 from penstock.sql.bind_windows import BoundWindow, bind_window
 from penstock.sql.script import parse_query
@@ -24,20 +28,48 @@ from window_log import LogWriter
 pytestmark = pytest.mark.spark
 
 STREAM, SHARDS = "t", 2
+NOON = datetime(2024, 3, 1, 12)
+
+VIEWS = [
+    "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n, sum(i) AS s, avg(x), min(x) AS low, max(day) "
+    "FROM t GROUP BY origin, w",
+    "SELECT window.start, window.end, stddev(x) AS d, var_pop(i), sum(money), avg(money), min(origin), count(i) "
+    "FROM t WHERE i > 0 GROUP BY window(ts, '40 seconds', '10 seconds', '3 seconds')",
+    "SELECT i, day, money, window(ntz, '30 seconds', '15 seconds') AS w, count(DISTINCT origin) AS o, median(x) AS m, "
+    "percentile(i, 0.25) FROM t GROUP BY i, day, money, w",
+    "SELECT late, x, window.end AS e, count(*) FILTER (WHERE i > 10) AS c, sum(ratio) FROM t "
+    "GROUP BY late, x, window(ts, '2 minutes')",
+]
+#: what only Spark makes of the groups
+MADE = {
+    "few": "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n, max(i) AS most FROM t "
+    "GROUP BY origin, w HAVING count(*) < 9",
+    "named": "SELECT coalesce(origin, '?') || '!' AS o, date_format(window.start, 'mm:ss') AS at, round(avg(x), 3) AS m, "
+    "sum(i) + count(*) AS s FROM t GROUP BY origin, window(ts, '30 seconds', '10 seconds')",
+    "raising": "SELECT window.start AS s, 100 / (count(*) - 40) AS q FROM t GROUP BY window(ts, '20 seconds')",
+}
 
 
 def tuples(rows: int, seed: int) -> pa.Table:
-    """A stream in order of arrival, its event times up to a minute late."""
+    """A stream in order of arrival, later on many tuples up to 100 seconds late."""
     rng = np.random.default_rng(seed)
-    began = datetime(2024, 3, 1, 12)
-    late = rng.exponential(8, rows).clip(0, 60)
-    times = [began + timedelta(seconds=round(row * 0.5 - late[row], 3)) for row in range(rows)]
+    disordered = (np.arange(rows) > rows / 3) & (rng.random(rows) < 0.4)
+    late = np.where(disordered, rng.uniform(20, 100, rows), rng.uniform(0, 2, rows))
+    times = [NOON + timedelta(seconds=round(row * 0.5 - late[row], 3)) for row in range(rows)]
+    some = rng.random(rows)
     return pa.table(
         {
-            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "ts": pa.array(
+                [None if some[k] < 0.02 else times[k] for k in range(rows)], pa.timestamp("us", "UTC")
+            ),
+            "ntz": pa.array(times, pa.timestamp("us")),
+            "day": pa.array([date(2024, 3, k) for k in rng.integers(1, 3, rows)]),
             "origin": pa.array([("JFK", "LGA", None, "EWR")[k] for k in rng.integers(0, 4, rows)]),
+            "late": pa.array(rng.random(rows) < 0.3, mask=rng.random(rows) < 0.1),
             "i": pa.array(rng.integers(-5, 50, rows), pa.int32(), mask=rng.random(rows) < 0.1),
-            "x": pa.array(rng.normal(10, 3, rows), mask=rng.random(rows) < 0.1),
+            "x": pa.array(rng.choice([0.5, 1.25, 7.0, float("nan"), 1e3], rows), mask=rng.random(rows) < 0.1),
+            "ratio": pa.array(rng.normal(10, 3, rows), mask=rng.random(rows) < 0.1),
+            "money": pa.array([Decimal(int(k)) / 4 for k in rng.integers(-2, 9, rows)], pa.decimal128(10, 2)),
         }
     )
 
@@ -67,20 +99,93 @@ def rows(table: pa.Table) -> list[str]:
     )
 
 
-def test_counts_and_sums_of_tumbling_windows(spark: SparkSession, layout: Layout) -> None:
-    table = tuples(600, 1)
-    text = (
-        "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n, sum(i) AS s FROM t GROUP BY origin, w"
-    )
-    log = LogWriter(layout, STREAM, SHARDS)
-    log.views(0, {0: bound(spark, "v", text, table)})
-    for first in range(0, 600, 150):
-        log.put(spark, table.slice(first, 150))
+def check(spark: SparkSession, layout: Layout, view: str, text: str, table: pa.Table) -> None:
+    """The view's results are those of its text over the table."""
+    spark.createDataFrame(table).createOrReplaceTempView("t")
+    expected = spark.sql(text)
+    found = window_results(spark, layout, STREAM, view)
+    assert found.dtypes == expected.dtypes
+    assert rows(found.toArrow()) == rows(expected.toArrow()), view
+
+
+def test_final_results_are_those_of_the_text_whatever_the_batches(
+    spark: SparkSession, layout: Layout
+) -> None:
+    table = tuples(700, 1)
+    texts = {**{f"v{number}": text for number, text in enumerate(VIEWS)}, **MADE}
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    log.views(0, {n: bound(spark, name, text, table) for n, (name, text) in enumerate(texts.items())})
+    cuts = [0, *sorted(np.random.default_rng(2).integers(1, 700, 10).tolist()), 700]
+    sizes = [last - first for first, last in pairwise(cuts)]
+    first = [log.put(size) for size in sizes[:7]][-1]
+    before = keyed(spark, layout, entries_per_batch=3)
+    before.start()
+    before.finish(first.batch, first.mark)
+    for size in sizes[7:]:
+        log.put(size)
+    end = log.end()
+    query = keyed(spark, layout, entries_per_batch=3)
+    assert query.done == first.name
+    query.start()
+    query.finish(end.batch, end.mark)
+
+    oracle = {
+        **texts,
+        "raising": texts["raising"].replace("100 / (count(*) - 40)", "try_divide(100, count(*) - 40)"),
+    }
+    for view, text in oracle.items():
+        check(spark, layout, view, text, table)
+    told = window_changes(spark, layout, STREAM, "v0").toArrow()
+    assert told.schema.names[-5:] == ["revision", "coverage", "slack", "is_final", "op"]
+    assert set(told.column("revision").to_pylist()) > {0, 1}
+    finals = told.filter(told.column("is_final"))
+    assert finals.num_rows == window_results(spark, layout, STREAM, "v0").count()
+    withdrawn = window_changes(spark, layout, STREAM, "few").where("op = 'delete'").toArrow()
+    assert withdrawn.num_rows
+    assert max(withdrawn.column("n").to_pylist()) < 9
+
+
+def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) -> None:
+    table = tuples(600, 3)
+    old = "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n FROM t GROUP BY origin, w"
+    new = "SELECT late, window(ts, '1 minute') AS w, max(i) AS m FROM t GROUP BY late, w"
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    programs = {
+        0: {0: bound(spark, "a", old, table)},
+        2: {0: bound(spark, "a", old, table), 1: bound(spark, "b", old, table)},
+        4: {1: bound(spark, "b", old, table), 2: bound(spark, "a", new, table)},
+    }
+    for number in range(6):
+        if number in programs:
+            log.views(number, programs[number])
+        log.put(100)
+    end = log.end()
+    query = keyed(spark, layout, entries_per_batch=1, compact_every_batches=3)
+    query.start()
+    query.finish(end.batch, end.mark)
+    check(spark, layout, "b", old, table.slice(200))
+    check(spark, layout, "a", new, table.slice(400))
+    assert len(list(layout.results("b").glob("*.parquet"))) < 5
+
+
+def test_a_result_that_does_not_fit_stops_the_query_and_names_the_view(
+    spark: SparkSession, layout: Layout
+) -> None:
+    times = [NOON + timedelta(seconds=second) for second in range(60)]
+    table = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "l": pa.array([2**62] * 60)})
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    log.views(0, {0: bound(spark, "big", "SELECT sum(l) FROM t GROUP BY window(ts, '10 seconds')", table)})
+    log.put(60)
     end = log.end()
     query = keyed(spark, layout)
     query.start()
-    query.finish(end.batch, end.mark)
-    spark.createDataFrame(table).createOrReplaceTempView("t")
-    assert rows(window_results(spark, layout, STREAM, "v").toArrow()) == rows(spark.sql(text).toArrow())
-    told = window_changes(spark, layout, STREAM, "v").toArrow()
-    assert told.schema.names == ["origin", "w", "n", "s", "revision", "coverage", "slack", "is_final", "op"]
+    with pytest.raises(StreamFailedError, match="view big: sum"):
+        query.finish(end.batch, end.mark)
+    assert not query.active
+
+
+def test_spark_puts_each_shard_in_its_own_partition(spark: SparkSession) -> None:
+    for count in (1, 2, 7, 16):
+        keys = shard_keys(count)
+        found = spark.createDataFrame([(key,) for key in keys], "k INT").selectExpr(f"pmod(hash(k), {count})")
+        assert [row[0] for row in found.collect()] == list(range(count))
