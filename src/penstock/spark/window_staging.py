@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.operators.aggregates import group_codes
+from penstock.operators.aggregates import shared_codes
 from penstock.operators.window import Answer
 from penstock.spark.publish import view_kind
 from penstock.spark.result_views import MARKS, ROW, UPSERT, is_plain, own_schema, row_type
@@ -188,9 +188,8 @@ def raw_schema(view: BoundWindow) -> pa.Schema:
 def _before(answer: Answer, keys: Sequence[str], aggregates: Sequence[str]) -> pa.Array:
     """For each row what the revision before said of its group."""
     rows, replaced = answer.rows, answer.replaced
-    codes = group_codes(pa.concat_tables([rows.select(keys), replaced.select(keys)]), keys)
-    now, then = codes[: rows.num_rows], codes[rows.num_rows :]
-    place = np.full(len(codes), -1)
+    now, then = shared_codes([rows, replaced], keys)
+    place = np.full(len(now) + len(then), -1)
     place[then] = np.arange(len(then))
     unknown = place[now] < 0
     taken = replaced.select(aggregates).take(pa.array(place[now], mask=unknown))

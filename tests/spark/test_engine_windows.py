@@ -1,0 +1,172 @@
+"""Window views through the whole engine: early answers, corrections, and results that equal Spark's in the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import InputError, SqlError
+from penstock.spark.engine import Engine
+from penstock.spark.run import Run
+
+START = 1_700_000_000_000_000
+COLUMNS = "ts TIMESTAMP, key BIGINT, name STRING, value DOUBLE, price DECIMAL(10,2)"
+VIEWS = {
+    "sums": "SELECT /*+ MAX_ERROR(0.05, 0.05) */ key, window(ts, '1 second', '500 milliseconds') AS w, "
+    "sum(value) AS s, count(*) AS n, avg(price) AS p FROM tuples GROUP BY key, w",
+    "busy": "SELECT name, window.start AS begun, count(*) AS n, round(stddev(value), 6) AS deviation FROM tuples "
+    "WHERE value > 0.2 GROUP BY name, window(ts, '2 seconds') HAVING count(*) > 120",
+    "spread": "SELECT window(ts, '3 seconds', '1 second', '250 milliseconds') AS w, count(DISTINCT key) AS keys, "
+    "median(value) AS middle, min(name) AS first, max(price) AS dearest FROM tuples GROUP BY w",
+}
+
+
+def tuples(number: int, rows: int) -> pa.Table:
+    """A file of tuples, some of them late by up to 4 s; the last one by 20 s."""
+    rng = np.random.default_rng(number)
+    event = (number * rows + np.arange(rows)) * 1_000
+    late = (rng.random(rows) < 0.1) * rng.integers(0, 4_000_000, rows)
+    late[-1] = 20_000_000
+    price = pa.array(rng.integers(0, 10_000, rows)).cast(pa.decimal128(19, 0))
+    return pa.table(
+        {
+            "ts": pa.array(START + event - late).cast(pa.timestamp("us", "UTC")),
+            "key": pa.array(rng.integers(0, 5, rows), mask=rng.random(rows) < 0.05),
+            "name": rng.choice(["a", "b", "c"], rows),
+            "value": pa.array(rng.random(rows), mask=rng.random(rows) < 0.05),
+            "price": price.cast(pa.decimal128(10, 2), safe=False),
+        }
+    )
+
+
+def write(folder: Path, numbers: range, rows: int = 2_000) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        pq.write_table(tuples(number, rows), folder / f"{number:03d}.parquet")
+    return folder
+
+
+def engine_on(spark: SparkSession, data: Path, **tune: bool) -> Engine:
+    return Engine(spark, **tune).execute(
+        f"CREATE TABLE tuples ({COLUMNS}) USING parquet "
+        f"OPTIONS (path '{data}', event_time 'ts', max_files_per_trigger '2')"
+    )
+
+
+def rounded(frame: DataFrame) -> DataFrame:
+    kinds = dict(frame.dtypes)
+    return frame.selectExpr(
+        *(f"round(`{c}`, 6) AS `{c}`" if kinds[c] == "double" else f"`{c}`" for c in frame.columns)
+    )
+
+
+def assert_equal_to_spark(spark: SparkSession, found: DataFrame, files: Sequence[Path], sql: str) -> None:
+    spark.read.schema(COLUMNS).parquet(*map(str, files)).createOrReplaceTempView("tuples")
+    expected = spark.sql(sql)
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    assert rounded(found).exceptAll(rounded(expected)).limit(3).collect() == []
+    assert rounded(expected).exceptAll(rounded(found)).limit(3).collect() == []
+
+
+@pytest.mark.parametrize("map_in_scan", [True, False])
+def test_final_results_equal_spark_over_all_tuples(
+    spark: SparkSession, tmp_path: Path, map_in_scan: bool
+) -> None:
+    data = write(tmp_path / "data", range(8))
+    run = (
+        engine_on(spark, data, map_in_scan=map_in_scan)
+        .views(VIEWS)
+        .start(tmp_path / "out", available_now=True)
+    )
+    run.await_termination()
+    for name, sql in VIEWS.items():
+        assert_equal_to_spark(spark, run.results(name), [data], sql)
+    changes = run.changes("sums").select("revision", "is_final").collect()
+    kinds = {(row.revision == 0, row.is_final) for row in changes}
+    assert kinds == {(True, False), (False, False), (False, True)}
+    run.stop()
+
+
+def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
+    data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
+    for more in (range(0), range(4, 8)):
+        write(data, more)
+        run = engine_on(spark, data).views(VIEWS).start(out, available_now=True)
+        run.await_termination()
+        run.stop()
+    for name, sql in VIEWS.items():
+        assert_equal_to_spark(spark, run.results(name), [data], sql)
+
+
+def test_a_first_window_view_joins_a_running_engine_and_the_last_one_leaves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data, out = write(tmp_path / "data", range(2)), tmp_path / "out"
+    engine = engine_on(spark, data).view("dear", "SELECT * FROM tuples WHERE price > 99")
+    run = engine.start(out)
+    wait_for(run, 4_000)
+    engine.views(VIEWS)
+    write(data, range(2, 6))
+    wait_for(run, 12_000)
+    run.stop()
+    run = engine.start(out, available_now=True)
+    run.await_termination()
+    own = [data / f"{number:03d}.parquet" for number in range(2, 6)]
+    for name, sql in VIEWS.items():
+        assert_equal_to_spark(spark, run.results(name), own, sql)
+    run.stop()
+    engine.drop(*VIEWS)
+    write(data, range(6, 8))
+    run = engine.start(out, available_now=True)
+    run.await_termination()
+    assert run.results("dear").count() == spark.read.parquet(str(data)).where("price > 99").count()
+    for name, sql in VIEWS.items():
+        assert_equal_to_spark(spark, run.results(name), own, sql)
+    run.stop()
+
+
+def wait_for(run: Run, count: int, seconds: float = 120) -> None:
+    """Until so many tuples of the stream have been published."""
+    deadline = time.monotonic() + seconds
+    while run.status()["tuples"]["tuples"] < count:
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT window(ts, '0 seconds') AS w, count(*) AS n FROM tuples GROUP BY w", "0 seconds"),
+        ("SELECT window(ts, '-1 second') AS w, count(*) AS n FROM tuples GROUP BY w", "-1 second"),
+        ("SELECT window(ts, '1 second') AS w, mode(key) AS n FROM tuples GROUP BY w", "mode"),
+        (
+            "SELECT /*+ MAX_ERROR(2, 0.05) */ window(ts, '1 second') AS w, count(*) AS n FROM tuples GROUP BY w",
+            "epsilon",
+        ),
+        ("SELECT window(ts, '1 second') AS w, count(*) AS revision FROM tuples GROUP BY w", "reserved"),
+        (
+            "SELECT window(ts, '1 second') AS w, approx_count_distinct(key) AS n FROM tuples GROUP BY w",
+            "not supported yet",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(
+    spark: SparkSession, tmp_path: Path, sql: str, told: str
+) -> None:
+    engine = engine_on(spark, write(tmp_path / "data", range(1), 10))
+    with pytest.raises(InputError, match=told):
+        engine.view("v", sql)
+
+
+def test_a_window_is_over_the_event_time(spark: SparkSession, tmp_path: Path) -> None:
+    data = write(tmp_path / "data", range(1), 10)
+    engine = Engine(spark).execute(f"CREATE TABLE tuples ({COLUMNS}) USING parquet OPTIONS (path '{data}')")
+    with pytest.raises(SqlError, match="event_time 'column'"):
+        engine.view("v", "SELECT window(ts, '1 second') AS w, count(*) AS n FROM tuples GROUP BY w")
