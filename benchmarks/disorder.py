@@ -280,7 +280,7 @@ def coverage_formulas() -> None:
     )
     for function in ("count", "sum", "avg", "percentile", "min", "max"):
         coverage = coverage_threshold(function, BOUND, tuples, variation)
-        held = int(np.ceil(coverage * tuples - 1e-9))
+        held = int(coverage * tuples + 1e-9) + 1
         early = values[:, :held]
         if function == "count":
             violated, predicted = float(1 - held / tuples > BOUND.epsilon), 0.0

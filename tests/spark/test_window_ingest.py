@@ -326,6 +326,35 @@ def test_a_stream_that_never_had_a_window_view_has_no_log(spark: SparkSession, f
     assert program.operators == ()
 
 
+def test_one_window_over_every_tuple(spark: SparkSession, folder: Path) -> None:
+    ingest = Ingest(spark, folder, parquet(spark, folder), definitions({"sliding": SLIDING}))
+    ingest.run()
+    tuples(spark, folder)
+    same(answers(ingest, "sliding"), expected(spark, SLIDING, "origin, n, total, mean, low, high, sd, kinds"))
+    assert ingest.query.totals.tuples == FILES * ROWS
+
+
+def test_row_groups_that_no_selection_wants_are_read_for_windows(spark: SparkSession, folder: Path) -> None:
+    nothing = ViewDefinition("nothing", "nothing:1", "", "amount > 1000", None)
+    for views in (
+        {"overall": OVERALL.replace("> 50", "> 500")},
+        {"all": OVERALL.replace("WHERE amount > 50", "")},
+    ):
+        ingest = Ingest(
+            spark,
+            folder / "-".join(views),
+            parquet(spark, folder),
+            {**definitions(views), "nothing": nothing},
+        )
+        ingest.run()
+        assert ingest.events.recent[-1]["skipped"] == ROWS
+        assert ingest.query.totals.null_event_times == 2 * FILES
+        assert ingest.entries[0].newest is not None
+        assert [bool(entry.files) for entry in ingest.entries] == ["all" in views] * FILES
+    tuples(spark, folder)
+    same(answers(ingest, "all"), expected(spark, views["all"], "total"))
+
+
 def test_operators_are_shared_and_outlive_views(spark: SparkSession, folder: Path) -> None:
     query = "SELECT origin, window(ts, {}) AS w, {} FROM readings WHERE amount > 5 GROUP BY origin, w"
     texts = {

@@ -174,7 +174,7 @@ class WindowOperator:
             return []
         answers = []
         for view in self.views.values():
-            answers += self._close(view, self.newest - view.policy.slack)
+            answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
             if view.waiting and view.newest - view.oldest > self._gamma:
                 answers += self._correct(view)
             self._look(view)
@@ -224,7 +224,6 @@ class WindowOperator:
         last = self.newest + max(view.plan.windows.size for view in self.views.values()) + 1
         answers = []
         for view in self.views.values():
-            answers += self._close(view, last)
             answers += self._finish(view, last)
         self._forget()
         return answers
@@ -279,7 +278,8 @@ class WindowOperator:
         kept = {name: table.filter(pc.is_in(table.column(PANE), wanted)) for name, table in values.items()}
         return partials.filter(pc.is_in(partials.column(PANE), wanted)), kept
 
-    def _close(self, view: _View, until: int) -> list[Answer]:
+    def _close(self, view: _View, until: int, known: int) -> list[Answer]:
+        """Answers the windows that end by `until`; those that end by `known` are final at once."""
         assert view.frontier is not None, "set with the first batch"
         if until <= view.frontier:
             return []
@@ -297,8 +297,10 @@ class WindowOperator:
         for end in sorted(due):
             rows = window_rows(view.plan, self.parts, self._content(view, end))
             heard = end // windows.slide % (1 + rows.num_rows // _GROUPS_HEARD) == 0
-            view.answered[end] = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
-            answers.append(self._answer(view, end, view.answered[end], rows, rows.slice(0, 0), final=False))
+            answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
+            if end > known:
+                view.answered[end] = answered
+            answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final=end <= known))
         return answers
 
     def _correct(self, view: _View) -> list[Answer]:
@@ -328,7 +330,7 @@ class WindowOperator:
         assert view.final is not None, "set with the first batch"
         if until <= view.final:
             return []
-        answers = self._close(view, until)
+        answers = self._close(view, until, until)
         late = [end for end in view.waiting if end not in view.answered]
         for end in late:
             view.answered[end] = self._unanswered(view)

@@ -153,25 +153,23 @@ def _played(
     order = np.argsort(arrivals.event_time, kind="stable")
     event, clock = arrivals.event_time[order], arrivals.arrival_time[order]
     for answer, at in answered:
-        if answer.revision and not answer.final:
-            continue
-        marked = corrected.pop(answer.start, answer.rows) if answer.final else answer.rows
-        count = marked.num_rows
-        marks = {"start": answer.start, "end": answer.end, "answered": at, "slack": answer.slack}
-        for name, mark in marks.items():
-            marked = marked.append_column(name, pa.array(np.full(count, mark)))
-        (final if answer.final else early).append(marked)
+        if answer.final:
+            rows = corrected.pop(answer.start, answer.rows)
+            final.append(_marked(rows, answer.start, answer.end, at, answer.slack))
         if not answer.revision:
+            early.append(_marked(answer.rows, answer.start, answer.end, at, answer.slack))
             own = slice(*np.searchsorted(event, [answer.start, answer.end]))
             held = clock[own] <= at
             latency.append(float(np.mean(at - clock[own][held])) / SECOND if held.any() else 0.0)
             coverage.append(float(held.mean()))
     for start, rows in corrected.items():
-        ends = pa.array(np.full(rows.num_rows, start + plan.windows.size))
-        marked = rows.append_column("start", pa.array(np.full(rows.num_rows, start))).append_column(
-            "end", ends
-        )
-        final.append(marked.append_column("answered", ends).append_column("slack", ends))
+        final.append(_marked(rows, start, start + plan.windows.size, 0, 0))
     return Played(
         plan, pa.concat_tables(early), pa.concat_tables(final), np.array(latency), np.array(coverage)
     )
+
+
+def _marked(rows: pa.Table, start: int, end: int, answered: int, slack: int) -> pa.Table:
+    for name, mark in {"start": start, "end": end, "answered": answered, "slack": slack}.items():
+        rows = rows.append_column(name, pa.array(np.full(rows.num_rows, mark)))
+    return rows
