@@ -151,8 +151,11 @@ class KeyedQuery:
         if self._query is not None:
             self._query.stop()
 
-    def finish(self, batch: int, mark: int) -> None:
+    def finish(self, batch: int, mark: int) -> bool:
         """Waits until an entry of the log and all before it are answered, then stops the query.
+
+        Returns:
+            False where the query was stopped before.
 
         Raises:
             StreamFailedError: something stopped the query before.
@@ -163,9 +166,11 @@ class KeyedQuery:
             while self._done < wanted and self._query.isActive:
                 self._progress.wait(0.2)
         if self._query.isActive:
+            # Spark's commit of the batch: the next start need not repeat it
             self._query.processAllAvailable()
             self._query.stop()
         self.await_termination()
+        return self._done >= wanted
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.
