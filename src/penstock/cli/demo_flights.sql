@@ -92,20 +92,20 @@ SELECT * FROM late_departures WHERE dest IN ('ATL', 'ORD', 'DFW', 'CLT') AND dep
 -- Window views: answered early, as soon as the bound on their error permits, corrected while late flights
 -- are still leaving, exact in the end. Departures by airport and hour, at most 5 % off in 95 % of the hours.
 CREATE VIEW departures_by_origin AS
-SELECT /*+ MAX_ERROR(0.05, 0.05) */ origin, window(sched_dep, '1 hour') AS hour, count(*) AS departures
-FROM flights WHERE dep_time IS NOT NULL GROUP BY origin, hour;
+SELECT /*+ MAX_ERROR(0.05, 0.05) */ origin, window(sched_dep, '1 hour') AS w, count(*) AS departures
+FROM flights WHERE dep_time IS NOT NULL GROUP BY origin, w;
 
 -- Late flights are the delayed ones, so a mean that does not wait is too low: 5 minutes off in 10 % at most.
 CREATE VIEW delay_by_origin AS
-SELECT /*+ MAX_ERROR(5, 0.1, 'absolute') */ origin, window(sched_dep, '1 hour') AS hour,
+SELECT /*+ MAX_ERROR(5, 0.1, 'absolute') */ origin, window(sched_dep, '1 hour') AS w,
        avg(dep_delay) AS mean_delay, max(dep_delay) AS worst
-FROM flights WHERE dep_time IS NOT NULL GROUP BY origin, hour;
+FROM flights WHERE dep_time IS NOT NULL GROUP BY origin, w;
 
 -- Each airline, every six hours.
 CREATE VIEW delay_by_airline AS
-SELECT /*+ MAX_ERROR(0.05, 0.05) */ carrier, window(sched_dep, '6 hours') AS part,
+SELECT /*+ MAX_ERROR(0.05, 0.05) */ carrier, window(sched_dep, '6 hours') AS w,
        count(*) AS departures, avg(dep_delay) AS mean_delay
-FROM flights WHERE dep_time IS NOT NULL GROUP BY carrier, part HAVING count(*) >= 5;
+FROM flights WHERE dep_time IS NOT NULL GROUP BY carrier, w HAVING count(*) >= 5;
 
 -- The weather at the three airports, hour by hour.
 CREATE TABLE weather (

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.declared import Declared, Stream, View
@@ -37,6 +37,8 @@ from penstock.sql.window_query import WindowQuery
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
+_NO_WINDOW_SINK = "Results of window views go to the results folder only; other sinks are not supported yet."
 
 
 class Engine:
@@ -188,10 +190,14 @@ class Engine:
 
         Raises:
             UnknownNameError: there is no such view.
+            UnsupportedError: it is a window view.
         """
         with self._lock:
             staged = self._declared.copy()
-            staged.sinks.append(Sink(getattr(write, "__name__", "function"), staged.view_name(view), write))
+            known = staged.view_name(view)
+            if isinstance(staged.views[known].definition, WindowDefinition):
+                raise UnsupportedError(_NO_WINDOW_SINK)
+            staged.sinks.append(Sink(getattr(write, "__name__", "function"), known, write))
             self._install(staged)
         return self
 
@@ -301,6 +307,9 @@ class Engine:
         else:
             view = _insert_view(insert)
             self._stage_views(staged, {view: insert.text})
+        if isinstance(staged.views[view].definition, WindowDefinition):
+            place = insert.query.source_clause
+            raise place.error(UnsupportedError, _NO_WINDOW_SINK, 0, len(place.text))
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
     def _bind(self, stream: Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:

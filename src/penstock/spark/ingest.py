@@ -26,6 +26,7 @@ from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
 from penstock.spark.plans import StreamPlans
 from penstock.spark.publish import ENVELOPES, Publisher
+from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
 from penstock.spark.worker import TaskReport
 
@@ -103,7 +104,7 @@ class IngestQuery:
         sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
             again when a batch is repeated; an exception stops the stream.
         on_batch: told of each published batch, before Spark's commit.
-        shards: number of shards of the keyed query.
+        shards: number of shards of the keyed query where the checkpoint has none yet; one a core where None.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class IngestQuery:
         settings: Settings,
         sinks: Callable[[str, int, int, list[str]], None],
         on_batch: Callable[[BatchDone], None],
-        shards: int = 2,
+        shards: int | None = None,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -128,7 +129,7 @@ class IngestQuery:
             PlanLog(layout, stream),
             events,
             settings,
-            shards,
+            lambda: len(fixed_shards(layout, stream, shards or spark.sparkContext.defaultParallelism)),
             self.log.store_windows,
         )
         self.publisher = Publisher(layout, stream)

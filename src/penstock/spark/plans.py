@@ -68,7 +68,7 @@ class StreamPlans:
         log: plan versions and bindings.
         events: the event log.
         settings: frozen settings.
-        shards: number of shards of the keyed query.
+        shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
         store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
             any batch is bound to the version.
     """
@@ -81,7 +81,7 @@ class StreamPlans:
         log: PlanLog,
         events: EventLog,
         settings: Settings,
-        shards: int,
+        shards: Callable[[], int],
         store_windows: Callable[[CompiledWindows], None],
     ) -> None:
         self._spark = spark
@@ -225,13 +225,14 @@ class StreamPlans:
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()
         views = self._log.load(version)
+        register = self._log.load_windows(version)
         windows = compile_windows(
             version,
-            self._log.load_windows(version),
+            register,
             self._schema,
             self._host,
             self._settings,
-            self._shards,
+            self._shards() if register.windows else 1,
             self._source.event_time,
         )
         self._store_windows(windows)
