@@ -28,6 +28,7 @@ from penstock.spark.ingest import IngestQuery, Trigger
 from penstock.spark.kafka_source import KafkaJsonSource
 from penstock.spark.layout import Layout
 from penstock.spark.publish import read_manifests
+from penstock.spark.shards import fixed_shards
 from penstock.spark.source import DataFrameSource, Source
 from penstock.spark.sources import open_table
 from penstock.sql.script import parse_script
@@ -223,6 +224,7 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
     manifests = read_manifests(ingest.layout, "readings")
     large = sum(int(np.sum(readings(number).column("amount").to_numpy() > 90)) for number in range(FILES))
     assert sum(file["rows"] for m in manifests for file in m["files"] if file["kind"] == "matches") == large
+    assert len(fixed_shards(ingest.layout, "readings", 7)) == 3
     shards = [pane_batch(ingest.partials(0, [shard]), None, np.zeros(0, np.int64)) for shard in range(3)]
     keys = [set(shard.partials.column("_k0").to_pylist()) for shard in shards if shard.partials is not None]
     assert sum(map(len, keys)) == len(set().union(*keys)) == 3
@@ -312,6 +314,7 @@ def test_a_stream_that_never_had_a_window_view_has_no_log(spark: SparkSession, f
     ingest.run()
     assert not ingest.layout.log("readings").exists()
     assert not ingest.layout.envelopes("readings").exists()
+    assert not ingest.layout.keyed("readings").exists()
     assert not ingest.query.log.put_end()
     ingest.query.plans.change(definitions({"overall": OVERALL}), frozenset(["large"]))
     pq.write_table(readings(FILES), folder / "in" / f"{FILES}.parquet")
