@@ -25,6 +25,8 @@ from penstock.spark.run import Run
 from penstock.spark.session import build_session
 
 _SAMPLES = ("insured_cases", "storm")
+#: the window view whose corrections are shown
+_WINDOWS = "departures_by_origin"
 
 
 def demo(
@@ -88,7 +90,29 @@ def _report(console: Console, run: Run, seconds: float) -> None:
         )
     for view in _SAMPLES:
         _sample(console, run, view)
+    _revisions(console, run)
     console.print(f"{seconds:.1f} s; results in {run.output}", highlight=False, soft_wrap=True)
+
+
+def _revisions(console: Console, run: Run) -> None:
+    """Hours whose early answer was not the last word."""
+    changes = run.changes(_WINDOWS)
+    changes.createOrReplaceTempView("changes")
+    spark = changes.sparkSession
+    hours = spark.sql("SELECT origin, w, count(DISTINCT departures) AS told FROM changes GROUP BY origin, w")
+    hours.createOrReplaceTempView("hours")
+    rows = spark.sql(
+        """
+        SELECT origin, w.start AS hour, revision, departures, round(coverage, 3) AS coverage,
+               CAST(slack / 60 AS INT) AS slack_minutes, is_final
+        FROM changes JOIN (SELECT origin, w FROM hours WHERE told > 1 ORDER BY w, origin LIMIT 3) USING (origin, w)
+        ORDER BY w, origin, revision
+        """
+    )
+    told, revised = hours.count(), hours.where("told > 1").count()
+    print_rows(
+        console, rows.toArrow(), f"{_WINDOWS}: {told:,} results, {revised:,} of them corrected, such as these"
+    )
 
 
 def _sample(console: Console, run: Run, view: str) -> None:

@@ -20,6 +20,7 @@ class StreamSnapshot:
         tuples_per_second: of the newest batches.
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
+        windows: answers of window views so far: early, corrected and final ones.
     """
 
     name: str
@@ -33,6 +34,7 @@ class StreamSnapshot:
     tuples_per_second: float
     evaluations_per_tuple: float | None
     sequence: str | None
+    windows: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def dropped_share(self) -> float:
@@ -50,6 +52,8 @@ class StreamSnapshot:
         ]
         if self.evaluations_per_tuple is not None:
             parts.append(f"{self.evaluations_per_tuple:.2f} evaluations/tuple")
+        if any(self.windows):
+            parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
         if self.errors:
@@ -74,6 +78,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             tuples_per_second=stream["tuples_per_second"],
             evaluations_per_tuple=stream["evaluations_per_tuple"],
             sequence=stream["sequence"],
+            windows=tuple(stream["windows"].get(kind, 0) for kind in ("early", "corrected", "final")),
         )
         for name, stream in status.items()
     ]
