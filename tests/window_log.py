@@ -56,7 +56,10 @@ class LogWriter:
         """From the next batch on these are the views, an operator each."""
         for operator, view in views.items():
             store_views(self.layout, self.stream, operator, [view])
-        plans = tuple(OperatorPlan(operator, (view.plan,)) for operator, view in views.items())
+        plans = tuple(
+            OperatorPlan(operator, (view.plan,), Parts.of(view.plan.aggregates), view.plan.windows.pane)
+            for operator, view in views.items()
+        )
         self.program = KeyedProgram(version, plans, self.gamma, self.horizon)
         self._log.store_program(self.program)
         self._bound = {

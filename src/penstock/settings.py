@@ -48,6 +48,8 @@ class Settings(BaseModel):
     #: a stream without tuples for longer is taken to move on with the clock, so that its windows
     #: close; 0: never
     idle_seconds: float = Field(30.0, ge=0)
+    #: a tuple that is later changes neither slack nor horizon; it corrects its windows from the history
+    max_delay_seconds: float = Field(86_400.0, gt=0)
     #: a window is final no sooner after its end
     least_horizon_seconds: float = Field(0.0, ge=0)
     #: plan versions kept in the checkpoint behind the newest bound one

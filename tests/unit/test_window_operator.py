@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregates import Parts
+from penstock.errors import OverflowedError
+from penstock.operators.aggregates import Parts, lower
 from penstock.operators.panes import PANE
 from penstock.operators.required_slack import ARRIVAL, required_slack
 from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
@@ -98,7 +101,8 @@ def test_the_horizon_follows_the_largest_delay() -> None:
 
 def test_a_restored_shard_goes_on_as_if_nothing_had_happened() -> None:
     views = (plan(10, 5, COUNT, SUM),)
-    program = KeyedProgram(0, (OperatorPlan(1, views),), gamma=0, least_horizon=0)
+    parts = Parts.of(views[0].aggregates)
+    program = KeyedProgram(0, (OperatorPlan(1, views, parts, 5),), gamma=0, least_horizon=0)
     rng = np.random.default_rng(5)
     straight, interrupted = Shard(), Shard()
     panes: dict[tuple[int, int], bytes] = {}
@@ -121,12 +125,16 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened() -> None:
 def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
     parts = Parts.of(program.operators[0].views[0].aggregates)
     tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})
-    sink = pa.BufferOutputStream()
-    lifted = parts.lift(tuples, [PANE])
-    with pa.ipc.new_stream(sink, lifted.schema) as writer:
-        writer.write_table(lifted)
-    envelope = Envelope(1, PARTIALS, sink.getvalue().to_pybytes())
+    envelope = Envelope(1, PARTIALS, stream_of(parts.lift(tuples, [PANE])))
     return LogRecord(program, int(times.max()), np.array([0, 15]), False, [envelope])
+
+
+def stream_of(table: pa.Table) -> bytes:
+    """An Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> None:
@@ -149,6 +157,56 @@ def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> Non
             for k in range(100)
             if all(abs(values[arrivals < 10 + more].sum() / values.sum() - 1) < 0.1 for more in range(k, 60))
         )
+
+
+@pytest.mark.parametrize("disturbing", [float("nan"), float("inf"), 1e17])
+def test_one_group_says_nothing_of_the_required_slack_of_another(disturbing: float) -> None:
+    partials = pa.table(
+        {
+            "k": ["a", "b", "b"],
+            ARRIVAL: [0, 0, 50],
+            "rows": [1, 1, 1],
+            "count:v": [1, 1, 1],
+            "sum:v": [disturbing, 1.0, 1.0],
+        }
+    )
+    assert required_slack([SUM], BOUND, partials, {}, ["k"], end=10).tolist() == [0, 41]
+
+
+def test_an_extreme_that_is_no_number_is_right_or_wrong() -> None:
+    latest = Aggregate("max", "v", pa.timestamp("us"))
+    times = pa.array([1_700_000_000_000_000, 1_700_000_001_000_000], pa.timestamp("us"))
+    partials = pa.table({ARRIVAL: [0, 50], "rows": [1, 1], "max:v": times})
+    assert required_slack([latest], BOUND, partials, {}, [], end=10).tolist() == [41]
+
+
+def test_a_sum_that_does_not_fit_is_told() -> None:
+    kind = pa.decimal128(38, 0)
+    aggregate = Aggregate("sum", "v", kind)
+    tuples = pa.table({"k": [0, 0], "v": pa.array([Decimal(9 * 10**37)] * 2, kind)})
+    parts = Parts.of([aggregate])
+    with pytest.raises(OverflowedError, match=r"sum\(v\)"):
+        lower(aggregate, parts.merge(parts.lift(tuples, ["k"]), ["k"]), None, ["k"])
+
+
+def test_one_old_tuple_does_not_stop_the_windows() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0, most_delay=1_000)
+    feed(operator, [1, 11])
+    feed(operator, [-1_000_000])
+    assert operator.horizon == 10
+    assert told(feed(operator, [30]))[-1][3]
+    assert operator.beyond == {("v", -1_000_000)}
+
+
+def test_an_operator_keeps_the_parts_of_views_that_are_gone() -> None:
+    parts = Parts.of([SUM, Aggregate("max", "v", pa.float64())])
+    shard, program = Shard(), KeyedProgram(0, (OperatorPlan(1, (plan(10, 5, SUM),), parts, 5),), 0, 0)
+    for step in range(40):
+        times = np.array([step, step + 1])
+        tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})
+        envelope = Envelope(1, PARTIALS, stream_of(parts.lift(tuples, [PANE])))
+        shard.process(LogRecord(program, step + 1, np.array([0]), False, [envelope]))
+    assert shard.changed_panes()
 
 
 def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:

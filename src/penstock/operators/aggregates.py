@@ -34,6 +34,8 @@ _MOMENTS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 FUNCTIONS = frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES
 _LARGEST = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)
+#: sums of ten thousand million such decimals fit 38 digits
+_SAFE_DIGITS = 28
 
 
 def count_of(argument: str) -> str:
@@ -203,8 +205,18 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
         keys: the grouping columns of both.
 
     Raises:
-        OverflowedError: a sum does not fit the result's type.
+        OverflowedError: a sum or mean does not fit the result's type.
     """
+    try:
+        return _lowered(aggregate, merged, values, keys)
+    except pa.ArrowInvalid as error:
+        told = f"{aggregate.function}({aggregate.argument or '*'}) does not fit {aggregate.type}"
+        raise OverflowedError(told) from error
+
+
+def _lowered(
+    aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys: Sequence[str]
+) -> pa.Array:
     name = aggregate.argument
     if name is None:
         return merged.column(ROWS).cast(aggregate.type).combine_chunks()
@@ -224,10 +236,7 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
             return _from_values(aggregate, merged, values, keys)
         case _:
             return _deviation(aggregate, merged)
-    try:
-        return found.cast(aggregate.type).combine_chunks()
-    except pa.ArrowInvalid as error:
-        raise OverflowedError(f"{aggregate.function}({name}) does not fit {aggregate.type}") from error
+    return found.cast(aggregate.type).combine_chunks()
 
 
 def group_codes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -256,6 +265,8 @@ def _summable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Integers that might overflow as decimals; the sum of the others is exact as it is."""
     if pa.types.is_floating(values.type):
         return values.cast(pa.float64())
+    if pa.types.is_decimal(values.type) and values.type.precision > _SAFE_DIGITS:
+        return values.cast(pa.decimal256(76, values.type.scale))
     if pa.types.is_int64(values.type) and len(values):
         bounds = pc.min_max(values).as_py()
         largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
@@ -265,6 +276,8 @@ def _summable(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _sum_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal256(kind):
+        return kind
     return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else _WIDE
 
 

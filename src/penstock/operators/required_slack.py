@@ -68,7 +68,7 @@ def required_slack(
             _, own = shared_codes([partials, table], keys)
             slack = _of_values(aggregate, bound, table, own, steps.groups)
         else:
-            errors = _distance(bound, *_running(aggregate, partials, steps))
+            errors = _errors(aggregate, bound, *_running(aggregate, partials, steps))
             slack = steps.last_violation(errors, bound.epsilon)
         needed = np.maximum(needed, slack)
     return np.maximum(np.where(needed == np.iinfo(np.int64).min, 0, needed - end + 1), 0)
@@ -81,6 +81,7 @@ class _Steps:
     """
 
     def __init__(self, codes: Ints, arrivals: Ints) -> None:
+        self.groups_of_rows = codes
         self.order = np.lexsort((arrivals, codes))
         self.codes = codes[self.order]
         self.arrivals = arrivals[self.order]
@@ -89,11 +90,18 @@ class _Steps:
         self.last = np.append(self.first[1:], len(codes)) - 1
 
     def before(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Sums of the group's earlier rows, for each row, and the group's total, for each row."""
+        """Sums of the group's earlier rows, for each row, and the group's total, for each row.
+
+        Each group is summed by itself: one group's NaN or large values say nothing of another.
+        """
         amounts = amounts[self.order]
-        reached = np.cumsum(amounts)
-        below = np.append(0.0, reached)[self.first]
-        return reached - amounts - below[self.codes], (reached[self.last] - below)[self.codes]
+        before, final = np.empty(len(amounts)), np.empty(self.groups)
+        for group in range(self.groups):
+            own = slice(self.first[group], self.last[group] + 1)
+            reached = np.cumsum(amounts[own])
+            before[own] = np.append(0.0, reached[:-1])
+            final[group] = reached[-1]
+        return before, final[self.codes]
 
     def extreme_before(self, numbers: Floats, least: bool) -> tuple[Floats, Floats]:
         """The like for the least or largest; the identity where there are no earlier rows."""
@@ -116,6 +124,14 @@ class _Steps:
         found = np.full(self.groups, np.iinfo(np.int64).min)
         found[self.codes[violated]] = self.arrivals[violated]
         return found
+
+
+def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Floats) -> Floats:
+    """Errors of numbers; a time or a text is right or wrong."""
+    kind = aggregate.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return _distance(bound, early, final)
+    return np.where(early == final, 0.0, np.inf)
 
 
 def _distance(bound: ErrorBound, early: Floats, final: Floats) -> Floats:
@@ -158,8 +174,8 @@ def _running_deviation(
     count, mean, squares = (
         _floats(partials, column) for column in (count_of(name), mean_of(name), squares_of(name))
     )
-    center = float(np.average(mean, weights=count)) if count.sum() else 0.0
-    moved = mean - center
+    # centred on each group's first mean, so that squares of far values do not cancel
+    moved = mean - mean[steps.order][steps.first][steps.groups_of_rows]
     pairs = [steps.before(part) for part in (count, count * moved, squares + count * moved**2)]
     found = []
     for number in (0, 1):
@@ -211,20 +227,16 @@ def _floats(table: pa.Table, name: str) -> Floats:
 
 
 def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Floats:
-    """Numbers for values of any type: their own, or for text their rank.
-
-    Args:
-        column: the values; those of floating point may be `ordered` integers.
-        kind: their type.
-    """
+    """Numbers in the order of values of any type, their own where they are numbers; NaN for NULL."""
+    missing = column.is_null().to_numpy()
     if pa.types.is_floating(kind) and pa.types.is_integer(column.type):
         bits = pc.fill_null(column, 0).to_numpy()
         numbers = np.where(bits < 0, bits ^ (2**63 - 1), bits).view(np.float64)
-        return np.where(column.is_null().to_numpy(), np.nan, numbers)
-    if pa.types.is_temporal(column.type) or pa.types.is_boolean(column.type):
-        column = column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32())
-    if any(test(column.type) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
-        column = pc.fill_null(column.cast(pa.float64()), np.nan)
-        return np.asarray(column.to_numpy(), np.float64)
-    ranked: Floats = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.float64)
-    return ranked
+        numbers = np.where(np.isnan(numbers), np.inf, numbers)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        numbers = pc.fill_null(column, 0).to_numpy().astype(np.float64)
+    elif pa.types.is_decimal(column.type):
+        numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
+    else:
+        numbers = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.float64)
+    return np.where(missing, np.nan, numbers)

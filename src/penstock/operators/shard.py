@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import CheckpointError
+from penstock.operators.aggregates import Parts
 from penstock.operators.panes import Content, together
 from penstock.operators.slack import RequiredSlack
 from penstock.operators.window import Answer, PaneBatch, WindowOperator
@@ -33,11 +34,15 @@ class OperatorPlan:
 
     Attributes:
         id: names its state; never used again for other views.
-        views: those that share filter, event time and keys and were declared together.
+        views: those that share filter, event time and keys and were declared together, and are not dropped.
+        parts: what envelopes hold of each group, that of dropped views included.
+        pane: length of their panes, microseconds.
     """
 
     id: int
     views: tuple[WindowPlan, ...]
+    parts: Parts
+    pane: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,14 @@ class KeyedProgram:
         operators: in any order.
         gamma: see `WindowOperator`, microseconds.
         least_horizon: see `WindowOperator`, microseconds.
+        most_delay: see `WindowOperator`, microseconds.
     """
 
     version: int
     operators: tuple[OperatorPlan, ...]
     gamma: int
     least_horizon: int
+    most_delay: int = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +239,9 @@ class Shard:
             operator = self._operators.get(id_)
             if operator is None:
                 views = [(view, RequiredSlack(view.bound)) for view in plan.views]
-                self._operators[id_] = WindowOperator(views, program.gamma, program.least_horizon)
+                self._operators[id_] = WindowOperator(
+                    views, program.gamma, program.least_horizon, program.most_delay, plan.parts, plan.pane
+                )
             else:
                 operator.keep({view.name for view in plan.views})
 

@@ -36,6 +36,7 @@ class WindowOutcome:
         coverage: share of its tuples that the answer counted, lambda of the paper.
         required: int64[groups], the required slack of each group (see `required_slack`).
         final: whether all its tuples are known; else `coverage` and `required` may still change.
+        age: event time since it was answered.
     """
 
     end: int
@@ -43,6 +44,7 @@ class WindowOutcome:
     coverage: float
     required: Ints
     final: bool
+    age: int = 0
 
 
 class SlackPolicy(Protocol):
@@ -82,6 +84,7 @@ class ProportionalDerivativeSlack:
     Attributes:
         threshold: the coverage aimed at.
         proportional, derivative: Kp and Kd.
+        period: observation period: a window's coverage counts once it was answered so long ago, or is final.
         alpha: begins at 1.
         largest: k, the largest delay so far.
     """
@@ -89,9 +92,11 @@ class ProportionalDerivativeSlack:
     threshold: float
     proportional: float = 0.2
     derivative: float = 4.0
+    period: int = 2**62
     alpha: float = 1.0
     largest: int = 0
     _error: float = 0.0
+    _observed: set[int] = field(default_factory=set)
 
     @property
     def slack(self) -> int:
@@ -103,9 +108,15 @@ class ProportionalDerivativeSlack:
         self.largest = max(self.largest, int(delays.max(initial=0)))
 
     def known(self, outcome: WindowOutcome) -> None:
-        """One step of the rule."""
-        if not outcome.final:
+        """One step of the rule, the first time that a window's coverage counts."""
+        if outcome.end in self._observed:
+            if outcome.final:
+                self._observed.remove(outcome.end)
             return
+        if not outcome.final:
+            if outcome.age < self.period:
+                return
+            self._observed.add(outcome.end)
         error = self.threshold - outcome.coverage
         change = self.proportional * error + self.derivative * (error - self._error)
         self.alpha = max(0.0, self.alpha + change)
@@ -127,7 +138,8 @@ class RequiredSlack:
 
     Attributes:
         bound: epsilon and delta.
-        memory: final groups of windows remembered, at least; those of the newest 32 windows always are.
+        memory: final groups of windows remembered, at least; those of the newest 32 windows, or 1 / delta,
+            always are.
         rate: gamma of the repayment, a group of a window.
         largest: the largest delay so far.
         debt: violations so far beyond the share delta, in groups of windows; never negative.
@@ -156,7 +168,7 @@ class RequiredSlack:
     @property
     def promised(self) -> bool:
         """Whether enough windows are known for the bound to be more than a hope."""
-        return self._groups >= ceil(1 / self.bound.delta)
+        return len(self._final) >= ceil(1 / self.bound.delta)
 
     @property
     def level(self) -> float:
@@ -180,7 +192,8 @@ class RequiredSlack:
         required = outcome.required
         self._final.append(required)
         self._groups += len(required)
-        while len(self._final) > _LEAST_WINDOWS and self._groups - len(self._final[0]) >= self.memory:
+        least = max(_LEAST_WINDOWS, ceil(1 / self.bound.delta))
+        while len(self._final) > least and self._groups - len(self._final[0]) >= self.memory:
             self._groups -= len(self._final.popleft())
         beyond = float((required > outcome.slack).sum()) - self.bound.delta * len(required)
         self.debt = min(max(0.0, self.debt + beyond), _MOST_DEBT / self.bound.delta)

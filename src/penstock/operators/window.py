@@ -140,15 +140,24 @@ class WindowOperator:
             modulo the pane.
         gamma: late tuples are corrected when they span more event time, microseconds.
         least_horizon: a window is final no sooner after its end, microseconds.
+        most_delay: a longer delay changes neither horizon nor slack; such tuples correct from the history.
+        parts: what batches hold of each group, None: what the views need.
+        pane: length of the batches' panes, None: what the views need.
     """
 
     def __init__(
-        self, views: Sequence[tuple[WindowPlan, SlackPolicy]], gamma: int, least_horizon: int = 0
+        self,
+        views: Sequence[tuple[WindowPlan, SlackPolicy]],
+        gamma: int,
+        least_horizon: int = 0,
+        most_delay: int = 2**62,
+        parts: Parts | None = None,
+        pane: int | None = None,
     ) -> None:
         plans = [plan for plan, _ in views]
         self.keys = [name for name, _ in plans[0].keys]
-        self.parts = Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
-        self.pane = int(np.gcd.reduce([plan.windows.pane for plan in plans]))
+        self.parts = parts or Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
+        self.pane = pane or int(np.gcd.reduce([plan.windows.pane for plan in plans]))
         #: panes begin at multiples of `pane` from here
         self.offset = plans[0].windows.start % self.pane
         self.panes = Panes(self.parts, self.keys)
@@ -158,6 +167,7 @@ class WindowOperator:
         self.beyond: set[tuple[str, int]] = set()
         self.newest: int | None = None
         self._gamma = gamma
+        self._most_delay = most_delay
         self._horizon = max(least_horizon, *(plan.windows.size for plan in plans))
         self._arrival = 0
 
@@ -175,7 +185,8 @@ class WindowOperator:
         answers = []
         for view in self.views.values():
             answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
-            if view.waiting and view.newest - view.oldest > self._gamma:
+            idle = batch.partials is None
+            if view.waiting and (idle or view.newest - view.oldest > self._gamma):
                 answers += self._correct(view)
             self._look(view)
             answers += self._finish(view, self.newest - self._horizon)
@@ -237,7 +248,7 @@ class WindowOperator:
                 view.frontier = view.final = _BEFORE_ALL
         else:
             self._arrival = max(self.newest, self._arrival + 1)
-        delays = batch.delays
+        delays = batch.delays[batch.delays <= self._most_delay]
         self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
         if partials is not None:
             self.panes.append(*self._registered(partials, batch.values), self._arrival)
@@ -296,7 +307,7 @@ class WindowOperator:
         answers = []
         for end in sorted(due):
             rows = window_rows(view.plan, self.parts, self._content(view, end))
-            heard = end // windows.slide % (1 + rows.num_rows // _GROUPS_HEARD) == 0
+            heard = _spread(end // windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
             answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
             if end > known:
                 view.answered[end] = answered
@@ -349,13 +360,15 @@ class WindowOperator:
         return answers
 
     def _unanswered(self, view: _View) -> _Answered:
-        """A window that was empty when it closed."""
+        """A window that was empty when it closed: its first answer is a correction."""
         before = -(2**62)
-        return _Answered(-1, before, view.policy.slack, before)
+        return _Answered(0, before, view.policy.slack, before)
 
     def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
         content = self._content(view, end).by_arrival(self.parts, self.keys)
         rows = content.partials.column(ROWS).to_numpy()
+        assert self.newest is not None, "some tuple came"
+        age = self.newest - end - answered.slack
         early = rows[content.partials.column(ARRIVAL).to_numpy() <= answered.first].sum()
         required = required_slack(
             view.plan.aggregates,
@@ -365,7 +378,7 @@ class WindowOperator:
             self.keys,
             end,
         )
-        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, final)
+        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, final, age)
 
     def _content(self, view: _View, end: int) -> Content:
         content = self.panes.content(end - view.plan.windows.size, end)
@@ -441,6 +454,11 @@ def _ends(plan: WindowPlan, pane: int) -> range:
     windows = plan.windows
     last = (pane - windows.start) // windows.slide * windows.slide + windows.start + windows.size
     return range(last - (last - pane - 1) // windows.slide * windows.slide, last + 1, windows.slide)
+
+
+def _spread(number: int) -> int:
+    """A number without the periods of hours and days (Fibonacci hashing)."""
+    return (number * 11400714819323198485 % 2**64) >> 32
 
 
 def _sums(starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
 
@@ -12,13 +13,16 @@ import pyarrow as pa
 
 from penstock.operators.aggregates import group_codes, lift_values
 from penstock.operators.panes import PANE, Content
-from penstock.operators.slack import SlackPolicy
-from penstock.operators.window import Answer, PaneBatch, WindowOperator, window_rows
+from penstock.operators.slack import FixedSlack, SlackPolicy
+from penstock.operators.window import Answer, PaneBatch, WindowOperator
 from penstock.plan.windows import WindowPlan
 from penstock.simulate.disorder import SECOND, Arrivals
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+#: revisions of corrections from the history begin here
+_HISTORY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,11 +115,22 @@ def play(
     bounds = np.unique(np.append(bounds, [0, len(clock)]))
     delays = arrivals.delays
     answered: list[tuple[Answer, int]] = []
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         batch = pane_batch(arrivals, operator, first, last, delays)
-        answered += [(answer, int(clock[last - 1])) for answer in operator.process(batch)]
+        answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
+        answered += [(answer, int(clock[last - 1])) for answer in answers]
     answered += [(answer, int(clock[-1])) for answer in operator.finish()]
-    return _played(arrivals, plan, answered, _from_history(arrivals, plan, operator)), operator
+    return _played(arrivals, plan, answered), operator
+
+
+def exact(arrivals: Arrivals, plan: WindowPlan) -> pa.Table:
+    """The results over all tuples at once: keys, `_a0` ..., start, end."""
+    operator = WindowOperator([(plan, FixedSlack(0))], 0)
+    count = len(arrivals.event_time)
+    operator.process(pane_batch(arrivals, operator, 0, count, np.zeros(count, np.int64)))
+    answers = operator.finish()
+    assert not operator.beyond, "one batch leaves nothing behind"
+    return pa.concat_tables([_marked(a.rows, a.start, a.end, 0, 0) for a in answers if a.final])
 
 
 def pane_batch(
@@ -132,41 +147,65 @@ def pane_batch(
     return PaneBatch(partials, values, int(event.max()), delays[first:last])
 
 
-def _from_history(arrivals: Arrivals, plan: WindowPlan, operator: WindowOperator) -> dict[int, pa.Table]:
-    """The batch side: results of the windows that got tuples when they were final already, by start."""
-    corrected = {}
-    for _, start in operator.beyond:
-        own = (arrivals.event_time >= start) & (arrivals.event_time < start + plan.windows.size)
-        tuples = arrivals.columns.filter(pa.array(own))
-        values = {name: lift_values(tuples, operator.keys, name) for name in operator.parts.values}
-        content = Content(operator.parts.lift(tuples, operator.keys), values)
-        corrected[start] = window_rows(plan, operator.parts, content)
-    return corrected
+def _from_history(
+    arrivals: Arrivals, operator: WindowOperator, first: int, last: int, number: int
+) -> list[Answer]:
+    """The batch side: corrects final windows that tuples first .. last - 1 belong to."""
+    answers = []
+    for view, start in sorted(operator.beyond):
+        end = start + operator.views[view].plan.windows.size
+        known, now = (_history(arrivals, operator, start, end, count) for count in (first, last))
+        assert now is not None, "the tuples that have just come"
+        answer = operator.answer_from_history(view, start, known, now, _HISTORY + number)
+        answers += [] if answer is None else [answer]
+    operator.beyond.clear()
+    return answers
 
 
-def _played(
-    arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]], corrected: dict[int, pa.Table]
-) -> Played:
+def _history(
+    arrivals: Arrivals, operator: WindowOperator, start: int, end: int, count: int
+) -> Content | None:
+    """The first `count` tuples that lie in a window, None where there are none."""
+    event = arrivals.event_time[:count]
+    tuples = arrivals.columns.slice(0, count).filter(pa.array((event >= start) & (event < end)))
+    if not tuples.num_rows:
+        return None
+    values = {name: lift_values(tuples, operator.keys, name) for name in operator.parts.values}
+    return Content(operator.parts.lift(tuples, operator.keys), values)
+
+
+def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]]) -> Played:
     early: list[pa.Table] = []
     final: list[pa.Table] = []
     latency, coverage = [], []
     order = np.argsort(arrivals.event_time, kind="stable")
     event, clock = arrivals.event_time[order], arrivals.arrival_time[order]
     for answer, at in answered:
+        marked = _marked(answer.rows, answer.start, answer.end, at, answer.slack)
         if answer.final:
-            rows = corrected.pop(answer.start, answer.rows)
-            final.append(_marked(rows, answer.start, answer.end, at, answer.slack))
+            final.append(marked)
         if not answer.revision:
-            early.append(_marked(answer.rows, answer.start, answer.end, at, answer.slack))
+            early.append(marked)
             own = slice(*np.searchsorted(event, [answer.start, answer.end]))
             held = clock[own] <= at
             latency.append(float(np.mean(at - clock[own][held])) / SECOND if held.any() else 0.0)
             coverage.append(float(held.mean()))
-    for start, rows in corrected.items():
-        final.append(_marked(rows, start, start + plan.windows.size, 0, 0))
+    keys = ["start", *(name for name, _ in plan.keys)]
     return Played(
-        plan, pa.concat_tables(early), pa.concat_tables(final), np.array(latency), np.array(coverage)
+        plan,
+        pa.concat_tables(early),
+        _newest(pa.concat_tables(final), keys),
+        np.array(latency),
+        np.array(coverage),
     )
+
+
+def _newest(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """The last row of each group."""
+    codes = group_codes(rows, keys)
+    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(last, codes, np.arange(len(codes)))
+    return rows.take(pa.array(last))
 
 
 def _marked(rows: pa.Table, start: int, end: int, answered: int, slack: int) -> pa.Table:

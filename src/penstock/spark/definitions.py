@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from penstock.errors import InputError, SqlError, UnsupportedError
-from penstock.operators.aggregates import FUNCTIONS
+import pyarrow as pa
+
+from penstock.errors import InputError, OverflowedError, SqlError, UnsupportedError
+from penstock.operators.aggregates import FUNCTIONS, Parts, lift_values, lower
+from penstock.plan.windows import Aggregate
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.messages import quoted
 from penstock.spark.result_views import MARKS, ROW
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import Source
-from penstock.sql.bind_windows import bind_window
+from penstock.sql.aggregate_calls import AggregateCall
+from penstock.sql.bind_windows import BoundWindow, bind_window
+from penstock.sql.comparisons import spark_name
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import Query
 from penstock.sql.window_query import WindowQuery
@@ -75,6 +80,7 @@ def define_window(
                 0,
                 len(call.clause.text),
             )
+        _check_computable(call, aggregate, bound, arrow_schema(source.schema))
     for output in bound.outputs:
         if output.name.lower() in _RESERVED:
             raise InputError(
@@ -90,6 +96,29 @@ def define_window(
             len(flat.time_clause.text),
         )
     return WindowDefinition(name, _identity(name, text, below), text, below)
+
+
+def _check_computable(
+    call: AggregateCall, aggregate: Aggregate, bound: BoundWindow, schema: pa.Schema
+) -> None:
+    """Computes an aggregate over no tuples: some types have no order or no sum here."""
+    name = aggregate.argument
+    if name is None:
+        return
+    derived = {each.name: each.type for each in bound.derived}
+    kind = derived[name] if name in derived else schema.field(name).type
+    tuples = pa.table({"key": pa.array([0], pa.int64()), name: pa.array([None], kind)})
+    parts = Parts.of([aggregate])
+    try:
+        values = lift_values(tuples, ["key"], name) if parts.values else None
+        lower(aggregate, parts.merge(parts.lift(tuples, ["key"]), ["key"]), values, ["key"])
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OverflowedError):
+        raise call.clause.error(
+            UnsupportedError,
+            f"{aggregate.function} of {spark_name(kind)} is not supported yet.",
+            0,
+            len(call.clause.text),
+        ) from None
 
 
 def beneath(

@@ -56,7 +56,7 @@ class LogEntry:
 
 def entry_name(batch: int, mark: int) -> str:
     """The file's name of the entry at a place; names sort as places do."""
-    return f"{batch:010d}.{mark:06d}.json"
+    return f"{batch:010d}.{mark:010d}.json"
 
 
 class EnvelopeLog:

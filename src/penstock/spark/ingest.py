@@ -135,6 +135,8 @@ class IngestQuery:
         self.publisher = Publisher(layout, stream)
         self.totals = Totals()
         self.error: BaseException | None = None
+        #: whether a batch is being answered
+        self.busy = False
         self._spark = spark
         self._layout = layout
         self._events = events
@@ -159,6 +161,12 @@ class IngestQuery:
     def active(self) -> bool:
         """Whether the streaming query runs."""
         return self._query is not None and self._query.isActive
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the streaming query has ended and nothing stopped it."""
+        query = self._query
+        return query is not None and not query.isActive and self.error is None and query.exception() is None
 
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
@@ -194,11 +202,14 @@ class IngestQuery:
             query.stop()
 
     def _process(self, df: DataFrame, batch: int) -> None:
+        self.busy = True
         try:
             self._answer(df, batch)
         except BaseException as error:
             self.error = error
             raise
+        finally:
+            self.busy = False
 
     def _answer(self, df: DataFrame, batch: int) -> None:
         manifest = self.publisher.published(batch)

@@ -106,6 +106,8 @@ class Run:
 
     def stop(self) -> None:
         """Stops every stream. The same checkpoint goes on where it stopped."""
+        for windows in self.windows.values():
+            windows.prepare_stop()
         for query in self.queries.values():
             query.stop()
         for windows in self.windows.values():

@@ -58,6 +58,10 @@ class WindowSide:
         """Whether results may still come."""
         return self._thread.is_alive()
 
+    def prepare_stop(self) -> None:
+        """Says that the ingest query is about to be stopped: that is no end of the stream."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Stops the keyed query; what is in the log is answered at the next start."""
         self._stopping.set()
@@ -91,13 +95,15 @@ class WindowSide:
                 break
             if self._ingest.totals.tuples != seen:
                 seen, since = self._ingest.totals.tuples, time.monotonic()
+            if self._ingest.busy:
+                since = time.monotonic()
             idle = time.monotonic() - since
-            if self._idle_seconds and idle > self._idle_seconds:
+            if self._idle_seconds and not self._ends and idle > self._idle_seconds:
                 since += idle
                 last = self._ingest.log.last
                 if last is not None and last.newest is not None:
                     self._ingest.log.put_idle(last.newest + int(idle * 1e6))
-        if self._ends and not self._stopping.is_set() and self._ingest.error is None:
+        if self._ends and not self._stopping.is_set() and self._ingest.ended_well:
             self._ingest.log.put_end()
             last = self._ingest.log.last
             if last is not None:

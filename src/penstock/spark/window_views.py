@@ -147,14 +147,20 @@ def compile_windows(
         plan, views = _operator(id_, [bound for _, bound in members], selection, types)
         panes.append(plan)
         answered = (view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
-        keyed.append(OperatorPlan(id_, tuple(answered)))
+        keyed.append(OperatorPlan(id_, tuple(answered), plan.parts, plan.pane))
     span, horizon = settings.correction_span_seconds, settings.least_horizon_seconds
     return CompiledWindows(
         bound={b.plan.name: b for members in operators.values() for each, b in members if each.is_answered},
         panes=PaneProgram(_time(every, derived, event_time), tuple(panes), len(conditions), shards)
         if every
         else None,
-        keyed=KeyedProgram(version, tuple(keyed), int(span * _SECOND), int(horizon * _SECOND)),
+        keyed=KeyedProgram(
+            version,
+            tuple(keyed),
+            int(span * _SECOND),
+            int(horizon * _SECOND),
+            int(settings.max_delay_seconds * _SECOND),
+        ),
         conditions=tuple(conditions),
         derived=tuple(derived.values()),
         members=tuple(tuple(view.name for view in plan.views) for plan in keyed),
