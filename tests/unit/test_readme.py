@@ -67,7 +67,7 @@ def test_the_readme_names_commands() -> None:
 
 def test_sql_snippets_parse() -> None:
     snippets = _snippets("sql")
-    assert [len(parse_script(snippet).views) for snippet in snippets] == [2, 1]
+    assert [len(parse_script(snippet).views) for snippet in snippets] == [2, 1, 1]
 
 
 def test_python_snippets_run_where_they_need_no_spark(capsys: pytest.CaptureFixture[str]) -> None:
