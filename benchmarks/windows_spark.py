@@ -134,8 +134,10 @@ def main(small: bool = False) -> None:
     sides = []
     for place, tune in (("in the scan", {}), ("behind a DataFrame", {"map_in_scan": False})):
         rate, note = ours(spark, data, {"sliding": QUERY}, files_a_batch, **tune)
+        print(f"ours {place}: {rate:,.0f} rows/s", flush=True)
         sides.append((f"ours {place}", rate, note))
     sides.append(("Spark's own aggregation", native(spark, data, files_a_batch, file_rows), "writes nothing"))
+    print(f"Spark: {sides[-1][1]:,.0f} rows/s", flush=True)
     many = {
         f"v{number}": f"SELECT key % 10 AS k, window(ts, '{5 + number % 8} seconds', '1 second') AS w, "
         f"sum(value + {number}) AS s, count(*) AS n FROM tuples GROUP BY k, w"
@@ -146,6 +148,7 @@ def main(small: bool = False) -> None:
         ("80 views by 10 keys", many),
     ):
         rate, note = ours(spark, data, queries, files_a_batch)
+        print(f"ours, {name}: {rate:,.0f} rows/s", flush=True)
         sides.append((f"ours, {name}", rate, note))
     report(sides)
     spark.stop()
