@@ -3,7 +3,7 @@
 Rows: 10 BIGINT attributes uniform in [0, 9999] (`selection_workloads`, fixed seeds), Parquet files of
 2,000,000 rows in row groups of 500,000, written once to `out/bench/data`; queries of 3 predicates. Ours
 runs through `Engine.start(available_now=True)` and writes its matches to Parquet; the sides it is
-compared with write nothing. Every streaming side gets the same batches of four files. A batch's time
+compared with write nothing. Every streaming side gets the same batches of eight files, 16,000,000 rows. A batch's time
 is taken inside foreachBatch, for ours from its `batch` event (binding, job, publication); a side's rate
 is the median over its batches of all rounds, the first batch of every run, which pays for plans,
 workers and kernels, left out. One run of ours is not counted at all: beside its batches the driver
@@ -81,7 +81,7 @@ class Scale:
     kafka_batch_rows: int
 
 
-FULL = Scale(2_000_000, 12, 4, (1_000, 10_000, 100_000), 2, (200_000, 20_000, 4_000), 2_000_000, 500_000)
+FULL = Scale(2_000_000, 24, 8, (1_000, 10_000, 100_000), 2, (200_000, 20_000, 4_000), 2_000_000, 500_000)
 SMALL = Scale(50_000, 4, 2, (100, 1_000), 1, (2_000, 1_000, 500), 40_000, 20_000)
 
 
