@@ -197,16 +197,19 @@ def test_lengths_of_time_are_those_of_spark(spark: SparkSession, length: str) ->
     assert microseconds_of(length) == row[0]
 
 
-def test_the_engine_does_not_run_window_views(spark: SparkSession) -> None:
-    engine = Engine(spark).stream("ticks", spark.readStream.format("rate").load())
-    with pytest.raises(UnsupportedError, match="Window views are not supported yet") as raised:
-        engine.view("v", "SELECT count(*) FROM ticks GROUP BY window(timestamp, '1 hour')")
-    assert raised.value.start == 36
-    with pytest.raises(UnsupportedError, match="Window views are not supported yet"):
+def test_a_window_view_has_no_sink_but_the_results_folder(spark: SparkSession) -> None:
+    frame = spark.readStream.format("rate").load()
+    engine = Engine(spark).stream("ticks", frame, event_time="timestamp")
+    engine.view("v", "SELECT count(*) AS n FROM ticks GROUP BY window(timestamp, '1 hour')")
+    with pytest.raises(UnsupportedError, match="results folder only"):
+        engine.execute("CREATE TABLE out USING console; INSERT INTO out SELECT * FROM v")
+    with pytest.raises(UnsupportedError, match="results folder only"):
         engine.execute(
             "CREATE TABLE out USING console; "
             "INSERT INTO out SELECT count(*) FROM ticks GROUP BY window(timestamp, '1 hour')"
         )
+    with pytest.raises(UnsupportedError, match="results folder only"):
+        engine.sink("v", print)
 
 
 def test_a_collated_key_is_refused(spark: SparkSession) -> None:
