@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
-from penstock.sql.hints import Hints, Loss, MaxError, parse_hints
+from penstock.plan.windows import ErrorBound
+from penstock.sql.hints import Hints, Loss, parse_hints
 from penstock.sql.lexing import tokenize
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import Column, parse_query, parse_script
@@ -88,7 +89,7 @@ def test_hints_are_read() -> None:
     text = "/*+ MAX_ERROR(0.5, 0.05, 'absolute'), BROADCAST(t), deadline('1 minute 500 ms'), LOSS(0, 4) */"
     text = text.replace("500 ms", "30 seconds")
     hints = parse_hints("SELECT " + text, tokenize("SELECT " + text)[1])
-    assert hints == Hints(MaxError(0.5, 0.05, absolute=True), 90.0, Loss(0, 4), 7, 7 + len(text))
+    assert hints == Hints(ErrorBound(0.5, 0.05, absolute=True), 90.0, Loss(0, 4), 7, 7 + len(text))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ def feed(operator: WindowOperator, times: list[int], values: list[float] | None 
     return operator.process(PaneBatch(operator.parts.lift(tuples, [PANE]), {}, int(time.max()), delays))
 
 
+def idle(operator: WindowOperator) -> list[Answer]:
+    """An entry without tuples."""
+    return operator.process(PaneBatch(None, {}, None, np.zeros(0, np.int64)))
+
+
 def told(answers: list[Answer]) -> list[tuple[int, int, int, bool]]:
     """End, revision, count and finality of each answer."""
     return [(a.end, a.revision, a.rows.column("_a0")[0].as_py(), a.final) for a in answers]
@@ -70,14 +75,14 @@ def test_late_tuples_are_corrected_together_once_they_span_more_than_gamma() -> 
     feed(operator, [1, 11, 21, 31])
     assert told(feed(operator, [22])) == []
     assert told(feed(operator, [2])) == [(10, 1, 2, False), (30, 1, 2, False)]
-    assert told(operator.flush()) == []
+    assert told(idle(operator)) == []
 
 
 def test_a_correction_says_what_it_replaces() -> None:
     operator = WindowOperator([(plan(10, 10, SUM), FixedSlack(0))], gamma=0, least_horizon=1000)
     feed(operator, [1, 11], [2.0, 1.0])
     feed(operator, [2], [3.0])
-    (answer,) = operator.flush()
+    (answer,) = idle(operator)
     assert answer.rows.to_pylist() == [{"_a0": 5.0}]
     assert answer.replaced.to_pylist() == [{"_a0": 2.0}]
 

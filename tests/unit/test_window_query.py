@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
-from penstock.plan.windows import Windows
-from penstock.sql.hints import MaxError
+from penstock.plan.windows import ErrorBound, Windows
 from penstock.sql.intervals import microseconds_of
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import parse_query, parse_script
@@ -44,7 +43,7 @@ def test_a_window_view_in_parts() -> None:
     ]
     assert query.having is not None
     assert query.having.expression == "_a0 > 3 AND _w.start > '2013-01-01'"
-    assert query.hints.max_error == MaxError(0.05, 0.1)
+    assert query.hints.max_error == ErrorBound(0.05, 0.1)
     place = query.window_clause
     assert text[place.start : place.start + len(place.text)] == "window(sched_dep, '1 hour', '15 minutes')"
     assert query.selection.where == query.where

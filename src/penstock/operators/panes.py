@@ -83,24 +83,17 @@ class Panes:
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
 
-    def __contains__(self, start: int) -> bool:
-        return start in self._panes
-
     def __len__(self) -> int:
         return len(self._panes)
 
-    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> dict[int, int]:
+    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> None:
         """Adds rows of one arrival.
 
         Args:
             partials: `pane`, keys and parts.
             values: `pane`, keys, value and rows, by argument.
             arrival: when they arrived.
-
-        Returns:
-            Number of tuples by pane.
         """
-        touched: dict[int, int] = {}
         split_values = {name: _split(table) for name, table in values.items()}
         for start, rows in _split(partials).items():
             pane = self._panes.setdefault(start, _Pane())
@@ -109,11 +102,9 @@ class Panes:
                 for name, split in split_values.items()
             }
             pane.tables.append(Content(self._stamped(rows, arrival), own))
-            touched[start] = pc.sum(rows.column("rows")).as_py()
+            self.changed.add(start)
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
                 self._settle(pane)
-        self.changed.update(touched)
-        return touched
 
     def content(self, first: int, last: int) -> Content | None:
         """The rows of the panes that start in [first, last); None where there are none."""

@@ -18,7 +18,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.aggregates import Parts
 from penstock.operators.panes import Content, together
 from penstock.operators.slack import RequiredSlack
-from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.operators.window import Answer, LateCounts, PaneBatch, WindowOperator
 from penstock.plan.windows import WindowPlan
 
 #: version of the stored state; another one is refused
@@ -189,6 +189,14 @@ class Shard:
             found += [(id_, view, start) for view, start in sorted(operator.beyond)]
             operator.beyond.clear()
         return found
+
+    def take_late(self) -> LateCounts:
+        """The late tuples since the last call."""
+        late = LateCounts()
+        for operator in self._operators.values():
+            late.add(operator.late)
+            operator.late = LateCounts()
+        return late
 
     def window_size(self, operator: int, view: str) -> int:
         """Length of a view's windows in microseconds; 0 where it is gone."""

@@ -112,8 +112,8 @@ class _View:
     #: windows that end at or before it are final
     final: int | None = None
     answered: dict[int, _Answered] = field(default_factory=dict)
-    #: late tuples by window, and the stretch of panes they lie in
-    waiting: dict[int, int] = field(default_factory=dict)
+    #: ends of the windows with late tuples, and the stretch of panes they lie in
+    waiting: set[int] = field(default_factory=set)
     oldest: int = 0
     newest: int = 0
     coverage: float = 1.0
@@ -121,7 +121,7 @@ class _View:
 
 @dataclass(slots=True)
 class LateCounts:
-    """Late tuples so far.
+    """Late tuples since the last report.
 
     Attributes:
         registered: (tuple, closed window) pairs registered for correction.
@@ -130,6 +130,11 @@ class LateCounts:
 
     registered: int = 0
     beyond: int = 0
+
+    def add(self, other: LateCounts) -> None:
+        """Adds the counts of another operator or shard."""
+        self.registered += other.registered
+        self.beyond += other.beyond
 
 
 class WindowOperator:
@@ -177,7 +182,7 @@ class WindowOperator:
         return self._horizon
 
     def process(self, batch: PaneBatch) -> list[Answer]:
-        """Takes in a batch and answers what is due."""
+        """Takes in a batch and answers what is due; one without tuples also corrects whatever waits."""
         if batch.newest is not None:
             self._take_in(batch, batch.newest)
         if self.newest is None:
@@ -192,10 +197,6 @@ class WindowOperator:
             answers += self._finish(view, self.newest - self._horizon)
         self._forget()
         return answers
-
-    def flush(self) -> list[Answer]:
-        """Corrects what waits, whatever it spans: on a wall-clock bound."""
-        return [answer for view in self.views.values() for answer in self._correct(view)]
 
     def keep(self, names: Collection[str]) -> None:
         """Drops the views that are not among `names`; their open windows are never answered."""
@@ -281,7 +282,7 @@ class WindowOperator:
                         continue
                     if not view.waiting:
                         view.oldest = view.newest = pane
-                    view.waiting[end] = view.waiting.get(end, 0) + tuples
+                    view.waiting.add(end)
                     view.oldest, view.newest = min(view.oldest, pane), max(view.newest, pane)
         if len(needed) == len(counts):
             return partials, values
@@ -347,7 +348,7 @@ class WindowOperator:
             view.answered[end] = self._unanswered(view)
         for end in sorted(end for end in view.answered if end <= until):
             answered = view.answered.pop(end)
-            view.waiting.pop(end, None)
+            view.waiting.discard(end)
             if answered.looked_at:
                 outcome = self._outcome(view, end, answered, final=True)
                 view.policy.known(outcome)
@@ -361,8 +362,7 @@ class WindowOperator:
 
     def _unanswered(self, view: _View) -> _Answered:
         """A window that was empty when it closed: its first answer is a correction."""
-        before = -(2**62)
-        return _Answered(0, before, view.policy.slack, before)
+        return _Answered(0, _BEFORE_ALL, view.policy.slack, _BEFORE_ALL)
 
     def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
         content = self._content(view, end).by_arrival(self.parts, self.keys)

@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from penstock.operators.shard import KeyedProgram, LogRecord, Shard
+from penstock.operators.window import LateCounts
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
 from penstock.spark.history import Beyond, from_history
 from penstock.spark.layout import Layout
@@ -63,6 +64,7 @@ class ShardReport:
         entries: how many it took in.
         results: what it staged.
         beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
+        late: late tuples it took in.
         restored: panes read from the state.
         seconds: wall time.
         state_bytes: bytes written to the state: scalars and panes.
@@ -73,6 +75,7 @@ class ShardReport:
     entries: int
     results: list[StagedResults]
     beyond: list[Beyond]
+    late: LateCounts
     restored: int
     seconds: float
     state_bytes: tuple[int, int]
@@ -126,13 +129,14 @@ class ShardProcessor(StatefulProcessor):
         for entry in entries:
             beyond += self._take_in(shard, shard_number, log, entry, stage)
         results = stage.close()
+        late = shard.take_late()
         sizes = self._store(shard, stored, entries[-1].name if entries else stored.entry)
         if len(_shards) >= _KEPT_SHARDS:
             _shards.clear()
         _shards[context.identity, context.stream, shard_number] = stored, shard
         seconds = perf_counter() - began
         report = ShardReport(
-            shard_number, stored.entry, len(entries), results, beyond, restored, seconds, sizes
+            shard_number, stored.entry, len(entries), results, beyond, late, restored, seconds, sizes
         )
         yield Row(report=pickle.dumps(report))
 

@@ -288,8 +288,7 @@ def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple
 
 
 def _bound(query: WindowQuery) -> ErrorBound:
-    hint = query.hints.max_error
-    return DEFAULT_BOUND if hint is None else ErrorBound(hint.epsilon, hint.delta, hint.absolute)
+    return query.hints.max_error or DEFAULT_BOUND
 
 
 def _widened(kind: pa.DataType, wider: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
+from penstock.plan.windows import ErrorBound
 from penstock.sql.lexing import tokenize
 from penstock.sql.literals import number, string
 
@@ -23,21 +24,6 @@ _UNIT_SECONDS = {
 _INTERVAL_PART = re.compile(
     rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNIT_SECONDS)})s?\b", re.IGNORECASE | re.ASCII
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MaxError:
-    """`MAX_ERROR(epsilon, delta[, 'absolute'])`: off by more than epsilon with probability <= delta.
-
-    Attributes:
-        epsilon: bound of the relative error, in (0, 1); if `absolute`, in units of the value, > 0.
-        delta: probability, in (0, 1).
-        absolute: whether epsilon is absolute.
-    """
-
-    epsilon: float
-    delta: float
-    absolute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +45,7 @@ class Hints:
         start, end: place of the hint comment in the script.
     """
 
-    max_error: MaxError | None = None
+    max_error: ErrorBound | None = None
     deadline_seconds: float | None = None
     loss: Loss | None = None
     start: int = 0
@@ -78,7 +64,7 @@ def parse_hints(script: str, token: Token) -> Hints:
     offset = token.start + 3
     text = script[offset : token.end - 1]
     tokens = tokenize(text, offset, script)
-    found: dict[str, MaxError | float | Loss] = {}
+    found: dict[str, ErrorBound | float | Loss] = {}
     position = 0
     while position < len(tokens):
         name = tokens[position].text.upper()
@@ -99,7 +85,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             position += 1
     max_error, deadline, loss = (found.get(name) for name in _READERS)
     return Hints(
-        max_error if isinstance(max_error, MaxError) else None,
+        max_error if isinstance(max_error, ErrorBound) else None,
         deadline if isinstance(deadline, float) else None,
         loss if isinstance(loss, Loss) else None,
         token.start,
@@ -124,7 +110,7 @@ def _arguments(text: str, tokens: list[Token], opening: int) -> tuple[list[str],
     return arguments, len(tokens)
 
 
-def _max_error(arguments: list[str]) -> MaxError:
+def _max_error(arguments: list[str]) -> ErrorBound:
     if len(arguments) not in (2, 3):
         raise ValueError("expected (epsilon, delta) or (epsilon, delta, 'absolute').")
     absolute = len(arguments) == 3
@@ -137,7 +123,7 @@ def _max_error(arguments: list[str]) -> MaxError:
         raise ValueError(f"epsilon lies between 0 and 1, both excluded; got {arguments[0]}.")
     if not 0 < delta < 1:
         raise ValueError(f"delta lies between 0 and 1, both excluded; got {arguments[1]}.")
-    return MaxError(epsilon, delta, absolute)
+    return ErrorBound(epsilon, delta, absolute)
 
 
 def _deadline(arguments: list[str]) -> float:
@@ -173,7 +159,7 @@ def _real(text: str) -> float:
     return float(literal.value)
 
 
-_READERS: dict[str, Callable[[list[str]], MaxError | float | Loss]] = {
+_READERS: dict[str, Callable[[list[str]], ErrorBound | float | Loss]] = {
     "MAX_ERROR": _max_error,
     "DEADLINE": _deadline,
     "LOSS": _loss,
