@@ -1,40 +1,23 @@
-"""The stateful processor of the keyed query: a thin shell around `penstock.operators.shard.Shard`.
+"""The stateful processor of the keyed query: names the state, and leaves the rest to `shard_task`.
 
-Spark tells each shard how far the log reaches. The shard reads the entries between its own place and there, so
-neither the order in which Spark lists files nor a file it lists twice changes what it does.
+Spark runs `init` once on the driver, in a fresh Python process, before a query's first batch. What this module
+imports is loaded there, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from penstock.operators.shard import KeyedProgram, LogRecord, Shard
-from penstock.operators.window import LateCounts
-from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
-from penstock.spark.history import Beyond, from_history
 from penstock.spark.layout import Layout
-from penstock.spark.publish import results_of
-from penstock.spark.result_views import stored_views
-from penstock.spark.window_staging import ResultStage, StagedResults
-from penstock.sql.bind_windows import BoundWindow
 
 #: the row that the processor puts out for each shard of a batch: a pickled ShardReport
 REPORT_SCHEMA = "report BINARY"
-_BATCH_ID = "streaming.sql.batchId"
-_KEPT_SHARDS = 64
-
-_Panes = dict[tuple[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,56 +37,6 @@ class KeyedContext:
     keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShardReport:
-    """What a shard did in one batch.
-
-    Attributes:
-        shard: which.
-        entry: name of the last entry of the log that is taken in.
-        entries: how many it took in.
-        results: what it staged.
-        beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
-        late: late tuples it took in.
-        restored: panes read from the state.
-        seconds: wall time.
-        state_bytes: bytes written to the state: scalars and panes.
-    """
-
-    shard: int
-    entry: str
-    entries: int
-    results: list[StagedResults]
-    beyond: list[Beyond]
-    late: LateCounts
-    restored: int
-    seconds: float
-    state_bytes: tuple[int, int]
-
-
-@dataclass(slots=True)
-class _Stored:
-    """The scalars of a shard as they are in the state.
-
-    Attributes:
-        stamp: tells this state from every other one.
-        entry: name of the last entry taken in.
-        panes: the stamp with which each pane was written.
-        scalars: see `Shard.scalars`.
-    """
-
-    stamp: bytes
-    entry: str
-    panes: _Panes
-    scalars: bytes
-
-
-#: (checkpoint, stream, shard) -> a state of the shard, as stored and decoded
-_shards: dict[tuple[str, str, int], tuple[_Stored, Shard]] = {}
-_programs: dict[tuple[str, str, int], KeyedProgram] = {}
-_views: dict[tuple[str, str, int], dict[str, BoundWindow]] = {}
-
-
 class ShardProcessor(StatefulProcessor):
     """Follows the log for one shard at a time."""
 
@@ -117,111 +50,8 @@ class ShardProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         """Takes in the log up to the newest entry in `rows`."""
-        began = perf_counter()
-        context = self._context
-        shard_number = context.keys.index(key[0])
-        reach = max(row.path.rpartition("/")[2] for row in rows)
-        stored, shard, restored = self._shard(shard_number)
-        log = EnvelopeLog(context.layout, context.stream)
-        stage = ResultStage(self._staging(), shard_number, self._views_of)
-        entries = [read_entry(path) for path in log.between(stored.entry, reach)]
-        beyond = []
-        for entry in entries:
-            beyond += self._take_in(shard, shard_number, log, entry, stage)
-        results = stage.close()
-        late = shard.take_late()
-        sizes = self._store(shard, stored, entries[-1].name if entries else stored.entry)
-        if len(_shards) >= _KEPT_SHARDS:
-            _shards.clear()
-        _shards[context.identity, context.stream, shard_number] = stored, shard
-        seconds = perf_counter() - began
-        report = ShardReport(
-            shard_number, stored.entry, len(entries), results, beyond, late, restored, seconds, sizes
-        )
+        from penstock.spark.shard_task import ShardTask  # not on the driver: see above
+
+        task = ShardTask(self._context, self._scalars, self._panes)
+        report = task.follow(self._context.keys.index(key[0]), rows)
         yield Row(report=pickle.dumps(report))
-
-    def _staging(self) -> Path:
-        task = TaskContext.get()
-        assert task is not None, "a shard runs inside Spark"
-        batch = task.getLocalProperty(_BATCH_ID)
-        assert batch is not None, "a shard runs inside a streaming query"
-        return self._context.layout.staging(results_of(self._context.stream), int(batch))
-
-    def _shard(self, number: int) -> tuple[_Stored, Shard, int]:
-        """The shard as the state has it, and how many panes had to be read.
-
-        What is cached is taken out, so that a failure leaves nothing half done. Another worker may have had
-        the shard in between: then the panes it has not changed since are taken over.
-        """
-        context = self._context
-        held, older = _shards.pop(
-            (context.identity, context.stream, number), (_Stored(b"", "", {}, b""), Shard())
-        )
-        found = self._scalars.get()
-        if found is None:
-            return _Stored(b"", "", {}, b""), Shard(), 0
-        stored: _Stored = pickle.loads(bytes(found[0]))
-        if held.stamp == stored.stamp:
-            return stored, older, 0
-        unchanged = {place for place, stamp in stored.panes.items() if held.panes.get(place) == stamp}
-        panes = {}
-        for place in stored.panes.keys() - unchanged:
-            pane = self._panes.getValue(place)
-            assert pane is not None, "the scalars name the panes of the state"
-            panes[place] = bytes(pane[0])
-        return stored, Shard.restored(stored.scalars, panes, older, unchanged), len(panes)
-
-    def _take_in(
-        self, shard: Shard, number: int, log: EnvelopeLog, entry: LogEntry, stage: ResultStage
-    ) -> list[Beyond]:
-        program = self._program(log, entry.plan)
-        record = LogRecord(
-            program=program,
-            newest=entry.newest,
-            delays=np.array(entry.delays, np.int64),
-            ended=entry.ended,
-            envelopes=list(read_envelopes((log.envelopes / name for name in entry.files), number)),
-        )
-        operators = {view.name: plan.id for plan in program.operators for view in plan.views}
-        for answer in shard.process(record):
-            stage.add(operators[answer.view], answer)
-        beyond = shard.take_beyond()
-        if beyond:
-            for operator, answer in from_history(log, shard, number, entry, beyond):
-                stage.add(operator, answer)
-        return beyond
-
-    def _store(self, shard: Shard, stored: _Stored, entry: str) -> tuple[int, int]:
-        """Writes what changed, and brings `stored` up to it."""
-        stored.stamp = uuid.uuid4().bytes
-        stored.entry = entry
-        written = 0
-        dropped = shard.take_dropped()
-        gone = [place for place in stored.panes if place[0] in dropped]
-        for place, content in shard.changed_panes().items():
-            if content is None:
-                gone.append(place)
-                continue
-            self._panes.updateValue(place, (content,))
-            stored.panes[place] = stored.stamp
-            written += len(content)
-        for place in gone:
-            if stored.panes.pop(place, None) is not None:
-                self._panes.removeKey(place)
-        stored.scalars = shard.scalars()
-        scalars = pickle.dumps(stored)
-        stored.scalars = b""
-        self._scalars.update((scalars,))
-        return len(scalars), written
-
-    def _program(self, log: EnvelopeLog, version: int) -> KeyedProgram:
-        place = self._context.identity, self._context.stream, version
-        if place not in _programs:
-            _programs[place] = log.program(version) or KeyedProgram(version, (), 0, 0)
-        return _programs[place]
-
-    def _views_of(self, operator: int) -> dict[str, BoundWindow]:
-        place = self._context.identity, self._context.stream, operator
-        if place not in _views:
-            _views[place] = stored_views(self._context.layout, self._context.stream, operator)
-        return _views[place]

@@ -40,6 +40,8 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.python.daemon.module": "penstock.spark.daemon",
+        # Spark does not pass it on to stateful processors, and starts a daemon for each difference
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2}",
     }
     if master.startswith("local"):
