@@ -25,6 +25,7 @@ from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
 from penstock.spark.publish import Publisher, Staged, read_manifests, results_of
 from penstock.spark.result_views import stored_views
+from penstock.spark.session import CHECKPOINTS
 from penstock.spark.shard_task import ShardReport
 from penstock.spark.shards import fixed_shards
 from penstock.spark.window_results import make_results
@@ -41,6 +42,7 @@ _SESSION = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.metricsEnabled": "false",
+    **CHECKPOINTS,
 }
 _REPORTED = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
 

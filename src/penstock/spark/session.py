@@ -18,6 +18,13 @@ from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
 _LOG4J2 = Path(__file__).with_name("log4j2.properties")
+#: Spark settings under which checkpoints cost less on file systems with atomic rename, the only ones a
+#: Layout lies on: without it Spark starts some ten `readlink` processes a batch (docs/decisions/0012)
+CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
 
 
 def build_session(master: str | None, conf: Mapping[str, str], name: str = "penstock") -> SparkSession:
@@ -42,6 +49,7 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         "spark.python.daemon.module": "penstock.spark.daemon",
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        **CHECKPOINTS,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2}",
     }
     if master.startswith("local"):
