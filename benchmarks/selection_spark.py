@@ -6,10 +6,10 @@ runs through `Engine.start(available_now=True)` and writes its matches to Parque
 compared with write nothing. Every streaming side gets the same batches of eight files, 16,000,000 rows. A batch's time
 is taken inside foreachBatch, for ours from its `batch` event (binding, job, publication); a side's rate
 is the median over its batches of all rounds, the first batch of every run, which pays for plans,
-workers and kernels, left out. One run of ours is not counted at all: beside its batches the driver
+workers and kernels, and a last one of what remained left out. One run of ours is not counted at all: beside its batches the driver
 compiles the controller's kernels. The sides take turns in rounds, so that load on the machine meets all.
 
-Run: python benchmarks/selection_spark.py [--small]
+Run: python benchmarks/selection_spark.py [--small] [part ...]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -54,6 +54,7 @@ SEED = 20262
 NAMES = [f"a{number}" for number in range(ATTRIBUTES)]
 COLUMNS = ", ".join(f"{name} BIGINT" for name in NAMES)
 BATCH_ROWS = 65_536
+PARTS = ("parquet", "native", "kafka", "drift")
 
 #: (seconds, tuples) of each batch
 Batches = list[tuple[float, int]]
@@ -81,7 +82,7 @@ class Scale:
     kafka_batch_rows: int
 
 
-FULL = Scale(2_000_000, 24, 8, (1_000, 10_000, 100_000), 2, (200_000, 20_000, 4_000), 2_000_000, 500_000)
+FULL = Scale(2_000_000, 24, 8, (1_000, 10_000, 100_000), 2, (200_000, 20_000, 4_000), 4_000_000, 1_000_000)
 SMALL = Scale(50_000, 4, 2, (100, 1_000), 1, (2_000, 1_000, 500), 40_000, 20_000)
 
 
@@ -100,8 +101,9 @@ class Side:
         return median(self.rates)
 
     def add(self, batches: Batches, wall: float) -> None:
-        """Takes in a run, its first batch not counted, and prints the rate so far."""
-        self.rates += [tuples / seconds for seconds, tuples in batches[1:]]
+        """Takes in a run, its first batch and a last one of what remained not counted; prints the rate so far."""
+        whole = max(tuples for _, tuples in batches) / 2
+        self.rates += [tuples / seconds for seconds, tuples in batches[1:] if tuples > whole]
         self.wall = wall
         print(f"{self.name}: {self.rate:,.0f} rows/s, load average {load()}", flush=True)
 
@@ -183,7 +185,7 @@ def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def run_one_way(frame: DataFrame, prepare: Callable[[DataFrame], DataFrame], rows: int) -> Batches:
+def run_one_way(frame: DataFrame, prepare: Callable[[DataFrame], DataFrame]) -> Batches:
     """A streaming query whose batches go through a mapInArrow that returns nothing."""
     seconds: list[float] = []
 
@@ -195,8 +197,10 @@ def run_one_way(frame: DataFrame, prepare: Callable[[DataFrame], DataFrame], row
 
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         writer = frame.writeStream.foreachBatch(process).option("checkpointLocation", folder)
-        writer.trigger(availableNow=True).start().awaitTermination()
-    return [(each, rows) for each in seconds]
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        rows = [progress["numInputRows"] for progress in query.recentProgress]
+    return list(zip(seconds, rows, strict=True))
 
 
 def native_sides(spark: SparkSession, workload: Workload, scale: Scale) -> list[Side]:
@@ -263,8 +267,7 @@ def parquet_sides(spark: SparkSession, scale: Scale) -> dict[str, Side]:
     run_engine(spark, table, wanted[scale.queries[0]])
     for _ in range(scale.rounds):
         begun = time.perf_counter()
-        batch_rows = scale.files_a_batch * scale.file_rows
-        batches = run_one_way(stream.parquet(str(data)), lambda df: df, batch_rows)
+        batches = run_one_way(stream.parquet(str(data)), lambda df: df)
         sides["one_way"].add(batches, time.perf_counter() - begun)
         for count in scale.queries:
             _measure(sides[str(count)], run_engine(spark, table, wanted[count]))
@@ -296,11 +299,13 @@ def kafka_sides(spark: SparkSession, scale: Scale) -> tuple[Side, Side]:
         }
         told = ", ".join(f"{key} '{value}'" for key, value in options.items())
         parsed = F.from_json(F.col("value").cast("string"), COLUMNS).alias("t")
+        table = f"USING kafka OPTIONS ({told})"
+        run_engine(spark, table, wanted)
         for _ in range(scale.rounds):
-            _measure(ours, run_engine(spark, f"USING kafka OPTIONS ({told})", wanted))
+            _measure(ours, run_engine(spark, table, wanted))
             begun = time.perf_counter()
             stream = spark.readStream.format("kafka").options(**options).load()
-            batches = run_one_way(stream, lambda df: df.select(parsed).select("t.*"), scale.kafka_batch_rows)
+            batches = run_one_way(stream, lambda df: df.select(parsed).select("t.*"))
             plain.add(batches, time.perf_counter() - begun)
     return ours, plain
 
@@ -314,43 +319,44 @@ def _measure(side: Side, measured: tuple[Side, Batches]) -> None:
 def targets(
     scale: Scale, parquet: dict[str, Side], native: list[Side], kafka: tuple[Side, Side] | None
 ) -> list[Target]:
-    """What is expected of the ratios."""
-    unit = parquet["one_way"].rate
+    """What is expected of the ratios, of those parts that were run."""
+    found = []
     few = str(scale.queries[0])
-    found = [
-        Target(
-            f"in the scan, {count} queries, against the one-way mapInArrow",
-            parquet[str(count)].rate / unit,
-            least,
+    if parquet:
+        unit = parquet["one_way"].rate
+        found += [
+            Target(
+                f"in the scan, {count} queries, against the one-way mapInArrow",
+                parquet[str(count)].rate / unit,
+                least,
+            )
+            for count, least in zip(scale.queries, (3, 2, 0.6), strict=False)
+        ]
+        behind = parquet["behind"].rate / unit
+        found.append(
+            Target(f"behind a DataFrame, {few} queries, against the one-way mapInArrow", behind, 0.8)
         )
-        for count, least in zip(scale.queries, (3, 2, 0.6), strict=False)
-    ]
-    found += [
-        Target(
-            f"behind a DataFrame, {few} queries, against the one-way mapInArrow",
-            parquet["behind"].rate / unit,
-            0.8,
-        ),
-        Target(
-            f"in the scan, {few} queries, against the fastest native formulation",
-            parquet[few].rate / max(side.rate for side in native),
-            80,
-        ),
-    ]
+    if parquet and native:
+        fastest = max(side.rate for side in native)
+        what = f"in the scan, {few} queries, against the fastest native formulation"
+        found.append(Target(what, parquet[few].rate / fastest, 80))
     if kafka:
         ours, plain = kafka
-        found.append(
-            Target("from Kafka, against from_json and a one-way mapInArrow", ours.rate / plain.rate, 1.3)
-        )
+        what = "from Kafka, against from_json and a one-way mapInArrow"
+        found.append(Target(what, ours.rate / plain.rate, 1.3))
     return found
 
 
-def report(sides: list[Side], unit: float, loads: tuple[str, str]) -> None:
+def report(sides: list[Side], unit: float | None, loads: tuple[str, str]) -> None:
     """Prints the table and draws it."""
     table = Table("side", "rows/s", "x one-way", "wall s", "notes", title="Selections on Spark, two cores")
     for side in sides:
         table.add_row(
-            side.name, f"{side.rate:,.0f}", f"{side.rate / unit:.3f}", f"{side.wall:.1f}", side.note
+            side.name,
+            f"{side.rate:,.0f}",
+            f"{side.rate / unit:.3f}" if unit else "",
+            f"{side.wall:.1f}",
+            side.note,
         )
     Console(width=160).print(table)
     print(f"load average (1, 5, 15 minutes) before: {loads[0]}, after: {loads[1]}")
@@ -370,11 +376,12 @@ def load() -> str:
     return ", ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def main(small: bool = False) -> None:
-    """Runs all sides, prints the table, the targets and the picture.
+def main(small: bool, parts: Sequence[str]) -> None:
+    """Runs the sides of some parts, prints the table, the targets and the picture.
 
     Args:
         small: few rows and queries; the ratios then mean little.
+        parts: some of `PARTS`.
     """
     scale = SMALL if small else FULL
     OUTPUT.mkdir(parents=True, exist_ok=True)
@@ -382,23 +389,32 @@ def main(small: bool = False) -> None:
     conf = {"spark.driver.memory": "6g", "spark.sql.session.timeZone": "UTC", "spark.jars": jars}
     spark = build_session("local[2]", conf, "selection_spark")
     before = load()
-    parquet = parquet_sides(spark, scale)
-    native = native_sides(spark, uniform_workload(scale.queries[0], 1, 1, SEED), scale)
+    parquet = parquet_sides(spark, scale) if "parquet" in parts else {}
+    few = uniform_workload(scale.queries[0], 1, 1, SEED)
+    native = native_sides(spark, few, scale) if "native" in parts else []
     kafka = None
-    if CONNECTOR_JARS and any(BROKER_JARS.glob("kafka_*.jar")):
-        kafka = kafka_sides(spark, scale)
-    else:
-        print("Kafka's jars are not there (make kafka-jars): its sides are left out")
-    report([*parquet.values(), *native, *(kafka or ())], parquet["one_way"].rate, (before, load()))
+    if "kafka" in parts:
+        if CONNECTOR_JARS and any(BROKER_JARS.glob("kafka_*.jar")):
+            kafka = kafka_sides(spark, scale)
+        else:
+            print("Kafka's jars are not there (make kafka-jars): its sides are left out")
+    sides = [*parquet.values(), *native, *(kafka or ())]
+    if sides:
+        report(sides, parquet["one_way"].rate if parquet else None, (before, load()))
     if small:
         print("small run: the floor of a batch outweighs everything, the ratios mean little")
     for target in targets(scale, parquet, native, kafka):
         print(target.line())
-    run_drift(spark, OUTPUT, small)
+    if "drift" in parts:
+        run_drift(spark, OUTPUT, small)
     spark.stop()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="few rows and queries")
-    main(parser.parse_args().small)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all if none")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; allowed: {', '.join(PARTS)}")
+    main(arguments.small, arguments.parts or PARTS)
