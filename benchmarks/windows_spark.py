@@ -1,13 +1,19 @@
 """Window views on Spark: ours beside Spark's own streaming aggregation on the same rows, on two cores.
 
-Rows: an event time (400,000 rows a second of it, shuffled within 50 ms), one of 1,000 keys and a double, Parquet files of
-1,000,000 rows, written once to `out/bench/data`; SUM and COUNT by key over 10 s sliding by 1 s, batches of
-4,000,000 rows. Ours publishes early answers, corrections and final results to Parquet; Spark's side runs
-in update mode with a watermark of 1 s and writes nothing. A side's rate is taken from the end of its first
-batch, which pays for plans, workers and kernels, to the end of its last one, for ours to the last final result. One
-run of ours is not counted at all.
+Rows: an event time (400,000 rows a second of it, shuffled within 50 ms), a key and a double, Parquet files of
+1,000,000 rows, written once to `out/bench/data`; batches of four files. Ours publishes early answers, corrections and
+final results to Parquet; Spark's side runs in update mode with a watermark of 1 s and writes nothing. A side's
+rate is that of the batches after the first three, which pay for plans, workers, kernels and the start of the keyed
+query: from the end of the third to the end of everything, for ours the publication of the last final result. The JVM
+compiles what it runs often, for the first half a minute of a session: three runs of ours and one of Spark's are
+not counted. Parts:
 
-Run: python benchmarks/windows_spark.py [--small]
+sliding  SUM and COUNT by 1,000 keys over 10 s sliding by 1 s: in the scan, behind a DataFrame, Spark's own
+many     one view by 10 keys, and 80 that differ in window and aggregate on the same stream
+tasks    the sliding view with one task at a time (`local[1]`)
+keys     one view of 10 s by 10,000, 100,000 and 1,000,000 keys, all touched by every batch
+
+Run: python benchmarks/windows_spark.py [--small] [part ...]
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -34,129 +41,225 @@ from penstock.spark.engine import Engine
 from penstock.spark.session import build_session
 
 OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
-KEYS = 1_000
 ROWS_A_SECOND = 400_000
 COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE"
-QUERY = (
+SLIDING = (
     "SELECT key, window(ts, '10 seconds', '1 second') AS w, sum(value) AS s, count(*) AS n "
     "FROM tuples GROUP BY key, w"
 )
+TUMBLING = "SELECT key, window(ts, '10 seconds') AS w, sum(value) AS s FROM tuples GROUP BY key, w"
 SEED = 7
+WARM_BATCHES = 3
+WARM_RUNS = 3
+FILES_A_BATCH = 4
+PARTS = ("sliding", "many", "tasks", "keys")
 
 
-def write_rows(folder: Path, files: int, rows: int) -> Path:
-    """Writes the files once; a folder that is complete is used again."""
-    if len(list(folder.glob("*.parquet"))) == files:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for number in range(files):
-        rng = np.random.default_rng([SEED, number])
-        even = (number * rows + np.arange(rows)) * (1_000_000 / ROWS_A_SECOND)
-        ts = 1_700_000_000_000_000 + (even + rng.uniform(0, 50_000, rows)).astype(np.int64)
-        table = pa.table(
-            {
-                "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
-                "key": rng.integers(0, KEYS, rows),
-                "value": rng.random(rows),
-            }
-        )
-        pq.write_table(table, folder / f"{number:03d}.parquet", row_group_size=max(1, rows // 4))
-    return folder
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A folder of rows.
+
+    Attributes:
+        files, file_rows: how much.
+        keys: number of different keys.
+    """
+
+    files: int
+    file_rows: int
+    keys: int = 1_000
+
+    @property
+    def folder(self) -> Path:
+        """Where they lie."""
+        return OUTPUT / "data" / f"windows-{self.files}x{self.file_rows}-{self.keys}"
+
+    @property
+    def measured(self) -> int:
+        """Rows of the batches that count."""
+        return (self.files - WARM_BATCHES * FILES_A_BATCH) * self.file_rows
+
+    def write(self) -> Rows:
+        """Writes the files once; a folder that is complete is used again."""
+        if len(list(self.folder.glob("*.parquet"))) == self.files:
+            return self
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        rows = self.file_rows
+        for number in range(self.files):
+            rng = np.random.default_rng([SEED, number])
+            even = (number * rows + np.arange(rows)) * (1_000_000 / ROWS_A_SECOND)
+            ts = 1_700_000_000_000_000 + (even + rng.uniform(0, 50_000, rows)).astype(np.int64)
+            table = pa.table(
+                {
+                    "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
+                    "key": rng.integers(0, self.keys, rows),
+                    "value": rng.random(rows),
+                }
+            )
+            pq.write_table(table, self.folder / f"{number:03d}.parquet", row_group_size=max(1, rows // 4))
+        return self
 
 
-def ours(
-    spark: SparkSession, data: Path, queries: dict[str, str], files: int, **tune: Any
-) -> tuple[float, str]:
-    """Rows a second of the engine, and where its time went."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What was measured of one side.
+
+    Attributes:
+        name: what ran.
+        rate: rows a second.
+        ingest, keyed: median seconds of a batch that counts; 0 for Spark's own.
+        note: what else is known.
+    """
+
+    name: str
+    rate: float
+    ingest: float = 0.0
+    keyed: float = 0.0
+    note: str = ""
+
+
+def ours(spark: SparkSession, name: str, rows: Rows, queries: dict[str, str], **tune: Any) -> Side:
+    """Runs the engine over all rows."""
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         engine = Engine(spark, **tune).execute(
             f"CREATE TABLE tuples ({COLUMNS}) USING parquet "
-            f"OPTIONS (path '{data}', event_time 'ts', max_files_per_trigger '{files}')"
+            f"OPTIONS (path '{rows.folder}', event_time 'ts', max_files_per_trigger '{FILES_A_BATCH}')"
         )
         engine.views(queries)
         run = engine.start(folder, available_now=True)
         run.await_termination()
-        ended = time.time()
         run.stop()
         batches, keyed = run.events("batch"), run.events("windows")
-    rows = sum(each["tuples"] for each in batches[1:])
-    first = _epoch(batches[0]["time"])
-    spent = {
-        "ingest": median(each["run_seconds"] for each in batches[1:]),
-        "keyed": median(each["run_seconds"] + each["publish_seconds"] for each in keyed),
-    }
-    note = ", ".join(f"{part} {seconds:.2f} s a batch" for part, seconds in spent.items())
-    return rows / (ended - first), note
+    began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], keyed[-1]))
+    parts = ("bind_seconds", "run_seconds", "publish_seconds")
+    ingest = median(sum(each[part] for part in parts) for each in batches[WARM_BATCHES:])
+    published = sum(counts["rows"] for each in keyed for counts in each["views"].values())
+    side = Side(
+        name,
+        rows.measured / (ended - began).total_seconds(),
+        ingest,
+        median(each["run_seconds"] + each["publish_seconds"] for each in keyed[1:]),
+        f"{published:,} rows of results",
+    )
+    _tell(side)
+    return side
 
 
-def native(spark: SparkSession, data: Path, files: int, file_rows: int) -> float:
-    """Rows a second of Spark's own aggregation."""
+def warmed(spark: SparkSession, name: str, rows: Rows) -> Side:
+    """The sliding view in a session whose JVM has compiled what it needs."""
+    for _ in range(WARM_RUNS):
+        ours(spark, "not counted", rows, {"sliding": SLIDING})
+    return ours(spark, name, rows, {"sliding": SLIDING})
+
+
+def native(spark: SparkSession, name: str, rows: Rows, query: str) -> Side:
+    """Spark's own aggregation over the same batches."""
     ends: list[float] = []
 
     def drain(batch: DataFrame, _: int) -> None:
         batch.write.format("noop").mode("append").save()
         ends.append(time.time())
 
-    stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", files).parquet(str(data))
-    stream.withWatermark("ts", "1 second").createOrReplaceTempView("tuples")
+    stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", FILES_A_BATCH)
+    stream.parquet(str(rows.folder)).withWatermark("ts", "1 second").createOrReplaceTempView("tuples")
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
-        writer = spark.sql(QUERY).writeStream.outputMode("update").foreachBatch(drain)
+        writer = spark.sql(query).writeStream.outputMode("update").foreachBatch(drain)
         writer.option("checkpointLocation", folder).trigger(availableNow=True).start().awaitTermination()
-    batches = len(list(data.glob("*.parquet"))) // files
-    return (batches - 1) * files * file_rows / (ends[batches - 1] - ends[0])
+    batches = rows.files // FILES_A_BATCH
+    side = Side(
+        name,
+        rows.measured / (ends[batches - 1] - ends[WARM_BATCHES - 1]),
+        note="writes nothing",
+    )
+    _tell(side)
+    return side
 
 
-def _epoch(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
+def _tell(side: Side) -> None:
+    print(f"{side.name}: {side.rate:,.0f} rows/s", flush=True)
 
 
-def report(rows: Sequence[tuple[str, float, str]]) -> None:
-    """Prints the table and the ratios."""
-    table = Table("side", "rows/s", "x native", "notes", title="Window views on Spark, two cores")
-    unit = {name: rate for name, rate, _ in rows}["Spark's own aggregation"]
-    for name, rate, note in rows:
-        comparable = "10 keys" not in name
-        table.add_row(name, f"{rate:,.0f}", f"{rate / unit:.2f}" if comparable else "", note)
+def many_views() -> dict[str, str]:
+    """80 views that differ in window and aggregate."""
+    aggregates = ("sum", "count", "avg", "min", "max", "stddev", "var_pop", "stddev_pop")
+    return {
+        f"{aggregate}_{size}": f"SELECT key, window(ts, '{size} seconds', '1 second') AS w, "
+        f"{aggregate}(value) AS a FROM tuples GROUP BY key, w"
+        for aggregate in aggregates
+        for size in range(5, 15)
+    }
+
+
+def report(sides: Sequence[Side]) -> None:
+    """Prints the table."""
+    table = Table("side", "rows/s", "ingest s", "keyed s", "notes", title="Window views on Spark")
+    for side in sides:
+        parts = [f"{seconds:.2f}" if seconds else "" for seconds in (side.ingest, side.keyed)]
+        table.add_row(side.name, f"{side.rate:,.0f}", *parts, side.note)
     Console(width=150).print(table)
 
 
-def main(small: bool = False) -> None:
-    """Runs all sides and prints the table."""
+def held(what: str, ratio: float, least: float) -> None:
+    """Prints a ratio and whether it is what is expected."""
+    verdict = "HELD    " if ratio >= least else "NOT HELD"
+    print(f"{verdict} {what}: {ratio:.2f} (expected: at least {least:g})")
+
+
+def main(small: bool, parts: Sequence[str]) -> None:
+    """Runs some parts, prints the table and the ratios."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    files, file_rows, files_a_batch = (6, 50_000, 2) if small else (24, 1_000_000, 4)
+    files, file_rows = (16, 50_000) if small else (40, 1_000_000)
+    rows = Rows(files, file_rows).write()
     conf = {
-        "spark.driver.memory": "4g",
+        "spark.driver.memory": "6g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
     }
     spark = build_session("local[2]", conf, "windows_spark")
-    data = write_rows(OUTPUT / "data" / f"windows-{files}x{file_rows}", files, file_rows)
-    ours(spark, data, {"sliding": QUERY}, files_a_batch)
-    sides = []
-    for place, tune in (("in the scan", {}), ("behind a DataFrame", {"map_in_scan": False})):
-        rate, note = ours(spark, data, {"sliding": QUERY}, files_a_batch, **tune)
-        print(f"ours {place}: {rate:,.0f} rows/s", flush=True)
-        sides.append((f"ours {place}", rate, note))
-    sides.append(("Spark's own aggregation", native(spark, data, files_a_batch, file_rows), "writes nothing"))
-    print(f"Spark: {sides[-1][1]:,.0f} rows/s", flush=True)
-    many = {
-        f"v{number}": f"SELECT key % 10 AS k, window(ts, '{5 + number % 8} seconds', '1 second') AS w, "
-        f"sum(value + {number}) AS s, count(*) AS n FROM tuples GROUP BY k, w"
-        for number in range(80)
-    }
-    for name, queries in (
-        ("one view by 10 keys", dict([next(iter(many.items()))])),
-        ("80 views by 10 keys", many),
-    ):
-        rate, note = ours(spark, data, queries, files_a_batch)
-        print(f"ours, {name}: {rate:,.0f} rows/s", flush=True)
-        sides.append((f"ours, {name}", rate, note))
-    report(sides)
+    scan = warmed(spark, "ours in the scan", rows)
+    sides = [scan]
+    if "sliding" in parts:
+        behind = ours(spark, "ours behind a DataFrame", rows, {"sliding": SLIDING}, map_in_scan=False)
+        native(spark, "not counted", rows, SLIDING)
+        plain = native(spark, "Spark's own aggregation", rows, SLIDING)
+        sides += [behind, plain]
+        held("in the scan, times Spark's own", scan.rate / plain.rate, 5)
+        held("behind a DataFrame, times Spark's own", behind.rate / plain.rate, 1.5)
+    if "many" in parts:
+        views = many_views()
+        ten = Rows(files, file_rows, 10).write()
+        one = ours(spark, "ours, one view by 10 keys", ten, {"sum_10": views["sum_10"]})
+        every = ours(spark, "ours, 80 views by 10 keys", ten, views)
+        sides += [one, every]
+        held("80 views, share of one view's rate", every.rate / one.rate, 0.7)
+    if "keys" in parts:
+        by_keys = {
+            keys: ours(spark, f"ours by {keys:,} keys", Rows(files, file_rows, keys).write(), {"v": TUMBLING})
+            for keys in (10_000, 100_000, 1_000_000)
+        }
+        sides += by_keys.values()
+        for few, more in ((10_000, 100_000), (100_000, 1_000_000)):
+            growth = by_keys[few].rate / by_keys[more].rate
+            held(
+                f"{more:,} keys for {few:,}: keys grow 10 times, time {growth:.2f} times; ratio",
+                10 / growth,
+                1,
+            )
     spark.stop()
+    if "tasks" in parts:
+        spark = build_session("local[1]", conf, "windows_spark")
+        single = warmed(spark, "ours in the scan, one task", rows)
+        sides.append(single)
+        held("two tasks, times one", scan.rate / single.rate, 1.6)
+        spark.stop()
+    report(sides)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="few rows; the ratios then mean little")
-    sys.exit(main(parser.parse_args().small))
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all if none")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; allowed: {', '.join(PARTS)}")
+    sys.exit(main(arguments.small, arguments.parts or PARTS))

@@ -66,7 +66,7 @@ class ParquetSource:
         expected = arrow_schema(self.schema)
         exact: list[tuple[str, pq.FileMetaData]] = []
         other: list[str] = []
-        for row in df.collect():
+        for row in df.coalesce(1).collect():
             metadata = _exact_metadata(row.path, expected)
             if metadata is None:
                 other.append(row.path)
