@@ -52,7 +52,9 @@ def orders(rows: int, seed: int, first: int = 0) -> pa.Table:
             "price": pa.array(price, mask=rng.random(rows) < 0.05, from_pandas=False),
             "name": pa.array(names, mask=rng.random(rows) < 0.05),
             "seen": pa.array(
-                np.datetime64("2026-01-01T00:00:00", "us") + np.arange(rows) * np.timedelta64(1, "s"),
+                # half of a file's tuples are older than the newest of the file before
+                np.datetime64("2026-01-01T00:00:00", "us")
+                + (first // 2 + np.arange(rows)) * np.timedelta64(1, "s"),
                 pa.timestamp("us", "UTC"),
             ),
         }

@@ -1,7 +1,8 @@
 """`kill -9` at every named place and at random moments: the results equal an undisturbed run's.
 
-`make chaos` (`PENSTOCK_CHAOS=full`) kills at every place and ten times at random, on files and on
-Kafka; without it half of the places on each and one random moment.
+One run on files and one on Kafka, of selection views and window views; tuples come before each start, and the
+selection views change after the first kill. `make chaos` (`PENSTOCK_CHAOS=full`) kills each at every place and
+ten times at random; without it at some of the places and once at random.
 """
 
 from __future__ import annotations
@@ -14,26 +15,40 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-from engine_cases import COLUMNS, folder_bag, orders, write_orders
-from penstock.spark.failpoints import NAMES
+from engine_cases import COLUMNS, folder_bag, orders
+from penstock.spark.failpoints import KEYED_NAMES, NAMES
+from penstock.spark.layout import Layout
+from penstock.spark.publish import published_paths, results_of, view_kind
+from penstock.spark.window_results import window_changes, window_results
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
-FILES, ROWS = 24, 5_000
+ROWS = 5_000
+TABLES_A_START = 2
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 RANDOM_KILLS = 10 if FULL else 1
-FILE_PLACES = NAMES if FULL else ("bound", "half_published", "before_commit")
-KAFKA_PLACES = NAMES if FULL else ("staged", "manifest_written")
+PLACES = NAMES + KEYED_NAMES
+FILE_PLACES = PLACES if FULL else ("half_published", "keyed_half_published")
+KAFKA_PLACES = PLACES if FULL else ("logged", "keyed_manifest_written")
 CONDITIONS = {"large": "amount > 900", "north": "name LIKE 'nor%' AND amount < 300", "dear": "price > 97.5"}
 CHANGED = {"large": "amount > 990", "dear": "price > 97.5", "south": "name = 'south' AND amount < 100"}
+WINDOWS = {
+    "by_name": "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n, sum(amount) AS s FROM orders "
+    "GROUP BY name, w",
+    "busy": "SELECT window(seen, '20 minutes', '10 minutes') AS w, count(*) + 1 AS n, max(id) AS newest FROM orders "
+    "WHERE amount > 500 GROUP BY window(seen, '20 minutes', '10 minutes') HAVING count(*) > 500",
+}
 CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
 
 Bag = Counter[tuple[object, ...]]
@@ -57,6 +72,7 @@ class Victim:
         views = [
             f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in conditions.items()
         ]
+        views += [f"CREATE VIEW {name} AS {text};" for name, text in WINDOWS.items()]
         self._script.write_text("\n".join([self._table, *views]))
 
     def start(self, failpoint: str = "") -> subprocess.Popen[bytes]:
@@ -78,33 +94,32 @@ class Victim:
     def run_to_end(self) -> None:
         assert self.start().wait(timeout=240) == 0, (self.output.parent / "victim.log").read_text()[-3000:]
 
-    def kill_at(self, failpoint: str) -> None:
-        process = self.start(failpoint)
-        assert process.wait(timeout=240) == -signal.SIGKILL, "the failpoint was never reached"
+    def kill_at(self, place: str) -> None:
+        """Kills the process where the next batch reaches a place."""
+        number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
+        process = self.start(f"{place}:{number}")
+        assert process.wait(timeout=240) == -signal.SIGKILL, f"{place}:{number} was never reached"
         _reap(process)
 
-    def kill_randomly(self, rng: random.Random) -> None:
-        """Kills the process at a random moment of its batches."""
+    def kill_randomly(self, rng: random.Random) -> bool:
+        """Kills the process at a random moment after its first batch; False where it had ended before."""
         process = self.start()
-        began = self._wait_for_batches(process, self._published() + 1)
-        time.sleep(rng.uniform(0.0, 0.7))
-        assert began, "the run ended before it could be killed"
-        assert process.poll() is None, "the run ended before it was killed"
+        before = self._committed("spark")
+        while process.poll() is None and self._committed("spark") <= before:
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0.0, 4.0))
+        ended = process.poll() is not None
         process.kill()
         process.wait()
         _reap(process)
+        return not ended
 
     def bags(self) -> tuple[Bag, Bag]:
         """The matches by the manifests, and by the plain folder."""
         return folder_bag(self.output, "orders", True), folder_bag(self.output, "orders", False)
 
-    def _published(self) -> int:
-        return len(list((self.output / "_penstock/checkpoint/orders/spark/commits").glob("[0-9]*")))
-
-    def _wait_for_batches(self, process: subprocess.Popen[bytes], wanted: int) -> bool:
-        while process.poll() is None and self._published() < wanted:
-            time.sleep(0.05)
-        return process.poll() is None
+    def _committed(self, query: str) -> int:
+        return len(list((self.output / f"_penstock/checkpoint/orders/{query}/commits").glob("[0-9]*")))
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -125,87 +140,96 @@ def _oracle(tables: list[pa.Table], conditions: dict[str, str]) -> Bag:
     return bag
 
 
-def _tables() -> list[pa.Table]:
-    return [orders(ROWS, 7 + number, number * ROWS) for number in range(FILES)]
+def _table(number: int) -> pa.Table:
+    """Orders without NaN, which JSON does not have."""
+    table = orders(ROWS, 7 + number, number * ROWS)
+    price = table.column("price")
+    return table.set_column(2, "price", pc.if_else(pc.is_nan(price), pa.scalar(None, pa.float64()), price))
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Victim:
-    write_orders(tmp_path / "in", FILES, ROWS)
-    for number, path in enumerate(sorted((tmp_path / "in").glob("*.parquet"))):
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-    options = f"path '{tmp_path / 'in'}', event_time 'seen', max_files_per_trigger '1'"
-    return Victim(tmp_path, f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS ({options});")
-
-
-def test_files_killed_at_failpoints(files: Victim) -> None:
-    for batch, place in enumerate(FILE_PLACES, start=1):
-        files.kill_at(f"{place}:{batch}")
-    files.run_to_end()
-    by_manifest, by_folder = files.bags()
-    assert by_manifest == _oracle(_tables(), CONDITIONS)
-    assert by_folder == by_manifest
-
-
-def test_files_killed_and_restarted_with_other_views(files: Victim) -> None:
-    """The batch bound before the kill keeps its views; later ones have the new."""
-    files.kill_at("staged:3")
-    files.write_views(CHANGED)
-    files.run_to_end()
-    by_manifest, by_folder = files.bags()
-    tables = _tables()
-    assert by_manifest == _oracle(tables[:4], CONDITIONS) + _oracle(tables[4:], CHANGED)
-    assert by_folder == by_manifest
-
-
-def test_files_killed_at_random_moments(files: Victim) -> None:
+def _disturbed(
+    victim: Victim, places: Sequence[str], feed: Callable[[pa.Table, int], None]
+) -> list[pa.Table]:
+    """Runs to the end, killed at places and at random moments; the tables it was fed, one a batch."""
     rng = random.Random(20_130_101)
-    for _ in range(RANDOM_KILLS):
-        files.kill_randomly(rng)
-    files.run_to_end()
-    by_manifest, by_folder = files.bags()
-    assert by_manifest == _oracle(_tables(), CONDITIONS)
+    fed: list[pa.Table] = []
+
+    def more() -> None:
+        for _ in range(TABLES_A_START):
+            fed.append(_table(len(fed)))
+            feed(fed[-1], len(fed))
+
+    for number, place in enumerate(places):
+        more()
+        victim.kill_at(place)
+        if number == 0:
+            victim.write_views(CHANGED)
+    kills = attempts = 0
+    while kills < RANDOM_KILLS and attempts < 2 * RANDOM_KILLS:
+        more()
+        kills += victim.kill_randomly(rng)
+        attempts += 1
+    assert kills == RANDOM_KILLS, f"{attempts - kills} runs ended before they could be killed"
+    more()
+    victim.run_to_end()
+    return fed
+
+
+def _check(spark: SparkSession, victim: Victim, tables: list[pa.Table]) -> None:
+    """The batch bound before the first kill keeps its views; later ones have the new."""
+    by_manifest, by_folder = victim.bags()
+    assert by_manifest == _oracle(tables[:1], CONDITIONS) + _oracle(tables[1:], CHANGED)
     assert by_folder == by_manifest
+    _check_windows(spark, victim.output, tables)
+
+
+def _check_windows(spark: SparkSession, output: Path, tables: list[pa.Table]) -> None:
+    """The results of the window views equal `spark.sql` over all tuples, by manifest and by the plain folder."""
+    spark.createDataFrame(pa.concat_tables(tables)).createOrReplaceTempView("orders")
+    layout = Layout(output, output / "_penstock/checkpoint")
+    for number, (view, text) in enumerate(WINDOWS.items()):
+        found, wanted = window_results(spark, layout, "orders", view), spark.sql(text)
+        assert not wanted.isEmpty()
+        assert found.exceptAll(wanted).isEmpty()
+        assert wanted.exceptAll(found).isEmpty()
+        listed = set(published_paths(layout, results_of("orders"), view_kind(number, view)))
+        assert set(layout.results(view).glob("*.parquet")) == listed
+        told = window_changes(spark, layout, "orders", view)
+        assert told.count() == told.distinct().count()
+
+
+def test_files_killed(tmp_path: Path, spark: SparkSession) -> None:
+    incoming = tmp_path / "in"
+    incoming.mkdir()
+
+    def feed(table: pa.Table, number: int) -> None:
+        path = incoming / f"{number:03d}.parquet"
+        pq.write_table(table, path, row_group_size=ROWS // 3)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+    options = f"path '{incoming}', event_time 'seen', max_files_per_trigger '1'"
+    victim = Victim(tmp_path, f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS ({options});")
+    _check(spark, victim, _disturbed(victim, FILE_PLACES, feed))
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("at_failpoints", [True, False], ids=["failpoints", "random"])
-def test_kafka_killed(tmp_path: Path, kafka: KafkaBroker, at_failpoints: bool) -> None:
-    """One run killed at failpoints in turn, and one at random moments."""
+def test_kafka_killed(tmp_path: Path, spark: SparkSession, kafka: KafkaBroker) -> None:
     topic = f"orders-{tmp_path.name}"
     kafka.create_topic(topic, partitions=2)
-    tables = [_without_nan(table) for table in _tables()]
-    for table in tables:
-        _produce(kafka, topic, table)
+
+    def feed(table: pa.Table, _: int) -> None:
+        seen = pc.strftime(table.column("seen"), "%Y-%m-%dT%H:%M:%SZ").to_pylist()
+        rows = table.drop_columns("seen").to_pylist()
+        values = [
+            json.dumps({key: value for key, value in {**row, "seen": time}.items() if value is not None})
+            for row, time in zip(rows, seen, strict=True)
+        ]
+        for partition in range(2):
+            kafka.produce(topic, values[partition::2], partition=partition)
+
     options = (
         f"kafka.bootstrap.servers '{kafka.address}', subscribe '{topic}', startingOffsets 'earliest', "
         f"maxOffsetsPerTrigger '{ROWS}', event_time 'seen'"
     )
     victim = Victim(tmp_path, f"CREATE TABLE orders ({COLUMNS}) USING kafka OPTIONS ({options});")
-    rng = random.Random(1_989)
-    if at_failpoints:
-        for batch, place in enumerate(KAFKA_PLACES, start=1):
-            victim.kill_at(f"{place}:{batch}")
-    else:
-        for _ in range(RANDOM_KILLS):
-            victim.kill_randomly(rng)
-    victim.run_to_end()
-    by_manifest, by_folder = victim.bags()
-    assert by_manifest == _oracle(tables, CONDITIONS)
-    assert by_folder == by_manifest
-
-
-def _without_nan(table: pa.Table) -> pa.Table:
-    """JSON has no NaN."""
-    price = table.column("price")
-    return table.set_column(2, "price", pc.if_else(pc.is_nan(price), pa.scalar(None, pa.float64()), price))
-
-
-def _produce(kafka: KafkaBroker, topic: str, table: pa.Table) -> None:
-    seen = pc.strftime(table.column("seen"), "%Y-%m-%dT%H:%M:%SZ").to_pylist()
-    rows = [
-        {**row, "seen": time} for row, time in zip(table.drop_columns("seen").to_pylist(), seen, strict=True)
-    ]
-    values = [json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows]
-    for partition in range(2):
-        kafka.produce(topic, values[partition::2], partition=partition)
+    _check(spark, victim, _disturbed(victim, KAFKA_PLACES, feed))
