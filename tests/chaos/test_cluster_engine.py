@@ -1,4 +1,4 @@
-"""A selection script on a standalone cluster that loses a worker: the same matches."""
+"""A script of selections and windows on a standalone cluster that loses a worker: the same answers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, write_orders
+from penstock.spark.layout import Layout
+from penstock.spark.window_results import window_results
 from penstock.testing.cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.chaos]
 
 FILES, ROWS = 8, 20_000
+WINDOWS = (
+    "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n, sum(id) AS s FROM orders GROUP BY name, w"
+)
 CONDITIONS = {"large": "amount > 900", "short": "length(name) = 1 AND amount < 300", "dear": "price > 97.5"}
 
 
-def test_worker_killed_in_the_middle(cluster: StandaloneCluster, tmp_path: Path) -> None:
+def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", FILES, ROWS)
     views = [f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in CONDITIONS.items()]
+    views.append(f"CREATE VIEW by_name AS {WINDOWS};")
     options = f"path '{tmp_path / 'in'}', event_time 'seen', max_files_per_trigger '1'"
     script = tmp_path / "script.sql"
     script.write_text(
@@ -55,3 +62,8 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, tmp_path: Path)
     assert set(bag) == wanted
     assert max(bag.values()) == 1
     assert folder_bag(tmp_path / "out", "orders", by_manifest=False) == bag
+    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
+    layout = Layout(tmp_path / "out", tmp_path / "out/_penstock/checkpoint")
+    found, expected = window_results(spark, layout, "orders", "by_name"), spark.sql(WINDOWS)
+    assert found.exceptAll(expected).isEmpty()
+    assert expected.exceptAll(found).isEmpty()
