@@ -80,7 +80,3 @@ class StreamFailedError(PenstockError):
 
 class CheckpointError(InputError):
     """A checkpoint that does not fit the run."""
-
-
-class OverflowedError(PenstockError, OverflowError):
-    """A result does not fit the type that Spark gives it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,22 @@ def test_final_results_equal_spark_over_all_tuples(
     kinds = {(row.revision == 0, row.is_final) for row in changes}
     assert {(True, False), (False, True)} <= kinds
     run.stop()
+
+
+def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
+    text = "SELECT window(ts, '1 second') AS w, {}(key + 9000000000000000000) AS s FROM tuples GROUP BY w"
+    run = engine_on(spark, data).view("huge", text.format("sum")).start(out, available_now=True)
+    run.await_termination()
+    assert_equal_to_spark(spark, run.results("huge"), [data], text.format("try_sum"))
+    too_large = run.results("huge").where("s IS NULL").count()
+    run.stop()
+    events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    windows = [event for event in events if event["kind"] == "windows"]
+    # the last tuple of each file but the first two, which come together, is 20 s late: its window was final
+    assert sum(event["late_beyond"] for event in windows) >= 2
+    assert sum(event["late_tuples"] for event in windows) >= 2
+    assert sum(event["views"].get("huge", {}).get("overflowed", 0) for event in windows) >= too_large > 1
 
 
 def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InputError, OverflowedError
+from penstock.errors import InputError
 from penstock.plan.windows import Aggregate
 
 #: the number of tuples in a group
@@ -196,27 +196,14 @@ def ordered(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys: Sequence[str]) -> pa.Array:
-    """The aggregate's result for each row of `merged`.
+    """The aggregate's result for each row of `merged`; NULL where a sum or mean does not fit its type, as `try_sum`.
 
     Args:
         aggregate: which one.
         merged: one row a group.
         values: merged values of its argument, None where there are none or it needs none.
         keys: the grouping columns of both.
-
-    Raises:
-        OverflowedError: a sum or mean does not fit the result's type.
     """
-    try:
-        return _lowered(aggregate, merged, values, keys)
-    except pa.ArrowInvalid as error:
-        told = f"{aggregate.function}({aggregate.argument or '*'}) does not fit {aggregate.type}"
-        raise OverflowedError(told) from error
-
-
-def _lowered(
-    aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys: Sequence[str]
-) -> pa.Array:
     name = aggregate.argument
     if name is None:
         return merged.column(ROWS).cast(aggregate.type).combine_chunks()
@@ -224,7 +211,7 @@ def _lowered(
         case "count":
             found = merged.column(count_of(name))
         case "sum":
-            found = merged.column(sum_of(name))
+            found = _fitting(merged.column(sum_of(name)), aggregate.type)
         case "avg":
             return _average(merged.column(sum_of(name)), merged.column(count_of(name)), aggregate.type)
         case "min" | "max":
@@ -237,6 +224,29 @@ def _lowered(
         case _:
             return _deviation(aggregate, merged)
     return found.cast(aggregate.type).combine_chunks()
+
+
+def overflowed(aggregate: Aggregate, merged: pa.Table, lowered: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[rows]: where the result is NULL although there are values: it does not fit its type."""
+    if aggregate.argument is None or aggregate.function not in ("sum", "avg"):
+        return np.zeros(merged.num_rows, np.bool_)
+    counted = merged.column(count_of(aggregate.argument)).to_numpy()
+    lost: npt.NDArray[np.bool_] = (counted > 0) & lowered.is_null().to_numpy(zero_copy_only=False)
+    return lost
+
+
+def _fitting(total: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """NULL in place of decimals that a narrower decimal or an integer does not hold."""
+    if not pa.types.is_decimal(total.type) or pa.types.is_floating(kind):
+        return total
+    if pa.types.is_decimal(kind):
+        largest = Decimal((0, (9,) * kind.precision, -kind.scale))
+        least = -largest
+    else:
+        least, largest = Decimal(-_LARGEST - 1), Decimal(_LARGEST)
+    above = pc.greater_equal(total, pa.scalar(least, total.type))
+    below = pc.less_equal(total, pa.scalar(largest, total.type))
+    return pc.if_else(pc.and_(above, below), total, pa.scalar(None, total.type))
 
 
 def group_codes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -322,7 +332,8 @@ def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) 
             None if s is None or not n else (s / n).quantize(step, ROUND_HALF_UP)
             for s, n in zip(total.to_pylist(), count.to_pylist(), strict=True)
         ]
-    return pa.array(means, kind)
+    too_large = Decimal(10) ** (kind.precision - kind.scale)
+    return pa.array([None if mean is None or abs(mean) >= too_large else mean for mean in means], kind)
 
 
 def _unordered(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

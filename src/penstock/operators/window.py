@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import OverflowedError
-from penstock.operators.aggregates import ROWS, Parts, lower, shared_codes
+from penstock.operators.aggregates import ROWS, Parts, lower, overflowed, shared_codes
 from penstock.operators.panes import PANE, Content, Panes
 from penstock.operators.required_slack import ARRIVAL, required_slack
 from penstock.operators.slack import SlackPolicy, WindowOutcome
@@ -29,6 +28,8 @@ from penstock.plan.windows import WindowPlan
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
+#: a column of results: whether a result of the row is NULL because it does not fit its type
+OVERFLOWED = "_overflowed"
 #: a time before all others
 _BEFORE_ALL = -(2**62)
 #: a policy hears of every window with fewer groups, of every second one with twice as many, ...
@@ -66,7 +67,7 @@ class Answer:
         slack: t_max less the window's end when this was answered.
         coverage: estimated share of the window's tuples that are in it.
         promised: whether the view's bound can be promised.
-        rows: keys and `_a0`, `_a1`, ...; of a correction, the rows that changed.
+        rows: see `window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
     """
 
@@ -419,26 +420,22 @@ class WindowOperator:
 
 
 def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
-    """The results of a window: keys, `_a0`, `_a1`, ...
+    """The results of a window: keys, `_a0`, `_a1`, ..., OVERFLOWED.
 
     Args:
         plan: the view.
         parts: what `content` holds, at least what the view needs.
         content: the window's tuples as partials.
-
-    Raises:
-        OverflowedError: a result does not fit its type.
     """
     keys = [name for name, _ in plan.keys]
     merged = content.merged(parts, keys)
     columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
+    lost = np.zeros(merged.partials.num_rows, np.bool_)
     for number, aggregate in enumerate(plan.aggregates):
         values = merged.values.get(aggregate.argument or "")
-        try:
-            columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
-        except OverflowedError as error:
-            raise OverflowedError(f"view {plan.name}: {error}") from error
-    return pa.table(columns)
+        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
+        lost |= overflowed(aggregate, merged.partials, columns[f"_a{number}"])
+    return pa.table({**columns, OVERFLOWED: lost})
 
 
 def _differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:

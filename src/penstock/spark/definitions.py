@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from penstock.errors import InputError, OverflowedError, SqlError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.aggregates import FUNCTIONS, Parts, lift_values, lower
 from penstock.plan.windows import Aggregate
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
@@ -112,7 +112,7 @@ def _check_computable(
     try:
         values = lift_values(tuples, ["key"], name) if parts.values else None
         lower(aggregate, parts.merge(parts.lift(tuples, ["key"]), ["key"]), values, ["key"])
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OverflowedError):
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         raise call.clause.error(
             UnsupportedError,
             f"{aggregate.function} of {spark_name(kind)} is not supported yet.",

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.operators.aggregates import shared_codes
-from penstock.operators.window import Answer
+from penstock.operators.window import OVERFLOWED, Answer
 from penstock.spark.publish import view_kind
 from penstock.spark.result_views import MARKS, ROW, UPSERT, is_plain, own_schema, row_type
 from penstock.spark.worker import StagedFile
@@ -38,6 +39,7 @@ class ViewCounts:
         rows: rows of all.
         slack: sum of the slacks of the early answers, microseconds.
         promised: early answers whose bound could be promised.
+        overflowed: rows with a sum or mean that is NULL because it does not fit its type.
     """
 
     early: int = 0
@@ -46,6 +48,7 @@ class ViewCounts:
     rows: int = 0
     slack: int = 0
     promised: int = 0
+    overflowed: int = 0
 
     def add(self, other: ViewCounts) -> None:
         """Adds the counts of another shard or batch."""
@@ -55,6 +58,7 @@ class ViewCounts:
         self.rows += other.rows
         self.slack += other.slack
         self.promised += other.promised
+        self.overflowed += other.overflowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,7 @@ def _counts(answers: Sequence[Answer]) -> ViewCounts:
     counts = ViewCounts()
     for answer in answers:
         counts.rows += answer.rows.num_rows
+        counts.overflowed += pc.sum(answer.rows.column(OVERFLOWED)).as_py()
         if answer.final:
             counts.final += 1
         elif answer.revision:
