@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.kernels.assemble import assemble_rows
-from penstock.kernels.index import sort_by_code
+from penstock.kernels.index import CHUNK_ROWS, ENTRY, Found, sort_by_code
 from penstock.kernels.lanes import LANES, lane_mask
 from penstock.operators.batch_index import REVIEW_BATCHES, BatchIndex
 from penstock.operators.encode import ColumnEncoder
@@ -120,9 +120,16 @@ def test_assembled_rows_ascend_without_repeats(always: list[int]) -> None:
     rows, queries = rng.integers(0, 50, 3000), rng.integers(0, 5000, 3000)
     queries = queries[~np.isin(queries, always)]
     rows = rows[: len(queries)]
-    pairs = (rows.astype(np.uint64) << np.uint64(32)) | queries.astype(np.uint64)
-    spare = np.empty_like(pairs)
-    offsets, found = assemble_rows(pairs, spare, len(pairs), 51, 13, np.asarray(always, np.int32), True)
+    runs = np.split(np.arange(len(rows)), np.flatnonzero(np.diff(queries)) + 1)
+    parts = [np.array([len(run) - 1, *rows[run]], np.uint16) for run in runs]
+    begins = np.cumsum([0, *map(len, parts)])
+    numbers = (queries[[run[0] for run in runs]].astype(np.uint64) << np.uint64(32)) | begins[:-1].astype(
+        np.uint64
+    )
+    used = np.array([begins[-1], len(runs)])
+    matches = Found(np.concatenate(parts), numbers, used)
+    spare = np.empty_like(numbers)
+    offsets, found = assemble_rows(matches, spare, 51, 13, np.asarray(always, np.int32), True)
     expected = [sorted({*queries[rows == row].tolist(), *always}) for row in range(51)]
     assert [part.tolist() for part in np.split(found, offsets[1:-1])] == expected
 
@@ -180,6 +187,78 @@ def test_layout_follows_the_data_and_answers_stay() -> None:
     assert found == brute_force(selections, crowded)
 
 
+def test_an_entry_fills_a_cache_line() -> None:
+    assert ENTRY.itemsize == 64
+
+
+def test_one_query_takes_every_row_of_a_chunk() -> None:
+    queries = (Query("one", (Term(((0, ValueSet((Interval(1, 1),))),)),)), Query("none", ()))
+    selector = Selector(compile_selections(SelectionSet(attributes(pa.int64()), queries)), "index")
+    for _ in range(2):
+        assert answer(selector, np.ones((1, CHUNK_ROWS), np.int64)) == [[0]] * CHUNK_ROWS
+
+
+def test_bounds_within_the_outermost_bins() -> None:
+    """Ranges that leave out a few codes at either end reach every bin, yet do not hold for all of it."""
+    rng = np.random.default_rng(13)
+    draws = zip(rng.integers(0, 6, (200, 4)).tolist(), rng.integers(0, 40, 200).tolist(), strict=True)
+    queries = tuple(
+        Query(
+            f"q{i}",
+            (
+                Term(
+                    (
+                        (0, ValueSet((Interval(50 * at, 50 * at + 60),))),
+                        (1, ValueSet((Interval(first, 2_000 - second),))),
+                        (2, ValueSet((Interval(third, 2_000 - fourth),))),
+                        (3, ValueSet((Interval(first, 2_000 - fourth),))),
+                    )
+                ),
+            ),
+        )
+        for i, ((first, second, third, fourth), at) in enumerate(draws)
+    )
+    # as many constants more as give every attribute more codes than bins
+    spread = tuple(
+        Query(f"s{i}", tuple(Term(((a, ValueSet((Interval(7 * i, 7 * i),))),)) for a in range(4)))
+        for i in range(285)
+    )
+    selections = SelectionSet(attributes(*[pa.int64()] * 4), (*queries, *spread))
+    selector = Selector(compile_selections(selections), "index")
+    values = rng.integers(-1, 2_002, (4, 3_000))
+    assert answer(selector, values) == brute_force(selections, values)
+
+
+def test_a_few_hot_values() -> None:
+    """Equalities that many queries ask and many tuples satisfy: some runs hold thousands of rows."""
+    rng = np.random.default_rng(12)
+    hot = 1 + np.minimum(rng.geometric(0.5, 3_000), 6)
+    bounds = rng.integers(0, 900, (3_000, 2))
+    queries = [
+        Query(
+            f"q{i}",
+            (
+                Term(
+                    (
+                        (0, ValueSet((Interval(int(value), int(value)),))),
+                        *(
+                            (1 + other, ValueSet((Interval(low, low + 80 * i % 900),)))
+                            for other, low in enumerate(lows.tolist())
+                        ),
+                    )[: 1 + i % 3]
+                ),
+            ),
+        )
+        for i, (value, lows) in enumerate(zip(hot, bounds, strict=True))
+    ]
+    selections = SelectionSet(attributes(*[pa.int64()] * 3), tuple(queries))
+    selector = Selector(compile_selections(selections), "index")
+    for rows in (1, 5_000, 20_000):
+        values = rng.integers(0, 1_000, (3, rows))
+        values[0] = 1 + np.minimum(rng.geometric(0.5, rows), 6)
+        assert answer(selector, values) == brute_force(selections, values)
+
+
 def test_codes_beyond_16_bits() -> None:
     queries = tuple(
         Query(
@@ -218,7 +297,7 @@ def test_batches_of_many_matches_are_cut_smaller() -> None:
         starts = matches.offsets[:-1]
         assert matches.queries[starts].tolist() == values[0].tolist()
     assert selector._index is not None
-    assert len(selector._index._pairs) < 2 * CHUNK_PAIRS + LANES
+    assert len(selector._index._found.rows) < 2 * (CHUNK_PAIRS + CHUNK_ROWS + LANES)
 
 
 def test_queries_without_predicates_terms_or_attributes() -> None:

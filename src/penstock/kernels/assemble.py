@@ -1,10 +1,12 @@
-"""From matching (row, query) pairs to compressed sparse rows, by counting sorts alone."""
+"""From runs of matching rows to compressed sparse rows, by counting sorts alone."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from penstock.kernels.index import Found
 
 #: bits of a query number sorted by in one pass, at most: as many write positions as fit a cache
 _DIGIT_BITS = 9
@@ -16,55 +18,67 @@ def _sort_by_digit(
 ) -> None:
     starts = np.zeros((1 << bits) + 1, np.int64)
     mask = np.uint64((1 << bits) - 1)
-    for pair in range(count):
-        starts[np.int64((source[pair] >> np.uint64(shift)) & mask) + 1] += 1
+    for item in range(count):
+        starts[np.int64((source[item] >> np.uint64(shift)) & mask) + 1] += 1
     for digit in range(1 << bits):
         starts[digit + 1] += starts[digit]
-    for pair in range(count):
-        own = np.int64((source[pair] >> np.uint64(shift)) & mask)
-        target[starts[own]] = source[pair]
+    for item in range(count):
+        own = np.int64((source[item] >> np.uint64(shift)) & mask)
+        target[starts[own]] = source[item]
         starts[own] += 1
 
 
 @numba.njit(cache=False, boundscheck=False, nogil=True)
 def assemble_rows(
-    pairs: npt.NDArray[np.uint64],
+    found: Found,
     spare: npt.NDArray[np.uint64],
-    count: int,
     rows: int,
     query_bits: int,
     always: npt.NDArray[np.int32],
     repeats: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Sorts pairs into rows, queries ascending and each once.
+    """Puts matches into rows, queries ascending and each once.
+
+    Only the runs are sorted, by query; handing them out in that order leaves every row ascending.
 
     Args:
-        pairs: row << 32 | query, in any order; left in another one.
-        spare: as long, overwritten.
-        count: how many.
+        found: the matches; the runs are left in another order.
+        spare: as long as `found.runs`, overwritten.
         rows: rows of the batch.
         query_bits: bits of the highest query number.
-        always: int32, ascending; queries that every row satisfies, in none of the pairs.
+        always: int32, ascending; queries that every row satisfies, in none of the runs.
         repeats: whether a row may hold a query more than once.
 
     Returns:
         offsets int64[rows + 1] and queries int32, as in `Matches`.
     """
+    filled, count = found.used
+    runs = found.runs
     passes = -(-query_bits // _DIGIT_BITS)
     for digit in range(passes):
         bits = -(-query_bits // passes)
-        _sort_by_digit(pairs, spare, count, digit * bits, bits)
-        pairs, spare = spare, pairs
-    offsets = np.zeros(rows + 2, np.int64)
-    for pair in range(count):
-        offsets[np.int64(pairs[pair] >> np.uint64(32)) + 2] += 1
+        _sort_by_digit(runs, spare, count, 32 + digit * bits, bits)
+        runs, spare = spare, runs
+    # where the next query of each row goes: 32 bits, so that half as much cache is written to at random
+    places = np.zeros(rows + 2, np.uint32)
+    place = 0
+    while place < filled:
+        length = 1 + int(found.rows[place])
+        for position in range(place + 1, place + 1 + length):
+            places[np.int64(found.rows[position]) + 2] += 1
+        place += 1 + length
     for row in range(2, rows + 2):
-        offsets[row] += offsets[row - 1] + len(always)
-    queries = np.empty(offsets[rows + 1], np.int32)
-    for pair in range(count):
-        own = np.int64(pairs[pair] >> np.uint64(32)) + 1
-        queries[offsets[own]] = np.int32(pairs[pair] & np.uint64(0xFFFFFFFF))
-        offsets[own] += 1
+        places[row] += places[row - 1] + len(always)
+    queries = np.empty(places[rows + 1], np.int32)
+    for run in range(count):
+        query = np.int32(runs[run] >> np.uint64(32))
+        begin = int(runs[run] & np.uint64(0xFFFFFFFF))
+        length = 1 + int(found.rows[begin])
+        for position in range(begin + 1, begin + 1 + length):
+            own = np.int64(found.rows[position]) + 1
+            queries[places[own]] = query
+            places[own] += 1
+    offsets = places.astype(np.int64)
     if len(always) > 0:
         for row in range(rows):
             first, end = offsets[row], offsets[row + 1]

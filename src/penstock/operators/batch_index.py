@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.assemble import assemble_rows
-from penstock.kernels.index import CHUNK_ROWS, count_codes, gather, match_probes, match_slices, sort_by_code
+from penstock.kernels.index import (
+    CHUNK_ROWS,
+    Found,
+    count_codes,
+    gather,
+    match_probes,
+    match_slices,
+    sort_by_code,
+)
 from penstock.kernels.lanes import LANES
 from penstock.operators.index_layout import CostModel, Frequencies, Layout, TermTable, build_layout
 from penstock.operators.regions import CodedSelections
@@ -48,8 +56,8 @@ class BatchIndex:
         self._bins = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
         self._columns = _aligned_bytes(len(coded.codings), CHUNK_ROWS + LANES)
         self._starts = [np.empty(coding.codes + 2, np.int32) for coding in coded.codings]
-        self._pairs = np.empty(1 << 12, np.uint64)
-        self._spare = np.empty(1 << 12, np.uint64)
+        self._found = Found.empty()
+        self._spare = np.empty(0, np.uint64)
 
     @property
     def layout(self) -> Layout | None:
@@ -68,12 +76,13 @@ class BatchIndex:
         """
         layout = self._fitting_layout(codes, rows)
         entries, predicates = layout.entries, self._terms.predicates
-        pairs, count = self._pairs, 0
+        found = self._found
+        found.used[:] = 0
         for attribute in layout.binned:
             gather(layout.bins[attribute], codes[attribute], rows, self._bins[attribute])
         for start in range(0, rows if layout.scans else 0, SCAN_ROWS):
             block = np.array([start, min(start + SCAN_ROWS, rows)], np.int32)
-            pairs, count = match_slices(
+            found = match_slices(
                 entries,
                 0,
                 layout.scans,
@@ -82,26 +91,23 @@ class BatchIndex:
                 self._bins,
                 codes,
                 predicates,
-                pairs,
-                count,
+                found,
             )
         for attribute, bucket in layout.probes:
-            pairs, count = match_probes(
-                entries, bucket, attribute, rows, codes, predicates, self._order, pairs, count
-            )
+            found = match_probes(entries, bucket, attribute, rows, codes, predicates, self._order, found)
         for attribute, first, last, gathered in layout.slices:
             starts = self._starts[attribute]
             sort_by_code(codes[attribute, :rows], starts, self._order)
             for other in gathered:
                 gather(self._bins[other], self._order, rows, self._columns[other])
-            pairs, count = match_slices(
-                entries, first, last, starts, self._order, self._columns, codes, predicates, pairs, count
+            found = match_slices(
+                entries, first, last, starts, self._order, self._columns, codes, predicates, found
             )
-        self._pairs = pairs
-        if len(self._spare) < len(pairs):
-            self._spare = np.empty(len(pairs), np.uint64)
+        self._found = found
+        if len(self._spare) < len(found.runs):
+            self._spare = np.empty(len(found.runs), np.uint64)
         always, repeats = self._terms.always, self._terms.repeats
-        return assemble_rows(pairs, self._spare, count, rows, self._query_bits, always, repeats)
+        return assemble_rows(found, self._spare, rows, self._query_bits, always, repeats)
 
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.kernels.index import Entries, Predicates
+from penstock.kernels.index import ENTRY, LAST_BIN, Entries, Predicates
 from penstock.operators.regions import CodedSelections
 
 Floats = npt.NDArray[np.float64]
@@ -280,48 +280,47 @@ def build_layout(terms: TermTable, frequencies: Frequencies, access: Ints, cost_
     entry_high = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.high[range_number]])
     order = np.lexsort((checks[0].column[entry_term], entry_high, entry_low, access[entry_term]))
     entry_term, entry_low, entry_high = entry_term[order], entry_low[order], entry_high[order]
-    entries = Entries._make(
-        [
-            terms.query[entry_term],
-            entry_low,
-            entry_high,
-            *(part[entry_term] for check in checks for part in check),
-            rest_bounds[entry_term],
-            rest_bounds[entry_term + 1],
-            live[is_rest],
-        ]
-    )
+    table = np.empty(len(entry_term), ENTRY)
+    table["query"], table["low"], table["high"] = terms.query[entry_term], entry_low, entry_high
+    for name, check in zip("abc", checks, strict=True):
+        for part in ("column", "low", "width", "bin", "bins", "core", "cores"):
+            table[f"{part}_{name}"] = getattr(check, part)[entry_term]
+    table["cored"] = np.logical_and.reduce([check.cored for check in checks])[entry_term]
+    table["rest_start"], table["rest_end"] = rest_bounds[entry_term], rest_bounds[entry_term + 1]
     bounds = np.searchsorted(access[entry_term], np.arange(2 * n + 2))
     slices, probes = [], []
     for number in range(n):
         begin, end = int(bounds[1 + number]), int(bounds[2 + number])
         if begin < end:
-            slices.append((number, begin, end, _compared(entries, begin, end)))
+            slices.append((number, begin, end, _compared(table[begin:end])))
         begin, end = int(bounds[1 + n + number]), int(bounds[2 + n + number])
         if begin < end:
-            bucket = np.searchsorted(entries.low[begin:end], np.arange(terms.codes[number] + 1)) + begin
+            bucket = np.searchsorted(table["low"][begin:end], np.arange(terms.codes[number] + 1)) + begin
             probes.append((number, bucket))
     return Layout(
         rows=frequencies.rows,
         cost_ns=cost_ns,
-        entries=entries,
+        entries=Entries(table, live[is_rest]),
         scans=len(scanned),
         slices=tuple(slices),
         probes=tuple(probes),
-        binned=_compared(entries, 0, int(bounds[1 + n])),
+        binned=_compared(table[: bounds[1 + n]]),
         bins=bins,
         access=access,
     )
 
 
 class _VectorCheck(NamedTuple):
-    """One vector check of every term, in the order of the fields of `Entries`."""
+    """One vector check of every term, named as the fields of `ENTRY`."""
 
     column: npt.NDArray[np.int16]
     low: npt.NDArray[np.uint32]
     width: npt.NDArray[np.uint32]
     bin: npt.NDArray[np.uint8]
     bins: npt.NDArray[np.uint8]
+    core: npt.NDArray[np.uint8]
+    cores: npt.NDArray[np.uint8]
+    cored: npt.NDArray[np.bool_]
 
 
 def _vector_check(
@@ -337,7 +336,10 @@ def _vector_check(
         np.zeros(count, np.uint32),
         np.full(count, np.iinfo(np.uint32).max, np.uint32),
         np.zeros(count, np.uint8),
-        np.full(count, np.iinfo(np.uint8).max, np.uint8),
+        np.full(count, LAST_BIN, np.uint8),
+        np.zeros(count, np.uint8),
+        np.full(count, LAST_BIN, np.uint8),
+        np.ones(count, np.bool_),
     )
     users = terms.term[chosen]
     low, high = terms.hull_low[chosen], terms.hull_high[chosen]
@@ -348,19 +350,22 @@ def _vector_check(
         own = terms.predicates.attribute[chosen] == attribute
         check.bin[users[own]] = bin_of[low[own]]
         check.bins[users[own]] = bin_of[high[own]] - bin_of[low[own]]
+        # the outer bins are in the core where the next code beyond the bounds lies in another one
+        padded = np.concatenate([[-1], bin_of.astype(np.int64), [LAST_BIN + 1]])
+        first, last = padded[low[own] + 1], padded[high[own] + 1]
+        first = first + (padded[low[own]] == first)
+        last = last - (padded[high[own] + 2] == last)
+        check.cored[users[own]] = first <= last
+        check.core[users[own]] = np.minimum(first, LAST_BIN)
+        check.cores[users[own]] = np.maximum(last - first, 0)
     return check
 
 
-def _compared(entries: Entries, begin: int, end: int) -> tuple[int, ...]:
+def _compared(table: npt.NDArray[np.void]) -> tuple[int, ...]:
     """The attributes that vector checks of these entries compare."""
-    checks = (
-        (entries.column_a, entries.bins_a),
-        (entries.column_b, entries.bins_b),
-        (entries.column_c, entries.bins_c),
-    )
-    columns = np.concatenate([column[begin:end] for column, _ in checks])
-    bins = np.concatenate([bins[begin:end] for _, bins in checks])
-    return tuple(np.unique(columns[bins < np.iinfo(np.uint8).max]).tolist())
+    columns = np.concatenate([table[f"column_{check}"] for check in "abc"])
+    cores = np.concatenate([table[f"cores_{check}"] for check in "abc"])
+    return tuple(np.unique(columns[cores < LAST_BIN]).tolist())
 
 
 def _equal_shares(count: Ints) -> npt.NDArray[np.uint8]:
