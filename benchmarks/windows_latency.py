@@ -1,0 +1,118 @@
+"""How long after the newest tuple of a result the result can be read, on two cores, and which part takes how long.
+
+A process of its own writes a Parquet file every 100 ms at 10,000 and at 500,000 tuples/s; a tuple's event time is the
+time of its making. The engine answers SUM and COUNT by 100 keys a second. Of every published batch of results:
+from the newest event time in it to its publication, in parts: until the ingest batch began (the file, Spark's listing,
+the end of the batch before), the ingest batch, until the keyed batch began, the keyed batch. The first batches
+are not counted.
+
+Run: python benchmarks/windows_latency.py [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from penstock.spark.engine import Engine
+from penstock.spark.session import build_session
+
+COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE"
+QUERY = "SELECT key, window(ts, '1 second') AS w, sum(value) AS s, count(*) AS n FROM tuples GROUP BY key, w"
+RATES = (10_000, 500_000)
+FILE_SECONDS = 0.1
+WARM_SECONDS = 20.0
+KEYS = 100
+PARTS = ("until ingest", "ingest", "until keyed", "keyed")
+
+
+def produce(folder: Path, rate: int, seconds: float) -> None:
+    """Writes files at a rate until the time is over."""
+    rows = int(rate * FILE_SECONDS)
+    rng = np.random.default_rng(1)
+    begun = time.time()
+    for number in range(int(seconds / FILE_SECONDS)):
+        due = begun + (number + 1) * FILE_SECONDS
+        time.sleep(max(0.0, due - time.time()))
+        ts = ((due - FILE_SECONDS + np.arange(1, rows + 1) / rate) * 1e6).astype(np.int64)
+        table = pa.table(
+            {
+                "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
+                "key": rng.integers(0, KEYS, rows),
+                "value": rng.random(rows),
+            }
+        )
+        beside = folder / f".{number:06d}"
+        pq.write_table(table, beside)
+        beside.rename(folder / f"{number:06d}.parquet")
+
+
+def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.float64]:
+    """float64[batches, parts]: the seconds of each part of every published batch."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "in"
+        folder.mkdir()
+        engine = Engine(spark).execute(
+            f"CREATE TABLE tuples ({COLUMNS}) USING parquet OPTIONS (path '{folder}', event_time 'ts')"
+        )
+        run = engine.view("sums", QUERY).start(Path(place) / "out")
+        total = WARM_SECONDS + seconds
+        producer = multiprocessing.get_context("spawn").Process(target=produce, args=(folder, rate, total))
+        producer.start()
+        producer.join()
+        ingest = {event["batch"]: event for event in run.events("batch")}
+        keyed = run.events("windows")
+        run.stop()
+    first = min(_end(event) for event in ingest.values()) + WARM_SECONDS
+    rows = []
+    for event in keyed:
+        batch = ingest[int(event["entry"].split(".")[0])]
+        newest = batch["newest_event_time_us"] / 1e6
+        if newest < first:
+            continue
+        begun = _end(batch) - sum(batch[f"{part}_seconds"] for part in ("bind", "run", "publish"))
+        picked = _end(event) - sum(event[f"{part}_seconds"] for part in ("run", "make", "publish"))
+        moments = [newest, begun, _end(batch), picked, _end(event)]
+        rows.append(np.diff(moments))
+    return np.array(rows)
+
+
+def _end(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["time"]).timestamp()
+
+
+def main(small: bool) -> None:
+    """Measures both rates and prints the table."""
+    conf = {
+        "spark.driver.memory": "4g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = build_session("local[2]", conf, "windows_latency")
+    table = Table("tuples/s", "batches", "p50 s", "p99 s", *(f"{part}, p50 s" for part in PARTS))
+    for rate in RATES:
+        parts = measure(spark, rate, 10.0 if small else 60.0)
+        whole = parts.sum(axis=1)
+        figures = [np.median(whole), np.quantile(whole, 0.99), *np.median(parts, axis=0)]
+        table.add_row(f"{rate:,}", str(len(parts)), *(f"{figure:.2f}" for figure in figures))
+    Console(width=150).print(table)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="ten seconds a rate")
+    main(parser.parse_args().small)
