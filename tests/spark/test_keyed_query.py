@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.errors import StreamFailedError
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.keyed_query import KeyedQuery
@@ -166,22 +165,6 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
     check(spark, layout, "b", old, table.slice(200))
     check(spark, layout, "a", new, table.slice(400))
     assert len(list(layout.results("b").glob("*.parquet"))) < 5
-
-
-def test_a_result_that_does_not_fit_stops_the_query_and_names_the_view(
-    spark: SparkSession, layout: Layout
-) -> None:
-    times = [NOON + timedelta(seconds=second) for second in range(60)]
-    table = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "l": pa.array([2**62] * 60)})
-    log = LogWriter(spark, layout, STREAM, SHARDS, table)
-    log.views(0, {0: bound(spark, "big", "SELECT sum(l) FROM t GROUP BY window(ts, '10 seconds')", table)})
-    log.put(60)
-    end = log.end()
-    query = keyed(spark, layout)
-    query.start()
-    with pytest.raises(StreamFailedError, match="view big: sum"):
-        query.finish(end.batch, end.mark)
-    assert not query.active
 
 
 def test_spark_puts_each_shard_in_its_own_partition(spark: SparkSession) -> None:

@@ -16,6 +16,9 @@ from penstock.operators.required_slack import ARRIVAL
 PANE = "pane"
 #: a pane is consolidated when it holds this many tables more than after the last time
 _LOOSE_TABLES = 32
+#: rows of merged contents that are kept until the panes change
+_SHARED_ROWS = 1 << 18
+_NEVER = -(2**62)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +66,8 @@ def together(contents: Iterable[Content]) -> Content:
 class _Pane:
     tables: list[Content] = field(default_factory=list)
     settled: int = 0
+    #: when its newest rows arrived
+    newest: int = _NEVER
 
 
 class Panes:
@@ -79,6 +84,8 @@ class Panes:
         self._panes: dict[int, _Pane] = {}
         #: panes changed or dropped since `forget_changes`
         self.changed: set[int] = set()
+        self._shared: dict[tuple[int, int, bool], Content] = {}
+        self._shared_rows = 0
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
@@ -94,6 +101,7 @@ class Panes:
             values: `pane`, keys, value and rows, by argument.
             arrival: when they arrived.
         """
+        self.forget_shared()
         split_values = {name: _split(table) for name, table in values.items()}
         for start, rows in _split(partials).items():
             pane = self._panes.setdefault(start, _Pane())
@@ -102,6 +110,7 @@ class Panes:
                 for name, split in split_values.items()
             }
             pane.tables.append(Content(self._stamped(rows, arrival), own))
+            pane.newest = max(pane.newest, arrival)
             self.changed.add(start)
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
                 self._settle(pane)
@@ -110,6 +119,32 @@ class Panes:
         """The rows of the panes that start in [first, last); None where there are none."""
         own = [table for start, pane in self._panes.items() if first <= start < last for table in pane.tables]
         return together(own) if own else None
+
+    def newest_arrival(self, first: int, last: int) -> int:
+        """When the newest rows of the panes that start in [first, last) arrived."""
+        return max(
+            (pane.newest for start, pane in self._panes.items() if first <= start < last), default=_NEVER
+        )
+
+    def merged(self, first: int, last: int, *, by_arrival: bool = False) -> Content:
+        """The rows of the panes that start in [first, last), at least one: a row for each group, or for each
+        (group, arrival). Views with the same windows share it."""
+        place = first, last, by_arrival
+        found = self._shared.get(place)
+        if found is None:
+            content = self.content(first, last)
+            assert content is not None, "the panes hold something"
+            merge = content.by_arrival if by_arrival else content.merged
+            found = merge(self._parts, self._keys)
+            self._shared_rows += found.partials.num_rows + sum(t.num_rows for t in found.values.values())
+            if self._shared_rows <= _SHARED_ROWS:
+                self._shared[place] = found
+        return found
+
+    def forget_shared(self) -> None:
+        """Frees what `merged` keeps."""
+        self._shared.clear()
+        self._shared_rows = 0
 
     def content_of(
         self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
@@ -130,6 +165,7 @@ class Panes:
 
     def drop_before(self, start: int) -> None:
         """Forgets the panes that start before."""
+        self.forget_shared()
         for old in [each for each in self._panes if each < start]:
             del self._panes[old]
             self.changed.add(old)
@@ -148,7 +184,8 @@ class Panes:
 
     def put(self, start: int, content: Content) -> None:
         """A pane as it was stored."""
-        self._panes[start] = _Pane([content], 1)
+        newest = pc.max(content.partials.column(ARRIVAL)).as_py()
+        self._panes[start] = _Pane([content], 1, _NEVER if newest is None else newest)
 
     def forget_changes(self) -> None:
         """Takes the present state for stored."""

@@ -12,7 +12,7 @@ per window: a tuple is added to its open windows and registered for each closed 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,7 @@ class _Answered:
         first: `arrival` of the early answer.
         looked_at: whether the policy hears of it: of every window where groups are few.
         look: age in slides at which it is looked at next.
+        outcome: what the policy heard last; `heard`: what had arrived by then is in it.
     """
 
     revision: int
@@ -102,6 +103,8 @@ class _Answered:
     first: int
     looked_at: bool = True
     look: int = 2
+    outcome: WindowOutcome | None = None
+    heard: int = _BEFORE_ALL
 
 
 @dataclass(slots=True)
@@ -308,7 +311,7 @@ class WindowOperator:
         view.frontier = until
         answers = []
         for end in sorted(due):
-            rows = window_rows(view.plan, self.parts, self._content(view, end))
+            rows = self._rows(view, end)
             heard = _spread(end // windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
             answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
             if end > known:
@@ -354,7 +357,7 @@ class WindowOperator:
                 outcome = self._outcome(view, end, answered, final=True)
                 view.policy.known(outcome)
                 view.coverage += _NEWEST * (outcome.coverage - view.coverage)
-            rows = window_rows(view.plan, self.parts, self._content(view, end))
+            rows = self._rows(view, end)
             _, replaced = self._changes(view, end, answered) or (rows, rows)
             answered.revision += 1
             answers.append(self._answer(view, end, answered, rows, replaced, final=True))
@@ -366,34 +369,37 @@ class WindowOperator:
         return _Answered(0, _BEFORE_ALL, view.policy.slack, _BEFORE_ALL)
 
     def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
-        content = self._content(view, end).by_arrival(self.parts, self.keys)
-        rows = content.partials.column(ROWS).to_numpy()
         assert self.newest is not None, "some tuple came"
-        age = self.newest - end - answered.slack
+        start, age = end - view.plan.windows.size, self.newest - end - answered.slack
+        newest = self.panes.newest_arrival(start, end)
+        known = answered.outcome
+        if known is not None and newest <= answered.heard:
+            return replace(known, final=final, age=age)
+        content = self.panes.merged(start, end, by_arrival=True)
+        rows = content.partials.column(ROWS).to_numpy()
         early = rows[content.partials.column(ARRIVAL).to_numpy() <= answered.first].sum()
+        plan = view.plan
         required = required_slack(
-            view.plan.aggregates,
-            view.plan.bound,
-            content.partials,
-            dict(content.values),
-            self.keys,
-            end,
+            plan.aggregates, plan.bound, content.partials, dict(content.values), self.keys, end
         )
-        return WindowOutcome(end, answered.slack, float(early / rows.sum()), required, final, age)
+        coverage = float(early / rows.sum())
+        answered.outcome = WindowOutcome(end, answered.slack, coverage, required, final, age)
+        answered.heard = newest
+        return answered.outcome
 
-    def _content(self, view: _View, end: int) -> Content:
-        content = self.panes.content(end - view.plan.windows.size, end)
-        assert content is not None, "the window holds a pane"
-        return content
+    def _rows(self, view: _View, end: int) -> pa.Table:
+        return lowered(view.plan, self.panes.merged(end - view.plan.windows.size, end))
 
     def _changes(self, view: _View, end: int, answered: _Answered) -> tuple[pa.Table, pa.Table] | None:
         """Rows that differ from the newest revision, and what that said of these groups; None where no
         tuple came since."""
-        content = self._content(view, end)
-        known = content.until(answered.arrival)
-        if known.partials.num_rows == content.partials.num_rows:
+        start = end - view.plan.windows.size
+        if self.panes.newest_arrival(start, end) <= answered.arrival:
             return None
-        now = window_rows(view.plan, self.parts, content)
+        content = self.panes.content(start, end)
+        assert content is not None, "the window holds a pane"
+        known = content.until(answered.arrival)
+        now = self._rows(view, end)
         before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
         return _differences(before, now, self.keys)
 
@@ -427,8 +433,12 @@ def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
         parts: what `content` holds, at least what the view needs.
         content: the window's tuples as partials.
     """
+    return lowered(plan, content.merged(parts, [name for name, _ in plan.keys]))
+
+
+def lowered(plan: WindowPlan, merged: Content) -> pa.Table:
+    """`window_rows` of a content with one row a group."""
     keys = [name for name, _ in plan.keys]
-    merged = content.merged(parts, keys)
     columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
     lost = np.zeros(merged.partials.num_rows, np.bool_)
     for number, aggregate in enumerate(plan.aggregates):

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,19 @@ import pyarrow.parquet as pq
 from penstock.operators.aggregates import shared_codes
 from penstock.operators.window import OVERFLOWED, Answer
 from penstock.spark.publish import view_kind
-from penstock.spark.result_views import MARKS, ROW, UPSERT, is_plain, own_schema, row_type
+from penstock.spark.result_views import (
+    COVERAGE,
+    FINAL,
+    MARKS,
+    OP,
+    REVISION,
+    ROW,
+    SLACK,
+    UPSERT,
+    is_plain,
+    own_schema,
+    row_type,
+)
 from penstock.spark.worker import StagedFile
 from penstock.sql.bind_windows import BoundWindow
 
@@ -124,7 +137,7 @@ class ResultStage:
     def _staged(self, operator: int, name: str, answers: list[Answer]) -> StagedResults:
         view = self.views(operator)[name]
         raw = not is_plain(view)
-        rows = pa.concat_tables([raw_rows(view, answer) for answer in answers])
+        rows = raw_rows(view, answers)
         table = rows if raw else plain_results(view, rows)
         path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
         staged = write_staged(view_kind(operator, name), path, table)
@@ -138,28 +151,34 @@ def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
     return StagedFile(kind, str(path), table.num_rows, 0, path.stat().st_size)
 
 
-def raw_rows(view: BoundWindow, answer: Answer) -> pa.Table:
-    """The rows of an answer by the names that the view's expressions use, with the marks."""
-    rows, count = answer.rows, answer.rows.num_rows
+def raw_rows(view: BoundWindow, answers: Sequence[Answer]) -> pa.Table:
+    """The rows of answers by the names that the view's expressions use, with the marks."""
+    counts = np.array([answer.rows.num_rows for answer in answers])
+
+    def of_each(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(np.repeat(np.array(values), counts)).cast(kind)
+
+    rows = pa.concat_tables([answer.rows for answer in answers])
     keys = rows.column_names[: len(view.plan.keys)]
-    window = pa.StructArray.from_arrays(
-        [
-            pa.array(np.full(count, moment)).cast(part.type)
-            for moment, part in zip((answer.start, answer.end), view.window_type, strict=True)
-        ],
-        fields=list(view.window_type),
-    )
-    columns = {"_w": window}
+    start, end = view.window_type
+    moments = [
+        of_each([answer.start for answer in answers], start.type),
+        of_each([answer.end for answer in answers], end.type),
+    ]
+    columns = {"_w": pa.StructArray.from_arrays(moments, fields=[start, end])}
     columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
     aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
     columns |= {name: rows.column(name) for name in aggregates}
-    marks = (answer.revision, answer.coverage, answer.slack / _SECOND, answer.final, UPSERT)
-    columns |= {
-        mark.name: pa.repeat(pa.scalar(value, mark.type), count)
-        for mark, value in zip(MARKS, marks, strict=True)
+    marks: dict[str, Sequence[Any]] = {
+        REVISION: [answer.revision for answer in answers],
+        COVERAGE: [answer.coverage for answer in answers],
+        SLACK: [answer.slack / _SECOND for answer in answers],
+        FINAL: [answer.final for answer in answers],
+        OP: [UPSERT] * len(answers),
     }
+    columns |= {mark.name: of_each(marks[mark.name], mark.type) for mark in MARKS}
     if view.having is not None:
-        columns[BEFORE] = _before(answer, keys, aggregates)
+        columns[BEFORE] = pa.chunked_array([_before(answer, keys, aggregates) for answer in answers])
     return pa.table(columns)
 
 
