@@ -58,6 +58,7 @@ bench-disorder: $(INSTALLED) ## slack policies on disordered streams, in virtual
 
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
 	$(BIN)/python benchmarks/windows_spark.py
+	$(BIN)/python benchmarks/windows_latency.py
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java

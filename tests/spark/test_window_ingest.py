@@ -22,7 +22,7 @@ from penstock.operators.shard import Envelope, OperatorPlan, pane_batch
 from penstock.operators.window import window_rows
 from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
-from penstock.spark.envelope_log import EnvelopeLog, LogEntry, in_order, read_entry
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import IngestQuery, Trigger
 from penstock.spark.kafka_source import KafkaJsonSource
@@ -117,8 +117,7 @@ class Ingest:
 
     @property
     def entries(self) -> list[LogEntry]:
-        log = self.layout.log("readings")
-        return in_order([read_entry(path) for path in log.glob("*.json")])
+        return [read_entry(path) for path in sorted(self.layout.log("readings").glob("*.json"))]
 
     def partials(self, operator: int, shards: Sequence[int] = (0, 1, 2)) -> list[Envelope]:
         found = []

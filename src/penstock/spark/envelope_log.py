@@ -9,7 +9,7 @@ state is a function of the entries alone.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,16 +78,33 @@ class EnvelopeLog:
         names = sorted(path.name for path in self.folder.glob("*.json") if not path.name.startswith("."))
         return read_entry(self.folder / names[-1]) if names else None
 
-    def between(self, after: str, until: str) -> list[Path]:
-        """The entries behind one and up to another, in order.
-
-        Entries are put one after the other: all that precede one that is known to be there are there too.
+    def between(self, after: str, until: LogEntry) -> list[LogEntry]:
+        """The entries behind one and up to another, in order; no more of the log is looked at.
 
         Args:
             after: name of the first one, which is left out; "" for the beginning.
-            until: name of the last one.
+            until: the last one.
         """
-        return sorted(path for path in self.folder.glob("[0-9]*.json") if after < path.name <= until)
+        found = [until] if until.name > after else []
+        for entry in self.backwards(until):
+            if entry.name <= after:
+                break
+            found.append(entry)
+        return found[::-1]
+
+    def backwards(self, entry: LogEntry) -> Iterator[LogEntry]:
+        """The entries before one, the newest first: batches follow each other without a gap."""
+        while (before := self._before(entry)) is not None:
+            yield before
+            entry = before
+
+    def _before(self, entry: LogEntry) -> LogEntry | None:
+        if entry.mark:
+            return read_entry(self.folder / entry_name(entry.batch, entry.mark - 1))
+        mark = 0
+        while (self.folder / entry_name(entry.batch - 1, mark)).exists():
+            mark += 1
+        return read_entry(self.folder / entry_name(entry.batch - 1, mark - 1)) if mark else None
 
     def store_program(self, program: KeyedProgram) -> None:
         """Stores the window views of a plan version, before any batch is bound to it."""
@@ -118,11 +135,6 @@ def read_entry(path: Path) -> LogEntry:
     document = read_json(path)
     assert document is not None, "an entry is never removed while it is needed"
     return LogEntry(**{**document, "delays": tuple(document["delays"]), "files": tuple(document["files"])})
-
-
-def in_order(entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """Entries in the order in which they were put."""
-    return sorted(entries, key=lambda entry: (entry.batch, entry.mark))
 
 
 def read_envelopes(paths: Iterable[Path], shard: int) -> Iterator[Envelope]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.operators.shard import Shard, pane_batch
 from penstock.operators.window import Answer, PaneBatch
-from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_envelopes
 
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
 FIRST_REVISION = 1_000_000
@@ -40,13 +40,10 @@ def from_history(
     batches: dict[int, list[tuple[bool, PaneBatch]]] = {operator: [] for operator, _, _ in beyond}
     latest = max(start + shard.window_size(operator, view) for operator, view, start in beyond)
     newest_before: int | None = None
-    for path in log.between("", entry.name):
-        each = read_entry(path)
+    for each in _since(log, entry, oldest):
         before, newest_before = newest_before, each.newest
-        if not each.files or (each.newest is not None and each.newest < oldest):
-            continue
         late = max(each.delays, default=0)
-        if before is not None and before - late > latest:
+        if not each.files or (before is not None and before - late > latest):
             continue
         envelopes = list(read_envelopes((log.envelopes / name for name in each.files), number))
         for operator, found in batches.items():
@@ -61,3 +58,13 @@ def from_history(
         if answer is not None:
             answers.append((operator, answer))
     return answers
+
+
+def _since(log: EnvelopeLog, entry: LogEntry, moment: int) -> list[LogEntry]:
+    """The entries up to one, in order, without those before the stream reached a moment."""
+    found = [entry]
+    for each in log.backwards(entry):
+        if each.newest is not None and each.newest < moment:
+            break
+        found.append(each)
+    return found[::-1]

@@ -105,7 +105,7 @@ class ShardTask:
         stored, shard, restored = self._shard(shard_number)
         log = EnvelopeLog(context.layout, context.stream)
         stage = ResultStage(self._staging(), shard_number, self._views_of)
-        entries = [read_entry(path) for path in log.between(stored.entry, reach)]
+        entries = log.between(stored.entry, read_entry(log.folder / reach))
         beyond = []
         for entry in entries:
             beyond += self._take_in(shard, shard_number, log, entry, stage)
