@@ -103,9 +103,9 @@ def _revisions(console: Console, run: Run) -> None:
     hours.createOrReplaceTempView("hours")
     rows = spark.sql(
         """
-        SELECT origin, w.start AS hour, revision, departures, round(coverage, 3) AS coverage,
+        SELECT origin, date_format(w.start, 'MM-dd HH:mm') AS hour, revision, departures, round(coverage, 3) AS coverage,
                CAST(slack / 60 AS INT) AS slack_minutes, is_final
-        FROM changes JOIN (SELECT origin, w FROM hours WHERE told > 1 ORDER BY w, origin LIMIT 3) USING (origin, w)
+        FROM changes JOIN (SELECT origin, w FROM hours WHERE told > 1 ORDER BY w DESC, origin LIMIT 3) USING (origin, w)
         ORDER BY w, origin, revision
         """
     )

@@ -65,7 +65,7 @@ class Answer:
         revision: 0 for the early answer.
         final: whether all tuples are known.
         slack: t_max less the window's end when this was answered.
-        coverage: estimated share of the window's tuples that are in it.
+        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised yet.
         promised: whether the view's bound can be promised.
         rows: see `window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
@@ -77,7 +77,7 @@ class Answer:
     revision: int
     final: bool
     slack: int
-    coverage: float
+    coverage: float | None
     promised: bool
     rows: pa.Table
     replaced: pa.Table
@@ -120,7 +120,7 @@ class _View:
     waiting: set[int] = field(default_factory=set)
     oldest: int = 0
     newest: int = 0
-    coverage: float = 1.0
+    coverage: float | None = None
 
 
 @dataclass(slots=True)
@@ -356,7 +356,8 @@ class WindowOperator:
             if answered.looked_at:
                 outcome = self._outcome(view, end, answered, final=True)
                 view.policy.known(outcome)
-                view.coverage += _NEWEST * (outcome.coverage - view.coverage)
+                before = outcome.coverage if view.coverage is None else view.coverage
+                view.coverage = before + _NEWEST * (outcome.coverage - before)
             rows = self._rows(view, end)
             _, replaced = self._changes(view, end, answered) or (rows, rows)
             answered.revision += 1
@@ -407,6 +408,7 @@ class WindowOperator:
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
     ) -> Answer:
         assert self.newest is not None, "some tuple came"
+        promised = bool(getattr(view.policy, "promised", False))
         return Answer(
             view=view.plan.name,
             start=end - view.plan.windows.size,
@@ -414,8 +416,8 @@ class WindowOperator:
             revision=answered.revision,
             final=final,
             slack=self.newest - end,
-            coverage=1.0 if final else view.coverage,
-            promised=bool(getattr(view.policy, "promised", False)),
+            coverage=1.0 if final else view.coverage if promised else None,
+            promised=promised,
             rows=rows,
             replaced=replaced,
         )
