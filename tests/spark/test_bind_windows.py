@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ErrorBound
-from penstock.spark.engine import Engine
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.schemas import arrow_schema
 from penstock.sql.bind_windows import BoundWindow, WindowBinder, bind_window
@@ -195,21 +194,6 @@ def test_lengths_of_time_are_those_of_spark(spark: SparkSession, length: str) ->
     ).first()
     assert row is not None
     assert microseconds_of(length) == row[0]
-
-
-def test_a_window_view_has_no_sink_but_the_results_folder(spark: SparkSession) -> None:
-    frame = spark.readStream.format("rate").load()
-    engine = Engine(spark).stream("ticks", frame, event_time="timestamp")
-    engine.view("v", "SELECT count(*) AS n FROM ticks GROUP BY window(timestamp, '1 hour')")
-    with pytest.raises(UnsupportedError, match="results folder only"):
-        engine.execute("CREATE TABLE out USING console; INSERT INTO out SELECT * FROM v")
-    with pytest.raises(UnsupportedError, match="results folder only"):
-        engine.execute(
-            "CREATE TABLE out USING console; "
-            "INSERT INTO out SELECT count(*) FROM ticks GROUP BY window(timestamp, '1 hour')"
-        )
-    with pytest.raises(UnsupportedError, match="results folder only"):
-        engine.sink("v", print)
 
 
 def test_a_collated_key_is_refused(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
@@ -109,6 +110,32 @@ def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: 
     assert sum(event["late_beyond"] for event in windows) >= 2
     assert sum(event["late_tuples"] for event in windows) >= 2
     assert sum(event["views"].get("huge", {}).get("overflowed", 0) for event in windows) >= too_large > 1
+
+
+def test_sinks_get_every_revision(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path / "data", range(4))
+    handed: list[tuple[int, list[str], list[Row]]] = []
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        handed.append((batch, rows.columns, rows.collect()))
+
+    engine = engine_on(spark, data).views({name: VIEWS[name] for name in ("sums", "busy")})
+    engine.sink("sums", keep)
+    engine.execute("CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM busy")
+    run = engine.start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    told = run.changes("sums")
+    assert Counter(row[:-2] for _, _, rows in handed for row in rows) == Counter(
+        tuple(row) for row in told.collect()
+    )
+    places = [(row.penstock_batch, row.penstock_ordinal) for _, _, rows in handed for row in rows]
+    assert len(set(places)) == len(places)
+    assert handed[0][1] == [*told.columns, "penstock_ordinal", "penstock_batch"]
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("shown ")]
+    assert len(lines) == run.changes("busy").count()
+    run.stop()
 
 
 def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:

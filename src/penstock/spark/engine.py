@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.declared import Declared, Stream, View
@@ -37,8 +37,6 @@ from penstock.sql.window_query import WindowQuery
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
-
-_NO_WINDOW_SINK = "Results of window views go to the results folder only; other sinks are not supported yet."
 
 
 class Engine:
@@ -185,18 +183,16 @@ class Engine:
 
         Args:
             view: the view's name.
-            write: takes a DataFrame and the batch's number, as with Spark's foreachBatch. A batch may
-                be handed over again after a crash. Its exception stops the stream.
+            write: takes a DataFrame and the batch's number, as with Spark's foreachBatch; of a window view every
+                revision, as `Run.changes` has them. A batch may be handed over again after a crash. Its
+                exception stops the stream.
 
         Raises:
             UnknownNameError: there is no such view.
-            UnsupportedError: it is a window view.
         """
         with self._lock:
             staged = self._declared.copy()
             known = staged.view_name(view)
-            if isinstance(staged.views[known].definition, WindowDefinition):
-                raise UnsupportedError(_NO_WINDOW_SINK)
             staged.sinks.append(Sink(getattr(write, "__name__", "function"), known, write))
             self._install(staged)
         return self
@@ -307,9 +303,6 @@ class Engine:
         else:
             view = _insert_view(insert)
             self._stage_views(staged, {view: insert.text})
-        if isinstance(staged.views[view].definition, WindowDefinition):
-            place = insert.query.source_clause
-            raise place.error(UnsupportedError, _NO_WINDOW_SINK, 0, len(place.text))
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
     def _bind(self, stream: Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:

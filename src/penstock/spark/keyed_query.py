@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -79,6 +79,8 @@ class KeyedQuery:
         layout: output and checkpoint folders.
         events: the event log.
         on_batch: told of each published batch, before Spark's commit.
+        sinks: given (stream, batch, the batch's files as its manifest lists them) after each publication and again
+            when a batch is repeated; an exception stops the query.
         entries_per_batch: most entries of the log a batch starts with.
         shards: number of shards of a new checkpoint.
         compact_every_batches: published batches between two compactions; 0: none.
@@ -91,6 +93,7 @@ class KeyedQuery:
         layout: Layout,
         events: EventLog,
         on_batch: Callable[[KeyedDone], None] = lambda _: None,
+        sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None] = lambda *_: None,
         entries_per_batch: int = 64,
         shards: int | None = None,
         compact_every_batches: int = 64,
@@ -102,6 +105,7 @@ class KeyedQuery:
         self._layout = layout
         self._events = events
         self._on_batch = on_batch
+        self._sinks = sinks
         self._entries_per_batch = entries_per_batch
         self._compact_every = compact_every_batches
         self._keys = fixed_shards(layout, stream, shards or spark.sparkContext.defaultParallelism)
@@ -209,10 +213,13 @@ class KeyedQuery:
         reports: list[ShardReport] = [pickle.loads(bytes(row.report)) for row in df.collect()]
         failpoint("keyed_staged", batch)
         ran_at = time.perf_counter()
-        if self.publisher.published(batch) is None:
-            self._publish(batch, reports, began, ran_at)
+        manifest = self.publisher.published(batch)
+        if manifest is None:
+            files = self._publish(batch, reports, began, ran_at)
         else:
             shutil.rmtree(staging, ignore_errors=True)
+            files = manifest["files"]
+        self._sinks(self.stream, batch, files)
         with self._progress:
             self._done = max([self._done, *(report.entry for report in reports)])
             self._progress.notify_all()
@@ -220,7 +227,9 @@ class KeyedQuery:
             self.publisher.compact(batch - 1)
         failpoint("keyed_before_commit", batch)
 
-    def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> None:
+    def _publish(
+        self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float
+    ) -> list[dict[str, Any]]:
         staged = [each for report in reports for each in report.results]
         ready: list[Staged] = [each for each in staged if not each.raw]
         ready += make_results(self._spark, [each for each in staged if each.raw], self._view)
@@ -233,7 +242,7 @@ class KeyedQuery:
         counts = {name: asdict(found) for name, found in views.items()}
         beyond = sorted({window for report in reports for window in report.beyond})
         figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond}
-        self.publisher.publish(batch, ready, figures)
+        files = self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()
         self._events.record(
@@ -255,6 +264,7 @@ class KeyedQuery:
             publish_seconds=round(ended - made_at, 4),
         )
         self._on_batch(KeyedDone(self.stream, batch, entry, entries, views, beyond, ended - began))
+        return files
 
     def _view(self, staged: StagedResults) -> BoundWindow:
         if staged.operator not in self._views:

@@ -17,7 +17,8 @@ from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.catalyst import try_form
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
-from penstock.spark.publish import published_paths
+from penstock.spark.publish import published_paths, view_kind
+from penstock.spark.result_views import ROW, readable_view
 from penstock.spark.window_results import window_changes, window_results
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
@@ -170,6 +171,35 @@ def batch_rows(
     frame = read_matches(spark, schema, [folder / name for name in files])
     if not files:
         return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
+    return _numbered(frame, batch)
+
+
+def batch_changes(
+    spark: SparkSession,
+    layout: Layout,
+    stream: str,
+    view: str,
+    batch: int,
+    files: Sequence[Mapping[str, Any]],
+) -> DataFrame | None:
+    """What one published batch of results says of a window view, as `window_changes`, with BATCH and ORDINAL.
+
+    Args:
+        files: the batch's, as its manifest lists them.
+
+    Returns:
+        None where it says nothing of the view as it is defined now.
+    """
+    readable = readable_view(layout, stream, view)
+    if readable is None:
+        return None
+    kind = view_kind(readable.operator, view)
+    paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
+    return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+
+
+def _numbered(frame: DataFrame, batch: int) -> DataFrame:
+    """Rows of a batch's files with BATCH and ORDINAL, the same when the batch is repeated."""
     task = F.regexp_extract(F.col("_metadata.file_name"), r"^\d+-(.*)\.parquet$", 1)
     ordinal = F.concat_ws("-", task, F.col("_metadata.row_index").cast("string"))
     return frame.withColumn(ORDINAL, ordinal).withColumn(BATCH, F.lit(batch))

@@ -187,6 +187,7 @@ class Run:
             self._layout,
             self._events,
             self._answered,
+            self._copy_results,
             self._settings.idle_seconds,
             self._trigger.available_now,
         )
@@ -219,10 +220,18 @@ class Run:
         views = query.plans.definitions(plan)
         for sink in sinks:
             view = views.get(sink.view)
-            if view is not None:
+            if isinstance(view, ViewDefinition):
                 sink.write(
                     results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
                 )
+
+    def _copy_results(self, stream: str, batch: int, files: Sequence[Mapping[str, Any]]) -> None:
+        """Hands a published batch of results to the sinks of window views."""
+        for sink in self._sinks.get(stream, ()):
+            if sink.view in self.queries[stream].plans.windows:
+                rows = results.batch_changes(self._spark, self._layout, stream, sink.view, batch, files)
+                if rows is not None:
+                    sink.write(rows, batch)
 
     def _report_later(self, done: BatchDone) -> None:
         if done.sample is None:

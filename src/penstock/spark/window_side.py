@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ class WindowSide:
         layout: output and checkpoint folders.
         events: the event log.
         on_batch: told of each published batch of results.
+        sinks: see `KeyedQuery`.
         idle_seconds: a stream without tuples for longer is taken to move on with the clock, so that its
             windows close; 0: never.
         ends: whether every window becomes final when the ingest query has ended by itself.
@@ -37,6 +39,7 @@ class WindowSide:
         layout: Layout,
         events: EventLog,
         on_batch: Callable[[KeyedDone], None],
+        sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None],
         idle_seconds: float,
         ends: bool,
     ) -> None:
@@ -45,7 +48,7 @@ class WindowSide:
         self._ends = ends
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, on_batch)
+        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, on_batch, sinks)
         self._thread = threading.Thread(target=self._accompany, daemon=True, name="penstock-windows")
 
     def start(self) -> None:
