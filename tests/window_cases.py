@@ -150,3 +150,11 @@ WRONG = [
     ("SELECT count(*) FROM t GROUP BY window(ts, '1 hour', )", SqlError, None),
     ("SELECT max(window.start) FROM t GROUP BY window(ts, '1 hour')", UnknownNameError, "window.start"),
 ]
+
+
+def stream_of(table: pa.Table) -> bytes:
+    """An Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())

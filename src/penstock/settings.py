@@ -45,6 +45,8 @@ class Settings(BaseModel):
     max_clock_ahead_seconds: float = Field(3_600.0, ge=0)
     #: late tuples of closed windows are corrected together when they span more event time (Gamma)
     correction_span_seconds: float = Field(5.0, ge=0)
+    #: ... and by the clock, those of answered windows wait no longer than about this
+    correction_seconds: float = Field(30.0, ge=0)
     #: a stream without tuples for longer is taken to move on with the clock, so that its windows
     #: close; 0: never
     idle_seconds: float = Field(30.0, ge=0)

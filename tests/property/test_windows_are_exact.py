@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -9,10 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.operators.aggregates import Parts, lift_values
+from penstock.operators.panes import PANE
+from penstock.operators.shard import (
+    PARTIALS,
+    VALUES,
+    Envelope,
+    KeyedProgram,
+    LogRecord,
+    OperatorPlan,
+    Shard,
+)
 from penstock.operators.slack import FixedSlack, ProportionalDerivativeSlack, RequiredSlack, SlackPolicy
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
 from penstock.simulate.windows import play
+from window_cases import stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
 AGGREGATES = (
@@ -95,6 +110,66 @@ def test_final_results_are_those_over_all_tuples(
     found = final.select(["start", "key", *(f"_a{number}" for number in range(len(AGGREGATES)))]).to_pylist()
     assert _sorted([tuple(row.values()) for row in found]) == _approx(_sorted(expected))
     assert final.group_by(["start", "key"]).aggregate([]).num_rows == final.num_rows
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    streams(),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=2, max_size=4),
+    st.integers(0, 40),
+)
+def test_views_of_one_operator_answer_as_each_alone(
+    stream: tuple[Arrivals, WindowPlan, int], shapes: list[tuple[int, int]], gamma: int
+) -> None:
+    """They share panes and what is merged of them; their state is stored and read again after each batch."""
+    arrivals, plan, step = stream
+    plans = [
+        replace(plan, name=f"v{number}", windows=Windows(slide * times, slide))
+        for number, (times, slide) in enumerate(shapes)
+    ]
+    pane = int(np.gcd.reduce([each.windows.pane for each in plans]))
+    together = _told(arrivals, plans, pane, step, gamma, is_restored=True)
+    for each in plans:
+        assert together[each.name] == _told(arrivals, [each], pane, step, gamma, is_restored=False)[each.name]
+        assert together[each.name]
+
+
+def _rounded(row: dict[str, object]) -> dict[str, object]:
+    """Sums differ in their last digits with the order of what is summed."""
+    return {name: round(v, 6) + 0.0 if isinstance(v, float) else v for name, v in row.items()}
+
+
+def _told(
+    arrivals: Arrivals, plans: Sequence[WindowPlan], pane: int, step: int, gamma: int, *, is_restored: bool
+) -> dict[str, list[object]]:
+    """All that a shard says of each view, batch after batch."""
+    parts = Parts.of(AGGREGATES)
+    program = KeyedProgram(0, (OperatorPlan(0, tuple(plans), parts, pane),), gamma, 100)
+    groups = [PANE, *(name for name, _ in plans[0].keys)]
+    shard, stored = Shard(), dict[tuple[int, int], bytes]()
+    told: dict[str, list[object]] = {each.name: [] for each in plans}
+    newest = int(arrivals.event_time[0])
+    for first in range(0, len(arrivals.event_time), step):
+        times = arrivals.event_time[first : first + step]
+        reached = np.maximum.accumulate(np.append(newest, times))[1:]
+        newest = int(reached[-1])
+        tuples = arrivals.columns.slice(first, step).append_column(PANE, pa.array(times // pane * pane))
+        tables = {PARTIALS: parts.lift(tuples, groups)}
+        tables |= {VALUES + name: lift_values(tuples, groups, name) for name in parts.values}
+        envelopes = [Envelope(0, kind, stream_of(table)) for kind, table in tables.items()]
+        ended = first + step >= len(arrivals.event_time)
+        for answer in shard.process(LogRecord(program, newest, reached - times, ended, envelopes)):
+            rows = sorted(str(_rounded(row)) for row in answer.rows.to_pylist())
+            said = (answer.start, answer.revision, answer.final, answer.slack, answer.coverage, rows)
+            told[answer.view].append(said)
+        for place, content in shard.changed_panes().items():
+            if content is None:
+                stored.pop(place, None)
+            else:
+                stored[place] = content
+        if is_restored:
+            shard = Shard.restored(shard.scalars(), stored)
+    return told
 
 
 def _sorted(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

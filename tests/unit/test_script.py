@@ -104,6 +104,7 @@ def test_hints_are_read() -> None:
         ("LOSS(5, 4)", "0 <= misses <= windows"),
         ("LOSS(0, 0)", "windows >= 1"),
         ("LOSS(1, 4), LOSS(1, 4)", "given twice"),
+        ("MAXERROR(0.1, 0.1)", "no hint MAXERROR; allowed: MAX_ERROR, DEADLINE, LOSS"),
     ],
 )
 def test_hints_are_validated(hint: str, message: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.errors import CheckpointError
 from penstock.operators.aggregates import Parts, lower, overflowed
 from penstock.operators.panes import PANE
 from penstock.operators.required_slack import ARRIVAL, required_slack
@@ -21,6 +23,7 @@ from penstock.operators.slack import (
 )
 from penstock.operators.window import Answer, PaneBatch, WindowOperator
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from window_cases import stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
 COUNT = Aggregate("count", None, pa.int64())
@@ -133,14 +136,6 @@ def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
     return LogRecord(program, int(times.max()), np.array([0, 15]), False, [envelope])
 
 
-def stream_of(table: pa.Table) -> bytes:
-    """An Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
 def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> None:
     rng = np.random.default_rng(3)
     for _ in range(50):
@@ -192,6 +187,11 @@ def test_an_extreme_that_is_no_number_is_right_or_wrong() -> None:
         ("sum", pa.int64(), [2**63 - 1, 1], False),
         ("sum", pa.int64(), [-(2**63), 2**63 - 1], True),
         ("avg", pa.decimal128(3, 2), [Decimal("9.99")] * 2, True),
+        *(
+            ("sum", pa.decimal128(digits, 0), [Decimal(8 * 10 ** (digits - 1))] * 2, False)
+            for digits in (2, 27, 28, 29, 38)
+        ),
+        *(("sum", pa.decimal128(digits, 2), [Decimal("-0.01")] * 2, True) for digits in (3, 27, 28, 29, 38)),
     ],
 )
 def test_a_sum_that_does_not_fit_costs_its_row(
@@ -204,6 +204,27 @@ def test_a_sum_that_does_not_fit_costs_its_row(
     found = lower(aggregate, merged, None, ["k"])
     assert [value is not None for value in found.to_pylist()] == [fits, True]
     assert overflowed(aggregate, merged, found).tolist() == [not fits, False]
+
+
+def test_a_flush_corrects_however_few_tuples_wait() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=1_000, least_horizon=1_000)
+    feed(operator, [1, 11])
+    assert told(feed(operator, [2])) == []
+    batch = PaneBatch(None, {}, 11, np.zeros(0, np.int64), flush=True)
+    assert [each[:2] for each in told(operator.process(batch))] == [(10, 1)]
+
+
+def test_a_dead_clock_hides_no_other_delay() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0, most_delay=1_000)
+    feed(operator, [100])
+    operator.process(PaneBatch(None, {}, 100, np.array([10**9, 80])))
+    assert operator.horizon == 100
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    for stored in (pickle.dumps((1, {})), b"cpenstock.operators.shard\nNothing\n."):
+        with pytest.raises(CheckpointError, match="new checkpoint"):
+            Shard.restored(stored, {})
 
 
 def test_one_old_tuple_does_not_stop_the_windows() -> None:

@@ -33,6 +33,9 @@ class Format(StrEnum):
 def results(
     folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
     view: Annotated[str, typer.Argument(help="Name of a view.", metavar="VIEW")],
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Every revision of the rows of a window view.")
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         Format, typer.Option("--format", help="table, csv or json lines.")
@@ -41,7 +44,7 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    frame = open_results(build_session("local[*]", {}), folder.resolve(), view)
+    frame = open_results(build_session("local[*]", {}), folder.resolve(), view, changes)
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
         columns = [
@@ -61,5 +64,14 @@ def print_rows(console: Console, rows: pa.Table, title: str) -> None:
     """Prints rows as a table, whatever their text."""
     table = Table(*map(escape, rows.column_names), title=escape(title))
     for row in rows.to_pylist():
-        table.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
+        table.add_row(*(escape(_shown(value)) for value in row.values()))
     console.print(table)
+
+
+def _shown(value: object) -> str:
+    """A cell; a window as its start and end."""
+    if value is None:
+        return ""
+    if isinstance(value, dict) and value.keys() == {"start", "end"}:
+        return f"{value['start']} - {value['end']}"
+    return str(value)

@@ -42,6 +42,13 @@ def run(
     watcher = _Watcher(script, text, engine, console) if watch else None
     with _told_to_stop() as told:
         running = engine.start(output, checkpoint, trigger, available_now)
+        for event in running.events("views_changed"):
+            for what, happened in (
+                ("redefined", "redefined, answered anew from here on"),
+                ("dropped", "dropped"),
+            ):
+                if event[what]:
+                    console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
 
         def wait(seconds: float) -> bool:
             if watcher is not None:

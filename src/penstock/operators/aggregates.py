@@ -241,7 +241,7 @@ def _fitting(total: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return total
     if pa.types.is_decimal(kind):
         largest = Decimal((0, (9,) * kind.precision, -kind.scale))
-        least = -largest
+        least = Decimal((1, (9,) * kind.precision, -kind.scale))
     else:
         least, largest = Decimal(-_LARGEST - 1), Decimal(_LARGEST)
     above = pc.greater_equal(total, pa.scalar(least, total.type))

@@ -82,6 +82,7 @@ class StageCounts:
         window_errors: the same of each window operator, int64[operators].
         null_event_times, future_event_times: tuples kept from the windows because their event time is
             NULL or too far ahead of the clock.
+        oldest_recent_event_time: smallest event time that is not too late to matter for slack, or None.
         oldest_event_time, newest_event_time: smallest and largest event time that is not too far ahead,
             microseconds since the epoch, or None.
     """
@@ -101,6 +102,7 @@ class StageCounts:
     window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     null_event_times: int = 0
     future_event_times: int = 0
+    oldest_recent_event_time: int | None = None
     oldest_event_time: int | None = None
     newest_event_time: int | None = None
 
@@ -129,11 +131,12 @@ class MapStage:
         """Turns values into region codes: one a p-attribute."""
         return self._selector.encoders
 
-    def begin(self, time_limit: int = _NO_LIMIT) -> None:
+    def begin(self, time_limit: int = _NO_LIMIT, time_floor: int = -_NO_LIMIT) -> None:
         """Starts a new task: counts, sample and partials are empty again.
 
         Args:
             time_limit: the largest event time that is believed, microseconds in UTC.
+            time_floor: tuples that are older do not matter for slack, microseconds.
         """
         views = self.program.views
         operators = len(self.program.windows.operators) if self.program.windows else 0
@@ -144,6 +147,7 @@ class MapStage:
         )
         self.sample: npt.NDArray[np.uint32] | None = None
         self._time_limit = time_limit
+        self._time_floor = time_floor
         if self.panes is not None:
             self.panes.begin()
 
@@ -217,6 +221,8 @@ class MapStage:
         if times.oldest is not None and times.newest is not None:
             oldest, newest = counts.oldest_event_time, counts.newest_event_time
             counts.oldest_event_time = times.oldest if oldest is None else min(oldest, times.oldest)
+            recent = times.oldest_since(self._time_floor)
+            counts.oldest_recent_event_time = _least(counts.oldest_recent_event_time, recent)
             counts.newest_event_time = times.newest if newest is None else max(newest, times.newest)
 
     def _match(
@@ -269,3 +275,8 @@ class MapStage:
                     self.counts.window_errors[number] += lost[plan.selection]
         before = np.concatenate(([0], np.cumsum(~others)))
         return before[offsets], queries[~others], selected
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known) if known else None

@@ -141,6 +141,14 @@ class EventTimes:
     oldest: int | None
     newest: int | None
 
+    def oldest_since(self, moment: int) -> int | None:
+        """The oldest usable one not before a moment, None where there is none."""
+        if self.oldest is None or self.oldest >= moment:
+            return self.oldest
+        good = self.values if self.usable is None else self.values[self.usable]
+        recent = good[good >= moment]
+        return int(recent.min()) if len(recent) else None
+
 
 def event_times(column: pa.Array, limit: int) -> EventTimes:
     """Reads an event time column.

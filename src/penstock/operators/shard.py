@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from penstock.operators.window import Answer, LateCounts, PaneBatch, WindowOpera
 from penstock.plan.windows import WindowPlan
 
 #: version of the stored state; another one is refused
-STATE_VERSION = 1
+STATE_VERSION = 2
 #: kind of an envelope with partials; one with kept values is of the kind "values:" and the argument
 PARTIALS = "partials"
 VALUES = "values:"
@@ -90,6 +91,7 @@ class LogRecord:
         delays: int64, delays of some tuples, the largest among them.
         ended: whether the stream has ended, so that every window is final.
         envelopes: the shard's.
+        flush: whether late tuples of answered windows are corrected now, however few.
     """
 
     program: KeyedProgram
@@ -97,6 +99,22 @@ class LogRecord:
     delays: npt.NDArray[np.int64]
     ended: bool
     envelopes: Sequence[Envelope]
+    flush: bool = False
+
+
+def loaded(stored: bytes) -> Any:
+    """What is in a stored part of the state.
+
+    Raises:
+        CheckpointError: another version of Penstock stored it.
+    """
+    try:
+        return pickle.loads(stored)
+    except (AttributeError, ImportError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            "the state of the windows was stored by another version of Penstock; "
+            "start with a new checkpoint and a new output folder"
+        ) from error
 
 
 class Shard:
@@ -125,7 +143,7 @@ class Shard:
         Raises:
             CheckpointError: another version of Penstock stored it.
         """
-        version, operators = pickle.loads(scalars)
+        version, operators = loaded(scalars)
         if version != STATE_VERSION:
             raise CheckpointError(
                 f"the state of the windows is of version {version}, this program reads {STATE_VERSION}; "
@@ -150,7 +168,7 @@ class Shard:
         answers = []
         for id_, operator in self._operators.items():
             own = [envelope for envelope in record.envelopes if envelope.operator == id_]
-            answers += operator.process(pane_batch(own, record.newest, record.delays))
+            answers += operator.process(pane_batch(own, record.newest, record.delays, record.flush))
             if record.ended:
                 answers += operator.finish()
         return answers
@@ -254,11 +272,13 @@ class Shard:
                 operator.keep({view.name for view in plan.views})
 
 
-def pane_batch(envelopes: Sequence[Envelope], newest: int | None, delays: npt.NDArray[np.int64]) -> PaneBatch:
+def pane_batch(
+    envelopes: Sequence[Envelope], newest: int | None, delays: npt.NDArray[np.int64], flush: bool = False
+) -> PaneBatch:
     """One operator's envelopes of a batch, those of all map tasks together."""
     tables: dict[str, list[pa.Table]] = {}
     for envelope in envelopes:
         tables.setdefault(envelope.kind, []).append(pa.ipc.open_stream(envelope.payload).read_all())
     together = {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
     values = {kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)}
-    return PaneBatch(together.get(PARTIALS), values, newest, delays)
+    return PaneBatch(together.get(PARTIALS), values, newest, delays, flush)

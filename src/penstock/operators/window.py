@@ -46,13 +46,16 @@ class PaneBatch:
         partials: `pane`, keys and the columns of the parts; None where no tuple came.
         values: the like for kept values, by argument.
         newest: largest event time of the stream's tuples, or None.
-        delays: int64, delay of each tuple, or of some that stand for all, the largest among them.
+        delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
+            that is not too long to matter.
+        flush: whether late tuples of answered windows are corrected now, however few.
     """
 
     partials: pa.Table | None
     values: Mapping[str, pa.Table]
     newest: int | None
     delays: npt.NDArray[np.int64]
+    flush: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +189,7 @@ class WindowOperator:
         return self._horizon
 
     def process(self, batch: PaneBatch) -> list[Answer]:
-        """Takes in a batch and answers what is due; one without tuples also corrects whatever waits."""
+        """Takes in a batch and answers what is due; one without tuples, and a flush, correct whatever waits."""
         if batch.newest is not None:
             self._take_in(batch, batch.newest)
         if self.newest is None:
@@ -194,8 +197,8 @@ class WindowOperator:
         answers = []
         for view in self.views.values():
             answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
-            idle = batch.partials is None
-            if view.waiting and (idle or view.newest - view.oldest > self._gamma):
+            now = batch.flush or batch.partials is None
+            if view.waiting and (now or view.newest - view.oldest > self._gamma):
                 answers += self._correct(view)
             self._look(view)
             answers += self._finish(view, self.newest - self._horizon)

@@ -30,6 +30,7 @@ from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
 from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
 from penstock.sql.bind import BoundSelections, bind_selections
+from penstock.sql.intervals import microseconds_of
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
 from penstock.sql.views import flatten
@@ -231,8 +232,11 @@ class Engine:
             available_now: end when everything available now has been answered.
 
         Raises:
-            InputError: nothing to run, or the folders do not fit.
+            InputError: nothing to run, a trigger that is no length of time, or folders that do not fit.
         """
+        length = microseconds_of(f"'{trigger}'")
+        if length is None or length < 0:
+            raise InputError(f"trigger {trigger!r}: allowed: a length of time such as '1 second'")
         with self._lock:
             if self._run is not None and self._run.active:
                 raise InputError("the engine is running; stop it before it is started again")

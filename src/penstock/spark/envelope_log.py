@@ -38,6 +38,7 @@ class LogEntry:
         delays: delays of some tuples of the batch, microseconds, the largest among them.
         ended: whether the stream has ended.
         files: names of the batch's envelope files.
+        flush: whether late tuples of answered windows are corrected now, however few.
     """
 
     batch: int
@@ -47,6 +48,7 @@ class LogEntry:
     delays: tuple[int, ...]
     ended: bool
     files: tuple[str, ...]
+    flush: bool = False
 
     @property
     def name(self) -> str:
@@ -84,12 +86,21 @@ class EnvelopeLog:
         Args:
             after: name of the first one, which is left out; "" for the beginning.
             until: the last one.
+
+        Raises:
+            CheckpointError: an entry between them is gone.
         """
-        found = [until] if until.name > after else []
+        if until.name <= after:
+            return []
+        found = [until]
         for entry in self.backwards(until):
             if entry.name <= after:
-                break
+                return found[::-1]
             found.append(entry)
+        if after:
+            raise CheckpointError(
+                f"the log in {self.folder} has lost entries between {after} and {found[-1].name}"
+            )
         return found[::-1]
 
     def backwards(self, entry: LogEntry) -> Iterator[LogEntry]:

@@ -121,7 +121,7 @@ class IngestQuery:
     ) -> None:
         self.stream = stream
         self.source = source
-        self.log = IngestLog(layout, stream)
+        self.log = IngestLog(layout, stream, settings)
         self.plans = StreamPlans(
             spark,
             stream,
@@ -221,7 +221,7 @@ class IngestQuery:
         began = time.perf_counter()
         staging = self._layout.staging(self.stream, batch)
         shutil.rmtree(staging, ignore_errors=True)
-        bound = self.plans.batch(batch, str(staging))
+        bound = self.plans.batch(batch, str(staging), self.log.floor)
         bound_at = time.perf_counter()
         reports = self.source.run(df, bound)
         ran_at = time.perf_counter()
@@ -252,6 +252,7 @@ class IngestQuery:
             "quarantined": quarantined,
             "errors": errors,
             "oldest_event_time_us": counts.oldest_event_time,
+            "oldest_recent_event_time_us": counts.oldest_recent_event_time,
             "newest_event_time_us": counts.newest_event_time,
         }
         if windows is not None:
@@ -270,8 +271,10 @@ class IngestQuery:
         failpoint("before_commit", batch)
 
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
-        oldest, newest = figures.get("oldest_event_time_us"), figures.get("newest_event_time_us")
-        self.log.put_batch(figures["batch"], figures["plan"], oldest, newest, _names(files, ENVELOPES))
+        times = {
+            which: figures.get(f"{which}_event_time_us") for which in ("oldest", "oldest_recent", "newest")
+        }
+        self.log.put_batch(figures["batch"], figures["plan"], files=_names(files, ENVELOPES), **times)
         failpoint("logged", figures["batch"])
 
     def _record(
@@ -368,9 +371,9 @@ def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:
         total.view_pairs += part.view_pairs
         total.view_errors += part.view_errors
         total.window_errors += part.window_errors
-    total.oldest_event_time = min(
-        (part.oldest_event_time for part in parts if part.oldest_event_time is not None), default=None
-    )
+    for name in ("oldest_event_time", "oldest_recent_event_time"):
+        known = [found for part in parts if (found := getattr(part, name)) is not None]
+        setattr(total, name, min(known, default=None))
     total.newest_event_time = max(
         (part.newest_event_time for part in parts if part.newest_event_time is not None), default=None
     )

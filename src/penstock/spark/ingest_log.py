@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
+from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry
 from penstock.spark.layout import Layout
 from penstock.spark.result_views import store_views
 from penstock.spark.window_views import CompiledWindows
+
+_BEFORE_ALL = -(2**62)
 
 
 class IngestLog:
@@ -17,11 +21,15 @@ class IngestLog:
     Args:
         layout: output and checkpoint folders.
         stream: the stream's name.
+        settings: frozen settings.
     """
 
-    def __init__(self, layout: Layout, stream: str) -> None:
+    def __init__(self, layout: Layout, stream: str, settings: Settings) -> None:
         self._layout = layout
         self._stream = stream
+        self._most_delay = int(settings.max_delay_seconds * 1e6)
+        self._correction_seconds = settings.correction_seconds
+        self._corrected = time.monotonic()
         self._lock = threading.Lock()
         self._log = EnvelopeLog(layout, stream) if layout.log(stream).is_dir() else None
         self._last = self._log.newest() if self._log else None
@@ -31,6 +39,12 @@ class IngestLog:
         """The newest entry, or None."""
         with self._lock:
             return self._last
+
+    @property
+    def floor(self) -> int:
+        """Tuples that are older are too late to matter for slack, microseconds."""
+        last = self.last
+        return _BEFORE_ALL if last is None or last.newest is None else last.newest - self._most_delay
 
     def store_windows(self, windows: CompiledWindows) -> None:
         """Stores the window views of a plan version; a stream that never had any has no log."""
@@ -46,14 +60,21 @@ class IngestLog:
             self._log.store_program(program)
 
     def put_batch(
-        self, batch: int, plan: int, oldest: int | None, newest: int | None, files: Sequence[str]
+        self,
+        batch: int,
+        plan: int,
+        oldest: int | None,
+        oldest_recent: int | None,
+        newest: int | None,
+        files: Sequence[str],
     ) -> None:
         """Puts the entry of a published batch unless it is there.
 
         Args:
             batch: its number.
             plan: the plan version it is bound to.
-            oldest, newest: its smallest and largest event time, microseconds, or None.
+            oldest, oldest_recent, newest: its smallest event time, the smallest not before `floor`, and its
+                largest, microseconds, or None.
             files: names of its envelope files.
         """
         with self._lock:
@@ -63,8 +84,14 @@ class IngestLog:
             if last is not None and last.batch >= batch:
                 return
             before = None if last is None else last.newest
-            delays = () if oldest is None else (max(0, before - oldest) if before is not None else 0,)
-            self._put(log, LogEntry(batch, 0, plan, _later(before, newest), delays, False, tuple(files)))
+            found = dict.fromkeys(each for each in (oldest, oldest_recent) if each is not None)
+            delays = tuple(0 if before is None else max(0, before - each) for each in found)
+            now = time.monotonic()
+            flush = now - self._corrected >= self._correction_seconds
+            self._corrected = now if flush else self._corrected
+            self._put(
+                log, LogEntry(batch, 0, plan, _later(before, newest), delays, False, tuple(files), flush)
+            )
 
     def put_idle(self, newest: int) -> bool:
         """Says that an idle stream is taken to have reached an event time.

@@ -166,15 +166,15 @@ class StreamPlans:
             version = self._log.bind(batch, version, int(ahead * 1e6))
         return self.compiled(version)
 
-    def batch(self, number: int, staging: str) -> BoundBatch:
-        """Binds a batch and gathers what its jobs need."""
+    def batch(self, number: int, staging: str, time_floor: int) -> BoundBatch:
+        """Binds a batch and gathers what its jobs need; see `BoundBatch`."""
         plan = self.bind(number)
         # what earlier batches used is needed no more: batches of a stream follow one another
         while self._retired:
             self._retired.pop().destroy()
         key = (self._identity, plan.program.version, plan.revision)
         limit = self._log.time_limit(number)
-        return BoundBatch(number, plan.program, plan.derived, key, plan.broadcast, staging, limit)
+        return BoundBatch(number, plan.program, plan.derived, key, plan.broadcast, staging, limit, time_floor)
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""

@@ -77,14 +77,21 @@ def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path])
     return spark.read.schema(wide).parquet(*map(str, paths))
 
 
-def open_results(spark: SparkSession, folder: Path, view: str) -> DataFrame:
+def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
     """The rows of a view in a results folder, with no run beside it.
+
+    Args:
+        spark: the session.
+        folder: the results folder.
+        view: the view's name.
+        revisions: whether every revision of a window view is wanted; see `changes`.
 
     Raises:
         InputError: the folder is none of Penstock's.
         UnknownNameError: there is no such view.
     """
-    return results(spark, Layout(folder, folder), view)
+    read = changes if revisions else results
+    return read(spark, Layout(folder, folder), view)
 
 
 def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:

@@ -38,6 +38,8 @@ Definition = ViewDefinition | WindowDefinition
 _LOOK_SECONDS = 0.2
 #: batches that may wait for the controller; the samples of more are passed over, their tuples counted
 _MOST_WAITING = 8
+#: views that an event names
+_MOST_NAMED = 1000
 
 
 class Run:
@@ -161,11 +163,20 @@ class Run:
             self._copy,
             self._report_later,
         )
-        known = frozenset(query.plans.views) | frozenset(query.plans.windows)
-        query.plans.change(views, known - frozenset(views))
+        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
+        redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
+        gone = [view for view in known if view not in views]
+        query.plans.change(views, frozenset(gone))
         self.queries[name] = query
         self._write_catalog()
         self._events.record("stream_started", stream=name, views=len(views))
+        if redefined or gone:
+            self._events.record(
+                "views_changed",
+                stream=name,
+                redefined=redefined[:_MOST_NAMED],
+                dropped=gone[:_MOST_NAMED],
+            )
         query.start(self._trigger)
         self._accompany(query)
 
@@ -174,7 +185,9 @@ class Run:
         query = self.queries[stream]
         query.plans.change(add, frozenset(drop))
         self._write_catalog()
-        self._events.record("views_changed", stream=stream, added=list(add)[:1000], dropped=list(drop)[:1000])
+        self._events.record(
+            "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
+        )
         self._accompany(query)
 
     def _accompany(self, query: IngestQuery) -> None:

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
-from penstock.operators.shard import KeyedProgram, LogRecord, Shard
+from penstock.operators.shard import KeyedProgram, LogRecord, Shard, loaded
 from penstock.operators.window import LateCounts
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
 from penstock.spark.history import Beyond, from_history
@@ -140,7 +140,7 @@ class ShardTask:
         found = self._scalars.get()
         if found is None:
             return _Stored(b"", "", {}, b""), Shard(), 0
-        stored: _Stored = pickle.loads(bytes(found[0]))
+        stored: _Stored = loaded(bytes(found[0]))
         if held.stamp == stored.stamp:
             return stored, older, 0
         unchanged = {place for place, stamp in stored.panes.items() if held.panes.get(place) == stamp}
@@ -161,6 +161,7 @@ class ShardTask:
             delays=np.array(entry.delays, np.int64),
             ended=entry.ended,
             envelopes=list(read_envelopes((log.envelopes / name for name in entry.files), number)),
+            flush=entry.flush,
         )
         operators = {view.name: plan.id for plan in program.operators for view in plan.views}
         for answer in shard.process(record):

@@ -31,6 +31,7 @@ class BoundBatch:
         broadcast: the pickled program.
         staging: folder for the batch's staged files.
         time_limit: the largest event time that is believed, microseconds in UTC.
+        time_floor: tuples that are older do not matter for slack, microseconds.
     """
 
     number: int
@@ -40,11 +41,14 @@ class BoundBatch:
     broadcast: Broadcast[bytes]
     staging: str
     time_limit: int
+    time_floor: int
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
         """Context of the batch's next job."""
-        return TaskContextData(self.key, self.broadcast, self.staging, self._jobs(), self.time_limit)
+        return TaskContextData(
+            self.key, self.broadcast, self.staging, self._jobs(), self.time_limit, self.time_floor
+        )
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:
         """Derives the columns the plan needs and runs the map stage behind the frame."""

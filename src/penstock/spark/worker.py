@@ -81,6 +81,7 @@ class TaskContextData:
         staging: folder for the batch's staged files.
         job: number of the job within the batch.
         time_limit: the largest event time that is believed, microseconds in UTC.
+        time_floor: tuples that are older do not matter for slack, microseconds.
     """
 
     key: tuple[str, int, int]
@@ -88,6 +89,7 @@ class TaskContextData:
     staging: str
     job: int
     time_limit: int
+    time_floor: int
 
 
 _stages: OrderedDict[tuple[str, int, int], MapStage] = OrderedDict()
@@ -102,7 +104,7 @@ def stage_for(context: TaskContextData) -> MapStage:
         while len(_stages) > _KEPT_STAGES:
             _stages.popitem(last=False)
     _stages.move_to_end(context.key)
-    stage.begin(context.time_limit)
+    stage.begin(context.time_limit, context.time_floor)
     return stage
 
 

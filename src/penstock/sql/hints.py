@@ -21,6 +21,11 @@ _UNIT_SECONDS = {
     "hour": 3600.0,
     "day": 86400.0,
 }
+#: hints that change how Spark plans a query, never what it answers
+_SPARKS = frozenset(
+    {"BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE", "SHUFFLE_HASH"}
+    | {"SHUFFLE_REPLICATE_NL", "COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE", "SKEW"}
+)
 _INTERVAL_PART = re.compile(
     rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNIT_SECONDS)})s?\b", re.IGNORECASE | re.ASCII
 )
@@ -56,10 +61,10 @@ class Hints:
 
 
 def parse_hints(script: str, token: Token) -> Hints:
-    """Reads the hints in a comment `/*+ ... */`; those of other names are Spark's.
+    """Reads the hints in a comment `/*+ ... */`; Spark's own are left to Spark.
 
     Raises:
-        SqlError: wrong arguments, underlined.
+        SqlError: no such hint, or wrong arguments, underlined.
     """
     offset = token.start + 3
     text = script[offset : token.end - 1]
@@ -73,8 +78,11 @@ def parse_hints(script: str, token: Token) -> Hints:
         arguments: list[str] = []
         if position < len(tokens) and tokens[position].token_type is TokenType.L_PAREN:
             arguments, position = _arguments(text, tokens, position)
-        if name in _READERS:
+        if name not in _SPARKS:
             start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
+            if name not in _READERS:
+                known = ", ".join(_READERS)
+                raise SqlError(f"There is no hint {name}; allowed: {known}.", script, start, end)
             if name in found:
                 raise SqlError(f"{name} is given twice.", script, start, end)
             try:
