@@ -17,14 +17,8 @@ from hypothesis import strategies as st
 
 from penstock.operators import pane_stage
 from penstock.operators.aggregates import Parts
-from penstock.operators.pane_stage import (
-    PaneColumn,
-    PanePlan,
-    PaneProgram,
-    PaneStage,
-    event_times,
-    key_hashes,
-)
+from penstock.operators.hashing import key_hashes
+from penstock.operators.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
 from penstock.operators.panes import PANE
 from penstock.operators.shard import PARTIALS, VALUES, Envelope
 

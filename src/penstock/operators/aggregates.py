@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
+from penstock.operators.sketches import SKETCHED, Sketch, estimates
 from penstock.plan.windows import Aggregate
 
 #: the number of tuples in a group
@@ -31,7 +32,7 @@ VALUE = "value"
 KEEPING_VALUES = frozenset({"count_distinct", "percentile"})
 _MOMENTS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 #: functions a window view may use
-FUNCTIONS = frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES
+FUNCTIONS = frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES | SKETCHED.keys()
 _LARGEST = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)
 #: sums of ten thousand million such decimals fit 38 digits
@@ -73,6 +74,7 @@ class Parts:
         extremes: ("min" or "max", argument).
         moments: arguments whose mean and squares are kept.
         values: arguments whose single values are kept.
+        sketches: sketches of arguments.
     """
 
     sums: tuple[str, ...] = ()
@@ -80,12 +82,14 @@ class Parts:
     extremes: tuple[tuple[str, str], ...] = ()
     moments: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    sketches: tuple[Sketch, ...] = ()
 
     @classmethod
     def of(cls, aggregates: Iterable[Aggregate]) -> Parts:
         """The parts these aggregates share."""
         sums, counts, moments, values = (dict[str, None]() for _ in range(4))
         extremes: dict[tuple[str, str], None] = {}
+        sketches: dict[Sketch, None] = {}
         for each in aggregates:
             if each.function not in FUNCTIONS:
                 known = ", ".join(sorted(FUNCTIONS))
@@ -94,6 +98,8 @@ class Parts:
                 continue
             if each.function in ("min", "max"):
                 extremes[each.function, each.argument] = None
+            elif each.function in SKETCHED:
+                sketches[Sketch.of(each)] = None
             else:
                 target = (
                     sums
@@ -106,12 +112,21 @@ class Parts:
                 )
                 target[each.argument] = None
         only_counted = [name for name in counts if name not in sums and name not in moments]
-        return cls(tuple(sums), tuple(only_counted), tuple(extremes), tuple(moments), tuple(values))
+        return cls(
+            tuple(sums),
+            tuple(only_counted),
+            tuple(extremes),
+            tuple(moments),
+            tuple(values),
+            tuple(sketches),
+        )
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The columns lifted."""
-        every = (*self.sums, *self.counts, *self.moments, *self.values, *(name for _, name in self.extremes))
+        every = [*self.sums, *self.counts, *self.moments, *self.values]
+        every += [name for _, name in self.extremes]
+        every += [sketch.argument for sketch in self.sketches]
         return tuple(dict.fromkeys(every))
 
     def lift(self, tuples: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -151,6 +166,11 @@ class Parts:
             total = partials.column(sum_of(name))
             if not pa.types.is_floating(total.type):
                 partials = _replaced(partials, sum_of(name), total.cast(_sum_type(total.type)))
+        if self.sketches:
+            codes = _groups_of(tuples, partials, keys)
+            for sketch in self.sketches:
+                lifted = sketch.lift(tuples.column(sketch.argument), codes, partials.num_rows)
+                partials = partials.append_column(sketch.column, lifted)
         return partials
 
     def merge(self, partials: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -158,15 +178,20 @@ class Parts:
         if not keys:
             constant = pa.array(np.zeros(partials.num_rows, np.int8))
             return self.merge(partials.append_column("", constant), [""]).drop_columns([""])
-        moments = {name: _merged_moments(partials, keys, name) for name in self.moments}
         wanted = [(ROWS, "sum")]
         wanted += [(count_of(n), "sum") for n in dict.fromkeys((*self.sums, *self.counts, *self.moments))]
         wanted += [(sum_of(name), "sum") for name in self.sums]
         wanted += [(extreme_of(function, name), function) for function, name in self.extremes]
         merged = partials.group_by(list(keys), use_threads=False).aggregate(wanted)
         merged = merged.rename_columns([*keys, *(name for name, _ in wanted)])
-        for name, (mean, squares) in moments.items():
-            merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
+        if self.moments or self.sketches:
+            codes = _groups_of(partials, merged, keys)
+            for name in self.moments:
+                mean, squares = _merged_moments(partials, codes, name)
+                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
+            for sketch in self.sketches:
+                united = sketch.merge(partials.column(sketch.column), codes, merged.num_rows)
+                merged = merged.append_column(sketch.column, united)
         parts = [name for name in partials.column_names if name not in keys and name in merged.column_names]
         return merged.select([*keys, *parts])
 
@@ -221,6 +246,8 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
                 nothing = 0 if aggregate.function == "count_distinct" else None
                 return pa.array([nothing] * merged.num_rows, aggregate.type)
             return _from_values(aggregate, merged, values, keys)
+        case "approx_count_distinct" | "approx_percentile":
+            return estimates(aggregate, merged.column(Sketch.of(aggregate).column))
         case _:
             return _deviation(aggregate, merged)
     return found.cast(aggregate.type).combine_chunks()
@@ -304,9 +331,14 @@ def _counted(table: pa.Table, keys: Sequence[str], count: tuple[Any, str]) -> pa
     return grouped.rename_columns([*keys, VALUE, ROWS])
 
 
-def _merged_moments(partials: pa.Table, keys: Sequence[str], name: str) -> tuple[pa.Array, pa.Array]:
-    """Means and squares of merged groups (Chan, Golub, LeVeque), in the order of first occurrence."""
-    codes = group_codes(partials, keys)
+def _groups_of(table: pa.Table, groups: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The row of `groups` that each row of `table` belongs to. Arrow promises no order of groups."""
+    # groups come first, each once: a group's code is its row
+    return shared_codes([groups, table], keys)[1]
+
+
+def _merged_moments(partials: pa.Table, codes: npt.NDArray[np.int64], name: str) -> tuple[pa.Array, pa.Array]:
+    """Means and squares of merged groups (Chan, Golub, LeVeque), by code."""
     count = partials.column(count_of(name)).to_numpy().astype(np.float64)
     mean = pc.fill_null(partials.column(mean_of(name)), 0.0).to_numpy()
     squares = pc.fill_null(partials.column(squares_of(name)), 0.0).to_numpy()
@@ -357,8 +389,7 @@ def _deviation(aggregate: Aggregate, merged: pa.Table) -> pa.Array:
 
 def _from_values(aggregate: Aggregate, merged: pa.Table, values: pa.Table, keys: Sequence[str]) -> pa.Array:
     groups = merged.num_rows
-    # groups come first, each once: a group's code is its row
-    _, own = shared_codes([merged, values], keys)
+    own = _groups_of(values, merged, keys)
     if aggregate.function == "count_distinct":
         return pa.array(np.bincount(own, minlength=groups), aggregate.type)
     numbers = _real(values.column(VALUE)).to_numpy()

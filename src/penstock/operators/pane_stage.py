@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pandas.util import hash_array
 
 from penstock.operators.aggregates import Parts, lift_values, merge_values
+from penstock.operators.hashing import canonical, key_hashes
 from penstock.operators.panes import PANE
 from penstock.operators.shard import PARTIALS, VALUES, Envelope
 
@@ -29,8 +29,6 @@ _HELD_BYTES = 64 << 20
 _LOOSE_ROWS = 1 << 20
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
-_NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
 #: a wall clock without time zone is at most this far ahead of UTC, in microseconds
 _FARTHEST_ZONE = 14 * 3_600_000_000
 
@@ -304,40 +302,6 @@ class _Held:
                 self._values[name] = [merge_values(pa.concat_tables(tables), self._grouping)]
         self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
         self._loose = 0
-
-
-def canonical(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floating-point values with one zero and one NaN."""
-    added = pc.add(values, pa.scalar(0.0, values.type))
-    return pc.if_else(pc.is_nan(added), pa.scalar(float("nan"), values.type), added)
-
-
-def key_hashes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """A hash of the keys of each row, the same on every machine; floating-point keys are `canonical`."""
-    total: npt.NDArray[np.uint64] = np.zeros(table.num_rows, np.uint64)
-    for name in keys:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        total = (total ^ _value_hashes(encoded.dictionary)[codes]) * _MIX
-    return total ^ (total >> np.uint64(32))
-
-
-def _value_hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
-    kind = values.type
-    missing = values.is_null().to_numpy(zero_copy_only=False)
-    if pa.types.is_floating(kind):
-        found = hash_array(pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy())
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
-        if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-            values = values.cast(pa.int32())
-        found = hash_array(pc.fill_null(values.cast(pa.int64()), 0).to_numpy())
-    else:
-        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-            values = values.cast(pa.string())
-        empty = b"" if pa.types.is_binary(values.type) else ""
-        found = hash_array(pc.fill_null(values, empty).to_numpy(zero_copy_only=False), categorize=False)
-    hashes: npt.NDArray[np.uint64] = np.where(missing, _NULL_HASH, found.astype(np.uint64))
-    return hashes
 
 
 def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:

@@ -27,6 +27,7 @@ from penstock.operators.aggregates import (
     squares_of,
     sum_of,
 )
+from penstock.operators.sketches import Sketch, running
 from penstock.plan.windows import Aggregate, ErrorBound
 
 #: column of t_max before the batch that brought a row, microseconds
@@ -164,6 +165,11 @@ def _running(aggregate: Aggregate, partials: pa.Table, steps: _Steps) -> tuple[F
                 return np.where(early > 0, so_far, np.nan), np.where(every > 0, whole, np.nan)
             with np.errstate(invalid="ignore", divide="ignore"):
                 return so_far / early, whole / every
+        case "approx_count_distinct" | "approx_percentile":
+            rows = [
+                steps.order[first : last + 1] for first, last in zip(steps.first, steps.last, strict=True)
+            ]
+            return running(aggregate, partials.column(Sketch.of(aggregate).column), rows)
         case _:
             return _running_deviation(aggregate, name, partials, steps)
 

@@ -41,12 +41,15 @@ class Aggregate:
         argument: the column of the batches it is computed from; None for COUNT(*).
         type: the type of its result, as Spark gives it.
         parameter: the fraction of a percentile, else None.
+        accuracy: of a sketch: the relative standard deviation of a distinct count, the inverse of the rank error of
+            a percentile; else None.
     """
 
     function: str
     argument: str | None
     type: pa.DataType
     parameter: float | None = None
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ AGGREGATES = {
 }
 ALLOWED_AGGREGATES = (
     "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, STDDEV, STDDEV_POP, "
-    "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), with "
-    "FILTER (WHERE condition)."
+    "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
+    "APPROX_PERCENTILE(x, p[, accuracy]), with FILTER (WHERE condition)."
 )
 
 #: Spark's other aggregate functions
@@ -96,6 +96,38 @@ _OTHERS = frozenset(
         "try_sum",
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Accuracy:
+    """The last argument of an approximate aggregate: where it stands, its default, what it may be."""
+
+    position: int
+    default: float
+    least: float
+    most: float
+    whole: bool
+    message: str
+
+
+_ACCURACY = {
+    "approx_count_distinct": _Accuracy(
+        1,
+        0.05,
+        0.0008,
+        0.39,
+        False,
+        "The relative standard deviation is a number from 0.0008 to 0.39, such as 0.05.",
+    ),
+    "approx_percentile": _Accuracy(
+        2,
+        10_000,
+        1,
+        10_000,
+        True,
+        "The accuracy is a whole number from 1 to 10000: the inverse of the rank error.",
+    ),
+}
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
 
 
@@ -109,12 +141,15 @@ class AggregateCall:
         argument: Spark SQL text; None for COUNT(*). `FILTER (WHERE c)` is part of it:
             `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
+        accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
+            a percentile; else None.
         clause: the call as it was written first.
     """
 
     function: str
     argument: str | None
     parameter: float | None
+    accuracy: float | None
     clause: Clause
 
     @property
@@ -122,8 +157,12 @@ class AggregateCall:
         """The call in Spark SQL."""
         if self.function == "count_distinct":
             return f"count(DISTINCT {self.argument})"
-        parameter = "" if self.parameter is None else f", {self.parameter!r}D"
-        return f"{self.function}({self.argument or '*'}{parameter})"
+        text = f"{self.function}({self.argument or '*'}"
+        if self.parameter is not None:
+            text += f", {self.parameter!r}D"
+        if self.accuracy is not None:
+            text += f", {self.accuracy!r}D" if self.parameter is None else f", {self.accuracy:.0f}"
+        return f"{text})"
 
 
 def is_aggregate(tokens: Sequence[Token], position: int) -> bool:
@@ -151,7 +190,7 @@ def read_aggregate(clause: Clause, tokens: Sequence[Token], position: int) -> tu
 
 def argument_spelling(call: AggregateCall, tokens: Sequence[Token]) -> tuple[object, ...]:
     """What tells one aggregate from another, blanks and case apart; `tokens` are its argument's."""
-    return call.function, call.parameter, call.argument is None or spelling(tokens)
+    return call.function, call.parameter, call.accuracy, call.argument is None or spelling(tokens)
 
 
 class _Reader:
@@ -176,6 +215,7 @@ class _Reader:
             if function != "count":
                 raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
             function = "count_distinct"
+        accuracy = self._accuracy(found)
         parameter = self._parameter(found)
         if len(found) != 1:
             raise self._unsupported(f"{self.name.upper()} takes one argument here, not {len(found)}.")
@@ -185,7 +225,7 @@ class _Reader:
         text = self._text(self.position, self.end)
         start = self.tokens[self.position].start
         place = Clause(text, self.clause.script, self.clause.start + start)
-        return AggregateCall(function, argument, parameter, place), self.end
+        return AggregateCall(function, argument, parameter, accuracy, place), self.end
 
     def _refuse_inside(self, first: int, last: int) -> None:
         for position in range(first, last):
@@ -221,6 +261,22 @@ class _Reader:
         if kind in (TokenType.DISTINCT, TokenType.ALL) and last - first > 1:
             found[0] = (first + 1, last)
         return kind is TokenType.DISTINCT
+
+    def _accuracy(self, found: list[tuple[int, int]]) -> float | None:
+        """Takes the accuracy of an approximate aggregate away from the arguments."""
+        function = AGGREGATES[self.name]
+        if function not in _ACCURACY:
+            return None
+        own = _ACCURACY[function]
+        if len(found) <= own.position:
+            return own.default
+        first, last = found.pop()
+        literal = number(self._text(first, last))
+        if literal is None or not isinstance(literal.value, int | float | Decimal):
+            raise self._error(UnsupportedError, own.message, first, last)
+        if not own.least <= literal.value <= own.most or (own.whole and literal.value % 1):
+            raise self._error(SqlError, own.message, first, last)
+        return float(literal.value)
 
     def _parameter(self, found: list[tuple[int, int]]) -> float | None:
         """Takes the fraction of a percentile away from the arguments."""

@@ -118,7 +118,11 @@ class WindowBinder:
             tuple((names[key], key.type) for key in keys),
             tuple(
                 Aggregate(
-                    call.function, names[argument] if argument is not None else None, result, call.parameter
+                    call.function,
+                    names[argument] if argument is not None else None,
+                    result,
+                    call.parameter,
+                    call.accuracy,
                 )
                 for call, argument, result in zip(query.aggregates, arguments, results, strict=True)
             ),
