@@ -14,6 +14,7 @@ from penstock.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from penstock.operators.shard import Shard
 
 ROWS = 40
 NOON = datetime(2024, 3, 1, 12)
@@ -150,6 +151,18 @@ WRONG = [
     ("SELECT count(*) FROM t GROUP BY window(ts, '1 hour', )", SqlError, None),
     ("SELECT max(window.start) FROM t GROUP BY window(ts, '1 hour')", UnknownNameError, "window.start"),
 ]
+
+
+#: stored pieces of panes by (operator, start)
+StoredPanes = dict[tuple[int, int], list[bytes]]
+
+
+def store(shard: Shard, panes: StoredPanes) -> None:
+    """Stores what changed in a shard."""
+    for operator, start, kept, pieces in shard.take_changes():
+        now = [*panes.pop((operator, start), [])[:kept], *pieces]
+        if now:
+            panes[operator, start] = now
 
 
 def stream_of(table: pa.Table) -> bytes:

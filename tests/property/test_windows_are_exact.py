@@ -27,7 +27,7 @@ from penstock.operators.slack import FixedSlack, ProportionalDerivativeSlack, Re
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
 from penstock.simulate.windows import play
-from window_cases import stream_of
+from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
 AGGREGATES = (
@@ -146,7 +146,7 @@ def _told(
     parts = Parts.of(AGGREGATES)
     program = KeyedProgram(0, (OperatorPlan(0, tuple(plans), parts, pane),), gamma, 100)
     groups = [PANE, *(name for name, _ in plans[0].keys)]
-    shard, stored = Shard(), dict[tuple[int, int], bytes]()
+    shard, stored = Shard(), StoredPanes()
     told: dict[str, list[object]] = {each.name: [] for each in plans}
     newest = int(arrivals.event_time[0])
     for first in range(0, len(arrivals.event_time), step):
@@ -162,11 +162,7 @@ def _told(
             rows = sorted(str(_rounded(row)) for row in answer.rows.to_pylist())
             said = (answer.start, answer.revision, answer.final, answer.slack, answer.coverage, rows)
             told[answer.view].append(said)
-        for place, content in shard.changed_panes().items():
-            if content is None:
-                stored.pop(place, None)
-            else:
-                stored[place] = content
+        store(shard, stored)
         if is_restored:
             shard = Shard.restored(shard.scalars(), stored)
     return told

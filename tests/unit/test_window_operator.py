@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import CheckpointError
+from penstock.operators import panes
 from penstock.operators.aggregates import Parts, lower, overflowed
 from penstock.operators.panes import PANE
 from penstock.operators.required_slack import ARRIVAL, required_slack
@@ -23,7 +24,7 @@ from penstock.operators.slack import (
 )
 from penstock.operators.window import Answer, PaneBatch, WindowOperator
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from window_cases import stream_of
+from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
 COUNT = Aggregate("count", None, pa.int64())
@@ -106,13 +107,18 @@ def test_the_horizon_follows_the_largest_delay() -> None:
     assert operator.horizon == 100
 
 
-def test_a_restored_shard_goes_on_as_if_nothing_had_happened() -> None:
+@pytest.mark.parametrize(("piece_bytes", "loose_pieces"), [(1 << 20, 32), (100, 3)])
+def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, loose_pieces: int
+) -> None:
+    monkeypatch.setattr(panes, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(panes, "_LOOSE_PIECES", loose_pieces)
     views = (plan(10, 5, COUNT, SUM),)
     parts = Parts.of(views[0].aggregates)
     program = KeyedProgram(0, (OperatorPlan(1, views, parts, 5),), gamma=0, least_horizon=0)
     rng = np.random.default_rng(5)
     straight, interrupted = Shard(), Shard()
-    panes: dict[tuple[int, int], bytes] = {}
+    stored: StoredPanes = {}
     for step in range(40):
         times = rng.integers(step * 3, step * 3 + 20, 5)
         record = _record(program, times)
@@ -121,12 +127,8 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened() -> None:
         assert [(a.end, a.revision, a.rows.to_pylist()) for a in found] == [
             (a.end, a.revision, a.rows.to_pylist()) for a in expected
         ]
-        for place, blob in interrupted.changed_panes().items():
-            if blob is None:
-                panes.pop(place, None)
-            else:
-                panes[place] = blob
-        interrupted = Shard.restored(interrupted.scalars(), panes)
+        store(interrupted, stored)
+        interrupted = Shard.restored(interrupted.scalars(), stored)
 
 
 def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
@@ -244,7 +246,7 @@ def test_an_operator_keeps_the_parts_of_views_that_are_gone() -> None:
         tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})
         envelope = Envelope(1, PARTIALS, stream_of(parts.lift(tuples, [PANE])))
         shard.process(LogRecord(program, step + 1, np.array([0]), False, [envelope]))
-    assert shard.changed_panes()
+    assert list(shard.take_changes())
 
 
 def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,9 +17,14 @@ from penstock.operators.required_slack import ARRIVAL
 PANE = "pane"
 #: a pane is consolidated when it holds this many tables more than after the last time
 _LOOSE_TABLES = 32
+#: a pane is stored in pieces of about so many bytes
+_PIECE_BYTES = 4 << 20
+#: a pane's pieces are written anew when they are so many more than twice those after the last time
+_LOOSE_PIECES = 32
 #: rows of merged contents that are kept until the panes change
 _SHARED_ROWS = 1 << 18
 _NEVER = -(2**62)
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +57,48 @@ class Content:
         """A row for each (keys, arrival)."""
         return self.merged(parts, [*keys, ARRIVAL])
 
+    @classmethod
+    def loaded(cls, stored: bytes) -> Content:
+        """What `stored` gave."""
+        tables = {name: pa.ipc.open_stream(table).read_all() for name, table in pickle.loads(stored).items()}
+        return cls(tables.pop(""), tables)
+
+    def stored(self) -> bytes:
+        """The rows in bytes: of a slice only its own, which pickling a table does not promise."""
+        return pickle.dumps(
+            {name: _stream(table) for name, table in {"": self.partials, **self.values}.items()}
+        )
+
+    def pieces(self, size: int) -> list[Content]:
+        """The rows in parts of about `size` bytes."""
+        total = self.partials.nbytes + sum(table.nbytes for table in self.values.values())
+        number = max(1, -(-total // size))
+
+        def piece(table: pa.Table, which: int) -> pa.Table:
+            first, last = (table.num_rows * place // number for place in (which, which + 1))
+            return table.slice(first, last - first)
+
+        return [
+            Content(
+                piece(self.partials, which),
+                {name: piece(table, which) for name, table in self.values.items()},
+            )
+            for which in range(number)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PaneChange:
+    """How the stored pieces of a pane change.
+
+    Attributes:
+        kept: the first ones, which stay.
+        pieces: those that follow; neither: the pane is gone.
+    """
+
+    kept: int
+    pieces: list[Content]
+
 
 def together(contents: Iterable[Content]) -> Content:
     """The rows of all, at least one."""
@@ -68,6 +116,20 @@ class _Pane:
     settled: int = 0
     #: when its newest rows arrived
     newest: int = _NEVER
+    #: pieces in the state, and what is not there yet
+    stored: int = 0
+    unstored: list[Content] = field(default_factory=list)
+    #: pieces from which on they are written anew
+    most_pieces: int = _LOOSE_PIECES
+
+    def change(self) -> PaneChange:
+        pieces = [piece for content in self.unstored for piece in content.pieces(_PIECE_BYTES)]
+        kept = self.stored
+        if kept + len(pieces) > self.most_pieces:
+            kept, pieces = 0, together(self.tables).pieces(_PIECE_BYTES)
+            self.most_pieces = 2 * len(pieces) + _LOOSE_PIECES
+        self.stored, self.unstored = kept + len(pieces), []
+        return PaneChange(kept, pieces)
 
 
 class Panes:
@@ -82,8 +144,7 @@ class Panes:
         self._parts = parts
         self._keys = list(keys)
         self._panes: dict[int, _Pane] = {}
-        #: panes changed or dropped since `forget_changes`
-        self.changed: set[int] = set()
+        self._changed: set[int] = set()
         self._shared: dict[tuple[int, int, bool], Content] = {}
         self._shared_rows = 0
 
@@ -109,11 +170,14 @@ class Panes:
                 name: self._stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
                 for name, split in split_values.items()
             }
-            pane.tables.append(Content(self._stamped(rows, arrival), own))
+            content = Content(self._stamped(rows, arrival), own)
+            pane.tables.append(content)
+            pane.unstored.append(content)
             pane.newest = max(pane.newest, arrival)
-            self.changed.add(start)
+            self._changed.add(start)
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
-                self._settle(pane)
+                pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
+                pane.settled = 1
 
     def content(self, first: int, last: int) -> Content | None:
         """The rows of the panes that start in [first, last); None where there are none."""
@@ -168,36 +232,37 @@ class Panes:
         self.forget_shared()
         for old in [each for each in self._panes if each < start]:
             del self._panes[old]
-            self.changed.add(old)
+            self._changed.add(old)
 
     def emptied(self) -> Panes:
         """The like without any pane."""
         return Panes(self._parts, self._keys)
 
-    def get(self, start: int) -> Content | None:
-        """One pane, consolidated, to be stored."""
-        pane = self._panes.get(start)
-        if pane is None:
-            return None
-        self._settle(pane)
-        return pane.tables[0]
+    def take_changes(self) -> dict[int, PaneChange]:
+        """What to store of each pane that changed or was dropped since the last call."""
+        panes = {start: self._panes.get(start) for start in self._changed}
+        self._changed.clear()
+        return {start: PaneChange(0, []) if pane is None else pane.change() for start, pane in panes.items()}
 
-    def put(self, start: int, content: Content) -> None:
+    def put(self, start: int, pieces: Sequence[Content]) -> None:
         """A pane as it was stored."""
+        content = together(pieces)
         newest = pc.max(content.partials.column(ARRIVAL)).as_py()
-        self._panes[start] = _Pane([content], 1, _NEVER if newest is None else newest)
+        self._panes[start] = _Pane([content], 1, _NEVER if newest is None else newest, len(pieces))
 
-    def forget_changes(self) -> None:
-        """Takes the present state for stored."""
-        self.changed.clear()
+    def take_over(self, start: int, others: Panes) -> None:
+        """A pane as others have it."""
+        self._panes[start] = others._panes[start]
 
     def _stamped(self, table: pa.Table, arrival: int) -> pa.Table:
         return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
 
-    def _settle(self, pane: _Pane) -> None:
-        if len(pane.tables) > 1:
-            pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
-        pane.settled = 1
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
 
 
 def _until(table: pa.Table, arrival: int) -> pa.Table:

@@ -7,7 +7,7 @@ records in order and stores what changed; nothing else decides what the answers 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from penstock.operators.window import Answer, LateCounts, PaneBatch, WindowOpera
 from penstock.plan.windows import WindowPlan
 
 #: version of the stored state; another one is refused
-STATE_VERSION = 2
+STATE_VERSION = 3
 #: kind of an envelope with partials; one with kept values is of the kind "values:" and the argument
 PARTIALS = "partials"
 VALUES = "values:"
@@ -128,7 +128,7 @@ class Shard:
     def restored(
         cls,
         scalars: bytes,
-        panes: Mapping[tuple[int, int], bytes],
+        panes: Mapping[tuple[int, int], Sequence[bytes]],
         older: Shard | None = None,
         unchanged: Iterable[tuple[int, int]] = (),
     ) -> Shard:
@@ -136,7 +136,7 @@ class Shard:
 
         Args:
             scalars: see `scalars`.
-            panes: stored panes by (operator, start of the pane).
+            panes: stored pieces of panes by (operator, start of the pane), in order.
             older: the shard as it was stored before.
             unchanged: further panes, which are as they are in `older`.
 
@@ -151,14 +151,11 @@ class Shard:
             )
         shard = cls()
         shard._operators = operators
-        for (operator, start), stored in panes.items():
-            content: Content = pickle.loads(stored)
-            operators[operator].panes.put(start, content)
+        for (operator, start), pieces in panes.items():
+            operators[operator].panes.put(start, [Content.loaded(piece) for piece in pieces])
         for operator, start in unchanged:
             assert older is not None, "unchanged since something"
-            kept = older._operators[operator].panes.get(start)
-            assert kept is not None, "a stored pane is there"
-            operators[operator].panes.put(start, kept)
+            operators[operator].panes.take_over(start, older._operators[operator].panes)
         return shard
 
     def process(self, record: LogRecord) -> list[Answer]:
@@ -185,15 +182,12 @@ class Shard:
             for operator, panes in kept.values():
                 operator.panes = panes
 
-    def changed_panes(self) -> dict[tuple[int, int], bytes | None]:
-        """The panes to store since the last call; None: to remove."""
-        changed: dict[tuple[int, int], bytes | None] = {}
+    def take_changes(self) -> Iterator[tuple[int, int, int, list[bytes]]]:
+        """The panes to store since the last call: (operator, start, pieces that stay, those that follow them);
+        no pieces at all: the pane is gone."""
         for id_, operator in self._operators.items():
-            for start in operator.panes.changed:
-                content = operator.panes.get(start)
-                changed[id_, start] = None if content is None else pickle.dumps(content)
-            operator.panes.forget_changes()
-        return changed
+            for start, change in operator.panes.take_changes().items():
+                yield id_, start, change.kept, [piece.stored() for piece in change.pieces]
 
     def take_dropped(self) -> set[int]:
         """Operators whose views are all gone since the last call; their panes are to be removed."""

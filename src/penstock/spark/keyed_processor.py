@@ -46,7 +46,7 @@ class ShardProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Names the state."""
         self._scalars = handle.getValueState("scalars", "stored BINARY")
-        self._panes = handle.getMapState("panes", "operator INT, pane BIGINT", "stored BINARY")
+        self._panes = handle.getMapState("panes", "operator INT, pane BIGINT, piece INT", "stored BINARY")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         """Takes in the log up to the newest entry in `rows`."""

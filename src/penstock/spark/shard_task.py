@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -31,7 +31,8 @@ from penstock.sql.bind_windows import BoundWindow
 _BATCH_ID = "streaming.sql.batchId"
 _KEPT_SHARDS = 64
 
-_Panes = dict[tuple[int, int], bytes]
+#: (operator, start) -> the stamp with which the pane was written, and its number of pieces
+_Panes = dict[tuple[int, int], tuple[bytes, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class _Stored:
     Attributes:
         stamp: tells this state from every other one.
         entry: name of the last entry taken in.
-        panes: the stamp with which each pane was written.
+        panes: see `_Panes`.
         scalars: see `Shard.scalars`.
     """
 
@@ -143,13 +144,17 @@ class ShardTask:
         stored: _Stored = loaded(bytes(found[0]))
         if held.stamp == stored.stamp:
             return stored, older, 0
-        unchanged = {place for place, stamp in stored.panes.items() if held.panes.get(place) == stamp}
+        unchanged = {place for place, known in stored.panes.items() if held.panes.get(place) == known}
         panes = {}
         for place in stored.panes.keys() - unchanged:
-            pane = self._panes.getValue(place)
-            assert pane is not None, "the scalars name the panes of the state"
-            panes[place] = bytes(pane[0])
+            _, pieces = stored.panes[place]
+            panes[place] = [self._piece((*place, piece)) for piece in range(pieces)]
         return stored, Shard.restored(stored.scalars, panes, older, unchanged), len(panes)
+
+    def _piece(self, place: tuple[int, int, int]) -> bytes:
+        piece = self._panes.getValue(place)
+        assert piece is not None, "the scalars name the panes of the state"
+        return bytes(piece[0])
 
     def _take_in(
         self, shard: Shard, number: int, log: EnvelopeLog, entry: LogEntry, stage: ResultStage
@@ -178,22 +183,29 @@ class ShardTask:
         stored.entry = entry
         written = 0
         dropped = shard.take_dropped()
-        gone = [place for place in stored.panes if place[0] in dropped]
-        for place, content in shard.changed_panes().items():
-            if content is None:
-                gone.append(place)
-                continue
-            self._panes.updateValue(place, (content,))
-            stored.panes[place] = stored.stamp
-            written += len(content)
-        for place in gone:
-            if stored.panes.pop(place, None) is not None:
-                self._panes.removeKey(place)
+        for place in [each for each in stored.panes if each[0] in dropped]:
+            self._store_pane(stored, place, 0, [])
+        for operator, start, kept, pieces in shard.take_changes():
+            self._store_pane(stored, (operator, start), kept, pieces)
+            written += sum(map(len, pieces))
         stored.scalars = shard.scalars()
         scalars = pickle.dumps(stored)
         stored.scalars = b""
         self._scalars.update((scalars,))
         return len(scalars), written
+
+    def _store_pane(
+        self, stored: _Stored, place: tuple[int, int], kept: int, pieces: Sequence[bytes]
+    ) -> None:
+        """Writes pieces after those that stay, and removes the others."""
+        for number, piece in enumerate(pieces, kept):
+            self._panes.updateValue((*place, number), (piece,))
+        _, before = stored.panes.pop(place, (b"", 0))
+        number = kept + len(pieces)
+        for gone in range(number, before):
+            self._panes.removeKey((*place, gone))
+        if number:
+            stored.panes[place] = stored.stamp, number
 
     def _program(self, log: EnvelopeLog, version: int) -> KeyedProgram:
         place = self._context.identity, self._context.stream, version
