@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregates import Parts, lower
-from penstock.operators.required_slack import ARRIVAL, required_slack
+from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.sketches import Sketch
 from penstock.plan.windows import Aggregate, ErrorBound
 
@@ -103,6 +103,6 @@ def test_the_required_slack_of_sketches_is_that_of_their_values() -> None:
         )
         for arrival, own in steps
     )
+    history = WindowHistory(rows.append_column(END, pa.array([5] * 3)), {}, [END, "k"])
     for aggregate in aggregates:
-        found = required_slack([aggregate], ErrorBound(0.05, 0.05), rows, {}, ["k"], 5)
-        assert found.tolist() == [16]
+        assert history.required_slack([aggregate], ErrorBound(0.05, 0.05)).tolist() == [16]

@@ -13,7 +13,7 @@ from penstock.errors import CheckpointError
 from penstock.operators import panes
 from penstock.operators.aggregates import Parts, lower, overflowed
 from penstock.operators.panes import PANE
-from penstock.operators.required_slack import ARRIVAL, required_slack
+from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.slack import (
     FixedSlack,
@@ -138,6 +138,12 @@ def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
     return LogRecord(program, int(times.max()), np.array([0, 15]), False, [envelope])
 
 
+def history(partials: pa.Table, end: int, *keys: str) -> WindowHistory:
+    """One window's."""
+    ends = pa.array([end] * partials.num_rows, pa.int64())
+    return WindowHistory(partials.append_column(END, ends), {}, [END, *keys])
+
+
 def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> None:
     rng = np.random.default_rng(3)
     for _ in range(50):
@@ -152,7 +158,7 @@ def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> Non
                 "sum:v": values,
             }
         )
-        (slack,) = required_slack([SUM], ErrorBound(0.1, 0.05), partials, {}, [], end=10)
+        (slack,) = history(partials, 10).required_slack([SUM], ErrorBound(0.1, 0.05))
         assert slack == next(
             k
             for k in range(100)
@@ -171,14 +177,14 @@ def test_one_group_says_nothing_of_the_required_slack_of_another(disturbing: flo
             "sum:v": [disturbing, 1.0, 1.0],
         }
     )
-    assert required_slack([SUM], BOUND, partials, {}, ["k"], end=10).tolist() == [0, 41]
+    assert history(partials, 10, "k").required_slack([SUM], BOUND).tolist() == [0, 41]
 
 
 def test_an_extreme_that_is_no_number_is_right_or_wrong() -> None:
     latest = Aggregate("max", "v", pa.timestamp("us"))
     times = pa.array([1_700_000_000_000_000, 1_700_000_001_000_000], pa.timestamp("us"))
     partials = pa.table({ARRIVAL: [0, 50], "rows": [1, 1], "max:v": times})
-    assert required_slack([latest], BOUND, partials, {}, [], end=10).tolist() == [41]
+    assert history(partials, 10).required_slack([latest], BOUND).tolist() == [41]
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.aggregates import Parts, merge_values
-from penstock.operators.required_slack import ARRIVAL
+from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
@@ -21,9 +23,12 @@ _LOOSE_TABLES = 32
 _PIECE_BYTES = 4 << 20
 #: a pane's pieces are written anew when they are so many more than twice those after the last time
 _LOOSE_PIECES = 32
-#: rows of merged contents that are kept until the panes change
-_SHARED_ROWS = 1 << 18
+#: rows of a content of windows that is kept until the panes change
+_SHARED_ROWS = 1 << 16
+#: rows of several windows that are merged at a time
+_PORTION_ROWS = 1 << 18
 _NEVER = -(2**62)
+_Kept = TypeVar("_Kept", "Content", WindowHistory)
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -145,8 +150,8 @@ class Panes:
         self._keys = list(keys)
         self._panes: dict[int, _Pane] = {}
         self._changed: set[int] = set()
-        self._shared: dict[tuple[int, int, bool], Content] = {}
-        self._shared_rows = 0
+        self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
+        self._newest: dict[tuple[int, int], int] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
@@ -186,29 +191,98 @@ class Panes:
 
     def newest_arrival(self, first: int, last: int) -> int:
         """When the newest rows of the panes that start in [first, last) arrived."""
-        return max(
-            (pane.newest for start, pane in self._panes.items() if first <= start < last), default=_NEVER
-        )
+        place = first, last
+        if place not in self._newest:
+            own = (pane.newest for start, pane in self._panes.items() if first <= start < last)
+            self._newest[place] = max(own, default=_NEVER)
+        return self._newest[place]
 
-    def merged(self, first: int, last: int, *, by_arrival: bool = False) -> Content:
-        """The rows of the panes that start in [first, last), at least one: a row for each group, or for each
-        (group, arrival). Views with the same windows share it."""
-        place = first, last, by_arrival
+    def windows(self, ends: Sequence[int], size: int) -> list[Content]:
+        """The rows of windows [end - size, end): END, one row for each window and group.
+
+        Args:
+            ends: ascending; each window holds rows.
+            size: length of a window, microseconds.
+
+        Returns:
+            Portions of some windows each, in order, the rows of a window together.
+        """
+        place = "groups", size, tuple(ends)
+        return self._kept(place, lambda: self._portions(ends, size, [END, *self._keys]))
+
+    def histories(self, ends: Sequence[int], size: int) -> list[WindowHistory]:
+        """The like by arrival."""
+
+        def found() -> Iterator[WindowHistory]:
+            keys = [END, *self._keys]
+            for portion in self._portions(ends, size, [*keys, ARRIVAL]):
+                yield WindowHistory(portion.partials, portion.values, keys)
+
+        return self._kept(("histories", size, tuple(ends)), found)
+
+    def _kept(
+        self, place: tuple[str, int, tuple[int, ...]], make: Callable[[], Iterator[_Kept]]
+    ) -> list[_Kept]:
+        """What views with the same windows share until the panes change, unless it is large."""
         found = self._shared.get(place)
         if found is None:
-            content = self.content(first, last)
-            assert content is not None, "the panes hold something"
-            merge = content.by_arrival if by_arrival else content.merged
-            found = merge(self._parts, self._keys)
-            self._shared_rows += found.partials.num_rows + sum(t.num_rows for t in found.values.values())
-            if self._shared_rows <= _SHARED_ROWS:
+            found = list(make())
+            rows = sum(each.partials.num_rows for each in found)
+            if rows <= _SHARED_ROWS:
                 self._shared[place] = found
         return found
 
+    def _portions(self, ends: Sequence[int], size: int, keys: Sequence[str]) -> Iterator[Content]:
+        starts = sorted(self._panes)
+        held: list[tuple[int, list[int]]] = []
+        rows = 0
+        for end in ends:
+            own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
+            more = sum(table.partials.num_rows for start in own for table in self._panes[start].tables)
+            if held and rows + more > _PORTION_ROWS:
+                yield self._portion(held, keys)
+                held, rows = [], 0
+            held.append((end, own))
+            rows += more
+        if held:
+            yield self._portion(held, keys)
+
+    def _portion(self, windows: Sequence[tuple[int, Sequence[int]]], keys: Sequence[str]) -> Content:
+        """The rows of some windows, each with the panes it holds, merged."""
+        starts = sorted({start for _, own in windows for start in own})
+        contents = {start: together(self._panes[start].tables) for start in starts}
+        every = together(contents.values())
+
+        def of_windows(table: pa.Table, counts: Mapping[int, int]) -> pa.Table:
+            first = dict(
+                zip(starts, np.cumsum([0, *(counts[start] for start in starts)]).tolist(), strict=False)
+            )
+            places = [np.arange(first[own[0]], first[own[-1]] + counts[own[-1]]) for _, own in windows]
+            ends = np.repeat([end for end, _ in windows], list(map(len, places)))
+            taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
+            return taken.append_column(END, pa.array(ends))
+
+        partials = of_windows(
+            every.partials, {start: each.partials.num_rows for start, each in contents.items()}
+        )
+        values = {
+            name: of_windows(
+                table,
+                {
+                    start: each.values[name].num_rows if name in each.values else 0
+                    for start, each in contents.items()
+                },
+            )
+            for name, table in every.values.items()
+        }
+        merged = Content(partials, values).merged(self._parts, keys)
+        order = np.argsort(merged.partials.column(END).to_numpy(), kind="stable")
+        return Content(merged.partials.take(pa.array(order)), merged.values)
+
     def forget_shared(self) -> None:
-        """Frees what `merged` keeps."""
+        """Frees what views share."""
         self._shared.clear()
-        self._shared_rows = 0
+        self._newest.clear()
 
     def content_of(
         self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int

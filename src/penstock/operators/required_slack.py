@@ -8,13 +8,14 @@ and any dependence of the values on lateness, for whatever aggregates the view h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.kernels.segments import extremes_before, sums_before
 from penstock.operators.aggregates import (
     KEEPING_VALUES,
     ROWS,
@@ -32,99 +33,140 @@ from penstock.plan.windows import Aggregate, ErrorBound
 
 #: column of t_max before the batch that brought a row, microseconds
 ARRIVAL = "arrival"
+#: column of a window's end, microseconds
+END = "end"
+_NEVER = np.iinfo(np.int64).min
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def required_slack(
-    aggregates: Sequence[Aggregate],
-    bound: ErrorBound,
-    partials: pa.Table,
-    values: dict[str, pa.Table],
-    keys: Sequence[str],
-    end: int,
-) -> Ints:
-    """The required slack of each group of a window.
+class WindowHistory:
+    """Windows by group and arrival: what an answer of each group would have been at any time.
 
     Args:
-        aggregates: the view's; the largest of their required slacks counts.
-        bound: epsilon, relative or absolute.
-        partials: rows by (keys, arrival), at least one.
-        values: the like for kept values, by argument.
-        keys: the grouping columns.
-        end: the window's end, microseconds.
+        partials: rows by (END, keys, arrival), those of a window together, at least one.
+        values: the like for kept values, by argument, in any order.
+        keys: the grouping columns, END the first of them.
 
-    Returns:
-        int64[groups], microseconds, in the groups' order of first occurrence in `partials`.
-    """
-    codes = group_codes(partials, keys)
-    steps = _Steps(codes, partials.column(ARRIVAL).to_numpy())
-    needed = np.full(steps.groups, np.iinfo(np.int64).min)
-    for aggregate in aggregates:
-        if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
-            table = values.get(aggregate.argument)
-            if table is None:
-                continue
-            _, own = shared_codes([partials, table], keys)
-            slack = _of_values(aggregate, bound, table, own, steps.groups)
-        else:
-            errors = _errors(aggregate, bound, *_running(aggregate, partials, steps))
-            slack = steps.last_violation(errors, bound.epsilon)
-        needed = np.maximum(needed, slack)
-    return np.maximum(np.where(needed == np.iinfo(np.int64).min, 0, needed - end + 1), 0)
-
-
-class _Steps:
-    """Rows in the order of group and arrival; a step is what one more row would have brought.
-
-    Before row i of its group an answer consists of the group's rows 0 .. i - 1.
+    Attributes:
+        ends: the windows' ends, in the order of their rows.
+        bounds: int64[windows + 1], first group of each window, and the end. Groups are numbered in order of their
+            first occurrence.
     """
 
-    def __init__(self, codes: Ints, arrivals: Ints) -> None:
-        self.groups_of_rows = codes
-        self.order = np.lexsort((arrivals, codes))
-        self.codes = codes[self.order]
-        self.arrivals = arrivals[self.order]
-        self.groups = int(codes.max(initial=-1)) + 1
-        self.first = np.searchsorted(self.codes, np.arange(self.groups))
-        self.last = np.append(self.first[1:], len(codes)) - 1
+    def __init__(self, partials: pa.Table, values: Mapping[str, pa.Table], keys: Sequence[str]) -> None:
+        self.partials, self.values, self.keys = partials, values, keys
+        codes = group_codes(partials, keys)
+        arrivals = partials.column(ARRIVAL).to_numpy()
+        # rows of a group lie together, in order of arrival; before row i an answer consists of the rows before it
+        self._order = np.lexsort((arrivals, codes))
+        self._codes, self._arrivals = codes[self._order], arrivals[self._order]
+        groups = int(codes.max(initial=-1)) + 1
+        self._segments = np.searchsorted(self._codes, np.arange(groups + 1))
+        ends = partials.column(END).to_numpy()
+        self._ends = ends[self._order][self._segments[:-1]]
+        self.bounds = np.append(np.flatnonzero(np.append(True, np.diff(self._ends) != 0)), groups)
+        self.ends: list[int] = self._ends[self.bounds[:-1]].tolist()
 
-    def before(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Sums of the group's earlier rows, for each row, and the group's total, for each row.
+    def required_slack(self, aggregates: Sequence[Aggregate], bound: ErrorBound) -> Ints:
+        """The required slack of each group of each window.
 
-        Each group is summed by itself: one group's NaN or large values say nothing of another.
+        Args:
+            aggregates: a view's; the largest of their required slacks counts.
+            bound: epsilon, relative or absolute.
+
+        Returns:
+            int64[groups], microseconds.
         """
-        amounts = amounts[self.order]
-        before, final = np.empty(len(amounts)), np.empty(self.groups)
-        for group in range(self.groups):
-            own = slice(self.first[group], self.last[group] + 1)
-            reached = np.cumsum(amounts[own])
-            before[own] = np.append(0.0, reached[:-1])
-            final[group] = reached[-1]
-        return before, final[self.codes]
+        needed = np.full(len(self._ends), _NEVER)
+        for aggregate in aggregates:
+            if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
+                table = self.values.get(aggregate.argument)
+                if table is None:
+                    continue
+                own = shared_codes([self.partials, table], self.keys)[1]
+                slack = _of_values(aggregate, bound, table, own, len(self._ends))
+            else:
+                errors = _errors(aggregate, bound, *self._running(aggregate))
+                slack = self._last_violation(errors, bound.epsilon)
+            needed = np.maximum(needed, slack)
+        return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
 
-    def extreme_before(self, numbers: Floats, least: bool) -> tuple[Floats, Floats]:
-        """The like for the least or largest; the identity where there are no earlier rows."""
-        accumulate = np.fmin.accumulate if least else np.fmax.accumulate
-        numbers = numbers[self.order]
-        identity = np.inf if least else -np.inf
-        before, final = np.empty(len(numbers)), np.empty(self.groups)
-        for group in range(self.groups):
-            own = slice(self.first[group], self.last[group] + 1)
-            reached = accumulate(numbers[own])
-            before[own] = np.append(identity, reached[:-1])
-            final[group] = reached[-1]
-        return before, final[self.codes]
+    def coverage(self, until: Mapping[int, int]) -> list[float]:
+        """Share of each window's tuples that had arrived by then.
 
-    def last_violation(self, errors: Floats, epsilon: float) -> Ints:
+        Args:
+            until: an arrival for each end.
+        """
+        rows = self.partials.column(ROWS).to_numpy()[self._order]
+        first = self._segments[self.bounds]
+        limits = np.repeat([until[end] for end in self.ends], np.diff(first))
+        known = np.add.reduceat(np.where(self._arrivals <= limits, rows, 0), first[:-1])
+        shares: list[float] = (known / np.add.reduceat(rows, first[:-1])).tolist()
+        return shares
+
+    def _last_violation(self, errors: Floats, epsilon: float) -> Ints:
         """Arrival of the last row of each group without which the error is not below epsilon."""
         # rows of one arrival come together: an answer ends before the first of them
-        opening = np.append(True, (np.diff(self.arrivals) != 0) | (np.diff(self.codes) != 0))
+        opening = np.append(True, (np.diff(self._arrivals) != 0) | (np.diff(self._codes) != 0))
         violated = np.flatnonzero(opening & ~(errors < epsilon))
-        found = np.full(self.groups, np.iinfo(np.int64).min)
-        found[self.codes[violated]] = self.arrivals[violated]
+        found = np.full(len(self._ends), _NEVER)
+        found[self._codes[violated]] = self._arrivals[violated]
         return found
+
+    def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
+        """The aggregate before each row and in the end; NaN for NULL and for a group not yet seen."""
+        name = aggregate.argument
+        if name is None:
+            early, final = self._sums(ROWS)
+            return np.where(early > 0, early, np.nan), final
+        match aggregate.function:
+            case "count":
+                return self._sums(count_of(name))
+            case "min" | "max":
+                column = self.partials.column(extreme_of(aggregate.function, name))
+                numbers = _comparable(column, aggregate.type)[self._order]
+                return extremes_before(numbers, self._segments, aggregate.function == "min")
+            case "sum" | "avg":
+                (early, every), (so_far, whole) = self._sums(count_of(name)), self._sums(sum_of(name))
+                if aggregate.function == "sum":
+                    return np.where(early > 0, so_far, np.nan), np.where(every > 0, whole, np.nan)
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    return so_far / early, whole / every
+            case "approx_count_distinct" | "approx_percentile":
+                rows = np.split(self._order, self._segments[1:-1])
+                return running(aggregate, self.partials.column(Sketch.of(aggregate).column), rows)
+            case _:
+                return self._running_deviation(aggregate, name)
+
+    def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:
+        count, mean, squares = (
+            _floats(self.partials, column)[self._order]
+            for column in (count_of(name), mean_of(name), squares_of(name))
+        )
+        # centred on each group's first mean, so that squares of far values do not cancel
+        moved = mean - mean[self._segments[:-1]][self._codes]
+        moments = (count, count * moved, squares + count * moved**2)
+        pairs = [sums_before(part, self._segments) for part in moments]
+        found = []
+        for number in (0, 1):
+            n, first, second = (pair[number] for pair in pairs)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                divisor = n - 1 if aggregate.function.endswith("samp") else n
+                variance = np.maximum(second - first**2 / n, 0) / np.where(divisor > 0, divisor, np.nan)
+            found.append(np.sqrt(variance) if aggregate.function.startswith("stddev") else variance)
+        return found[0], found[1]
+
+    def _sums(self, column: str) -> tuple[Floats, Floats]:
+        return sums_before(_floats(self.partials, column)[self._order], self._segments)
+
+
+def warm_up() -> None:
+    """Compiles the kernels, before a process forks or is timed."""
+    bounds = np.zeros(1, np.int64)
+    sums_before(np.zeros(0), bounds)
+    extremes_before(np.zeros(0), bounds, True)
 
 
 def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Floats) -> Floats:
@@ -145,57 +187,9 @@ def _distance(bound: ErrorBound, early: Floats, final: Floats) -> Floats:
     return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
 
 
-def _running(aggregate: Aggregate, partials: pa.Table, steps: _Steps) -> tuple[Floats, Floats]:
-    """The aggregate before each step and in the end; NaN for NULL and for a group not yet seen."""
-    name = aggregate.argument
-    if name is None:
-        early, final = steps.before(_floats(partials, ROWS))
-        return np.where(early > 0, early, np.nan), final
-    match aggregate.function:
-        case "count":
-            return steps.before(_floats(partials, count_of(name)))
-        case "min" | "max":
-            column = partials.column(extreme_of(aggregate.function, name))
-            least = aggregate.function == "min"
-            return steps.extreme_before(_comparable(column, aggregate.type), least)
-        case "sum" | "avg":
-            count, total = (_floats(partials, column) for column in (count_of(name), sum_of(name)))
-            (early, every), (so_far, whole) = steps.before(count), steps.before(total)
-            if aggregate.function == "sum":
-                return np.where(early > 0, so_far, np.nan), np.where(every > 0, whole, np.nan)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return so_far / early, whole / every
-        case "approx_count_distinct" | "approx_percentile":
-            rows = [
-                steps.order[first : last + 1] for first, last in zip(steps.first, steps.last, strict=True)
-            ]
-            return running(aggregate, partials.column(Sketch.of(aggregate).column), rows)
-        case _:
-            return _running_deviation(aggregate, name, partials, steps)
-
-
-def _running_deviation(
-    aggregate: Aggregate, name: str, partials: pa.Table, steps: _Steps
-) -> tuple[Floats, Floats]:
-    count, mean, squares = (
-        _floats(partials, column) for column in (count_of(name), mean_of(name), squares_of(name))
-    )
-    # centred on each group's first mean, so that squares of far values do not cancel
-    moved = mean - mean[steps.order][steps.first][steps.groups_of_rows]
-    pairs = [steps.before(part) for part in (count, count * moved, squares + count * moved**2)]
-    found = []
-    for number in (0, 1):
-        n, first, second = (pair[number] for pair in pairs)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            divisor = n - 1 if aggregate.function.endswith("samp") else n
-            variance = np.maximum(second - first**2 / n, 0) / np.where(divisor > 0, divisor, np.nan)
-        found.append(np.sqrt(variance) if aggregate.function.startswith("stddev") else variance)
-    return found[0], found[1]
-
-
 def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: Ints, groups: int) -> Ints:
     """Arrival of the last row that an answer from single values could not do without."""
-    found = np.full(groups, np.iinfo(np.int64).min)
+    found = np.full(groups, _NEVER)
     arrivals = table.column(ARRIVAL).to_numpy()
     values = table.column(VALUE)
     numbers = _comparable(values, values.type)

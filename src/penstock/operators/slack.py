@@ -150,8 +150,9 @@ class RequiredSlack:
     rate: float = 0.005
     largest: int = 0
     debt: float = 0.0
-    _final: deque[Ints] = field(default_factory=deque)
-    _groups: int = 0
+    #: required slacks of the remembered windows' groups, and how many of them each window has
+    _final: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    _sizes: deque[int] = field(default_factory=deque)
     _pending: dict[int, WindowOutcome] = field(default_factory=dict)
     _slack: int | None = None
 
@@ -168,7 +169,7 @@ class RequiredSlack:
     @property
     def promised(self) -> bool:
         """Whether enough windows are known for the bound to be more than a hope."""
-        return len(self._final) >= ceil(1 / self.bound.delta)
+        return len(self._sizes) >= ceil(1 / self.bound.delta)
 
     @property
     def level(self) -> float:
@@ -190,21 +191,21 @@ class RequiredSlack:
             return
         self._pending.pop(outcome.end, None)
         required = outcome.required
-        self._final.append(required)
-        self._groups += len(required)
-        least = max(_LEAST_WINDOWS, ceil(1 / self.bound.delta))
-        while len(self._final) > least and self._groups - len(self._final[0]) >= self.memory:
-            self._groups -= len(self._final.popleft())
+        self._sizes.append(len(required))
+        least, forgotten = max(_LEAST_WINDOWS, ceil(1 / self.bound.delta)), 0
+        groups = len(self._final) + len(required)
+        while len(self._sizes) > least and groups - forgotten - self._sizes[0] >= self.memory:
+            forgotten += self._sizes.popleft()
+        self._final = np.concatenate([self._final, required])[forgotten:]
         beyond = float((required > outcome.slack).sum()) - self.bound.delta * len(required)
         self.debt = min(max(0.0, self.debt + beyond), _MOST_DEBT / self.bound.delta)
 
     def _quantile(self) -> int:
-        final = np.concatenate(self._final)
-        found = _conformal(final, self.level)
+        found = _conformal(self._final, self.level)
         if not self._pending:
             return found
         pending = [self._pending[end] for end in sorted(self._pending, reverse=True)]
-        every = np.concatenate([final, *(outcome.required for outcome in pending)])
+        every = np.concatenate([self._final, *(outcome.required for outcome in pending)])
         found = max(found, _conformal(every, self.level))
         newest, violated, wanted = [], 0, ceil(_ALARM / self.bound.delta)
         for outcome in pending:

@@ -11,8 +11,9 @@ per window: a tuple is added to its open windows and registered for each closed 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.operators.aggregates import ROWS, Parts, lower, overflowed, shared_codes
 from penstock.operators.panes import PANE, Content, Panes
-from penstock.operators.required_slack import ARRIVAL, required_slack
+from penstock.operators.required_slack import END
 from penstock.operators.slack import SlackPolicy, WindowOutcome
 from penstock.plan.windows import WindowPlan
 
@@ -313,8 +314,7 @@ class WindowOperator:
         }
         view.frontier = until
         answers = []
-        for end in sorted(due):
-            rows = self._rows(view, end)
+        for end, rows in self._rows(view, sorted(due)):
             heard = _spread(end // windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
             answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
             if end > known:
@@ -324,9 +324,9 @@ class WindowOperator:
 
     def _correct(self, view: _View) -> list[Answer]:
         answers = []
-        for end in sorted(view.waiting):
+        for end, rows in self._rows(view, sorted(view.waiting)):
             answered = view.answered.setdefault(end, self._unanswered(view))
-            changes = self._changes(view, end, answered)
+            changes = self._changes(view, end, answered, rows)
             if changes is not None and changes[0].num_rows:
                 answered.revision += 1
                 answers.append(self._answer(view, end, answered, *changes, final=False))
@@ -338,12 +338,15 @@ class WindowOperator:
         """Tells the policy what is known of windows that are not final, at ages of 2, 4, 8 ... slides."""
         assert self.newest is not None, "some tuple came"
         slide = view.plan.windows.slide
+        ends = []
         for end, answered in view.answered.items():
             age = self.newest - end - answered.slack
             if answered.looked_at and age >= answered.look * slide:
                 while age >= answered.look * slide:
                     answered.look *= 2
-                view.policy.known(self._outcome(view, end, answered, final=False))
+                ends.append(end)
+        for outcome in self._outcomes(view, ends, final=False):
+            view.policy.known(outcome)
 
     def _finish(self, view: _View, until: int) -> list[Answer]:
         assert view.final is not None, "set with the first batch"
@@ -353,16 +356,16 @@ class WindowOperator:
         late = [end for end in view.waiting if end not in view.answered]
         for end in late:
             view.answered[end] = self._unanswered(view)
-        for end in sorted(end for end in view.answered if end <= until):
+        known = sorted(end for end in view.answered if end <= until)
+        looked_at = [end for end in known if view.answered[end].looked_at]
+        for outcome in self._outcomes(view, looked_at, final=True):
+            view.policy.known(outcome)
+            before = outcome.coverage if view.coverage is None else view.coverage
+            view.coverage = before + _NEWEST * (outcome.coverage - before)
+        for end, rows in self._rows(view, known):
             answered = view.answered.pop(end)
             view.waiting.discard(end)
-            if answered.looked_at:
-                outcome = self._outcome(view, end, answered, final=True)
-                view.policy.known(outcome)
-                before = outcome.coverage if view.coverage is None else view.coverage
-                view.coverage = before + _NEWEST * (outcome.coverage - before)
-            rows = self._rows(view, end)
-            _, replaced = self._changes(view, end, answered) or (rows, rows)
+            _, replaced = self._changes(view, end, answered, rows) or (rows, rows)
             answered.revision += 1
             answers.append(self._answer(view, end, answered, rows, replaced, final=True))
         view.final = until
@@ -372,29 +375,45 @@ class WindowOperator:
         """A window that was empty when it closed: its first answer is a correction."""
         return _Answered(0, _BEFORE_ALL, view.policy.slack, _BEFORE_ALL)
 
-    def _outcome(self, view: _View, end: int, answered: _Answered, final: bool) -> WindowOutcome:
+    def _outcomes(self, view: _View, ends: Sequence[int], final: bool) -> list[WindowOutcome]:
+        """What answered windows were worth, in their order."""
         assert self.newest is not None, "some tuple came"
-        start, age = end - view.plan.windows.size, self.newest - end - answered.slack
-        newest = self.panes.newest_arrival(start, end)
-        known = answered.outcome
-        if known is not None and newest <= answered.heard:
-            return replace(known, final=final, age=age)
-        content = self.panes.merged(start, end, by_arrival=True)
-        rows = content.partials.column(ROWS).to_numpy()
-        early = rows[content.partials.column(ARRIVAL).to_numpy() <= answered.first].sum()
-        plan = view.plan
-        required = required_slack(
-            plan.aggregates, plan.bound, content.partials, dict(content.values), self.keys, end
+        size = view.plan.windows.size
+        arrived = {end: self.panes.newest_arrival(end - size, end) for end in ends}
+        unheard = sorted(
+            end
+            for end, newest in arrived.items()
+            if view.answered[end].outcome is None or newest > view.answered[end].heard
         )
-        coverage = float(early / rows.sum())
-        answered.outcome = WindowOutcome(end, answered.slack, coverage, required, final, age)
-        answered.heard = newest
-        return answered.outcome
+        for history in self.panes.histories(unheard, size):
+            required = history.required_slack(view.plan.aggregates, view.plan.bound)
+            shares = history.coverage({end: view.answered[end].first for end in history.ends})
+            own = np.split(required, history.bounds[1:-1])
+            for end, share, slacks in zip(history.ends, shares, own, strict=True):
+                answered = view.answered[end]
+                answered.outcome = WindowOutcome(end, answered.slack, share, slacks, final)
+                answered.heard = arrived[end]
+        found = []
+        for end in ends:
+            known = view.answered[end].outcome
+            assert known is not None, "heard above"
+            age = self.newest - end - known.slack
+            found.append(WindowOutcome(end, known.slack, known.coverage, known.required, final, age))
+        return found
 
-    def _rows(self, view: _View, end: int) -> pa.Table:
-        return lowered(view.plan, self.panes.merged(end - view.plan.windows.size, end))
+    def _rows(self, view: _View, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+        """The results of windows that hold tuples, in their order."""
+        for content in self.panes.windows(ends, view.plan.windows.size):
+            rows = _lowered(view.plan, content, [END, *self.keys])
+            own = rows.column(END).to_numpy()
+            bounds = [*np.flatnonzero(np.append(True, np.diff(own) != 0)).tolist(), len(own)]
+            rows = rows.drop_columns([END])
+            for first, last in pairwise(bounds):
+                yield int(own[first]), rows.slice(first, last - first)
 
-    def _changes(self, view: _View, end: int, answered: _Answered) -> tuple[pa.Table, pa.Table] | None:
+    def _changes(
+        self, view: _View, end: int, answered: _Answered, now: pa.Table
+    ) -> tuple[pa.Table, pa.Table] | None:
         """Rows that differ from the newest revision, and what that said of these groups; None where no
         tuple came since."""
         start = end - view.plan.windows.size
@@ -403,7 +422,6 @@ class WindowOperator:
         content = self.panes.content(start, end)
         assert content is not None, "the window holds a pane"
         known = content.until(answered.arrival)
-        now = self._rows(view, end)
         before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
         return _differences(before, now, self.keys)
 
@@ -438,12 +456,12 @@ def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
         parts: what `content` holds, at least what the view needs.
         content: the window's tuples as partials.
     """
-    return lowered(plan, content.merged(parts, [name for name, _ in plan.keys]))
-
-
-def lowered(plan: WindowPlan, merged: Content) -> pa.Table:
-    """`window_rows` of a content with one row a group."""
     keys = [name for name, _ in plan.keys]
+    return _lowered(plan, content.merged(parts, keys), keys)
+
+
+def _lowered(plan: WindowPlan, merged: Content, keys: Sequence[str]) -> pa.Table:
+    """`window_rows` of a content with one row for each of `keys`."""
     columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
     lost = np.zeros(merged.partials.num_rows, np.bool_)
     for number, aggregate in enumerate(plan.aggregates):

@@ -10,11 +10,12 @@ from importlib import import_module
 
 from pyspark import daemon
 
-from penstock.operators.selection import warm_up
+from penstock.operators import required_slack, selection
 
 if __name__ == "__main__":
     import_module("penstock.spark.shard_task")
-    warm_up()
+    selection.warm_up()
+    required_slack.warm_up()
     # a worker collects garbage after every task: let it pass over all that is loaded here
     gc.freeze()
     daemon.manager()
