@@ -44,6 +44,9 @@ _SESSION = {
     "spark.sql.streaming.metricsEnabled": "false",
     **CHECKPOINTS,
 }
+#: a query that rests does so for so many times as long as its batch took, and no longer than so many seconds
+_REST = 4
+_MOST_REST = 3.0
 _REPORTED = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
@@ -113,14 +116,20 @@ class KeyedQuery:
         manifests = read_manifests(layout, results_of(stream))
         self._done: str = manifests[-1]["batches"][-1]["entry"] if manifests else ""
         self._progress = threading.Condition()
+        self._rests = False
+        self._woken = threading.Event()
         self._views: dict[int, dict[str, BoundWindow]] = {}
 
-    def start(self, interval: str = "0 seconds") -> None:
+    def start(self, interval: str = "0 seconds", rests: bool = False) -> None:
         """Starts the streaming query.
 
         Args:
             interval: least time between two starts of a batch, as Spark writes it.
+            rests: whether it rests after each batch until `finish`, so that the entries of several
+                ingest batches share what a batch costs.
         """
+        self._rests = rests
+        self._woken.clear()
         session = SparkSession(
             self._spark.sparkContext,
             self._spark._jsparkSession.cloneSession(),
@@ -155,6 +164,7 @@ class KeyedQuery:
 
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
+        self._woken.set()
         if self._query is not None:
             self._query.stop()
 
@@ -169,6 +179,7 @@ class KeyedQuery:
         """
         assert self._query is not None, "started before it is finished"
         wanted = entry_name(batch, mark)
+        self._woken.set()
         with self._progress:
             while self._done < wanted and self._query.isActive:
                 self._progress.wait(0.2)
@@ -226,6 +237,8 @@ class KeyedQuery:
         if self._compact_every and batch and batch % self._compact_every == 0:
             self.publisher.compact(batch - 1)
         failpoint("keyed_before_commit", batch)
+        if self._rests:
+            self._woken.wait(min(_MOST_REST, _REST * (time.perf_counter() - began)))
 
     def _publish(
         self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float

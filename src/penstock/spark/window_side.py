@@ -53,7 +53,7 @@ class WindowSide:
 
     def start(self) -> None:
         """Starts the keyed query."""
-        self.keyed.start()
+        self.keyed.start(rests=self._ends)
         self._thread.start()
 
     @property
