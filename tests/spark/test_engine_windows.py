@@ -213,6 +213,15 @@ def test_mistakes_are_told_before_anything_starts(
         engine.view("v", sql)
 
 
+def test_explain_tells_what_each_window_view_promises(spark: SparkSession, tmp_path: Path) -> None:
+    told = engine_on(spark, write(tmp_path / "data", range(1), 10)).views(VIEWS).explain()
+    assert (
+        "sums: windows of 1 s every 0.5 s; _a0 = sum(value), _a1 = count(*), _a2 = avg(price); "
+        "early error below 0.05 with probability 0.95"
+    ) in told
+    assert "busy: windows of 2 s; _a0 = count(*), _a1 = stddev_samp(value); HAVING _a0 > 120;" in told
+
+
 def test_a_window_is_over_the_event_time(spark: SparkSession, tmp_path: Path) -> None:
     data = write(tmp_path / "data", range(1), 10)
     engine = Engine(spark).execute(f"CREATE TABLE tuples ({COLUMNS}) USING parquet OPTIONS (path '{data}')")

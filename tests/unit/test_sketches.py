@@ -92,6 +92,16 @@ def test_a_sketch_is_as_small_as_its_accuracy_permits() -> None:
     assert Sketch.of(percentile(0.5, pa.int64(), 10_000)).size == 65_535
 
 
+def test_a_group_without_values_needs_no_slack() -> None:
+    aggregate = percentile(0.5, pa.timestamp("us"))
+    nothing = pa.table({"k": [0], "v": pa.array([None], pa.timestamp("us"))})
+    rows = Parts.of([aggregate]).lift(nothing, ["k"])
+    rows = rows.append_column(ARRIVAL, pa.array([90])).append_column(END, pa.array([5]))
+    assert WindowHistory(rows, {}, [END, "k"]).required_slack(
+        [aggregate], ErrorBound(0.05, 0.05)
+    ).tolist() == [0]
+
+
 def test_the_required_slack_of_sketches_is_that_of_their_values() -> None:
     aggregates = [DISTINCT, percentile(1.0, pa.int64())]
     parts = Parts.of(aggregates)

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.operators import panes
-from penstock.operators.aggregates import Parts, lower, overflowed
-from penstock.operators.panes import PANE
+from penstock.operators.aggregates import Parts, lift_values, lower, overflowed
+from penstock.operators.panes import PANE, Content, Panes
 from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.slack import (
@@ -107,12 +107,12 @@ def test_the_horizon_follows_the_largest_delay() -> None:
     assert operator.horizon == 100
 
 
-@pytest.mark.parametrize(("piece_bytes", "loose_pieces"), [(1 << 20, 32), (100, 3)])
+@pytest.mark.parametrize("loose_pieces", [32, 3])
 def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
-    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, loose_pieces: int
+    monkeypatch: pytest.MonkeyPatch, loose_pieces: int
 ) -> None:
-    monkeypatch.setattr(panes, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(panes, "_LOOSE_PIECES", loose_pieces)
+    most_pieces, anew = 0, 0
     views = (plan(10, 5, COUNT, SUM),)
     parts = Parts.of(views[0].aggregates)
     program = KeyedProgram(0, (OperatorPlan(1, views, parts, 5),), gamma=0, least_horizon=0)
@@ -127,8 +127,66 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
         assert [(a.end, a.revision, a.rows.to_pylist()) for a in found] == [
             (a.end, a.revision, a.rows.to_pylist()) for a in expected
         ]
+        known = {place: len(pieces) for place, pieces in stored.items()}
         store(interrupted, stored)
+        most_pieces = max(most_pieces, *map(len, stored.values()))
+        anew += sum(len(pieces) < known.get(place, 0) for place, pieces in stored.items())
         interrupted = Shard.restored(interrupted.scalars(), stored)
+    assert most_pieces > 2
+    assert (anew > 0) == (loose_pieces == 3)
+
+
+def test_a_large_pane_is_stored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panes, "_PIECE_BYTES", 2_000)
+    parts = Parts(sums=("v",), values=("v",))
+    own, again = Panes(parts, ["k"]), Panes(parts, ["k"])
+    for arrival in range(2):
+        tuples = pa.table({PANE: [0] * 500, "k": np.arange(500), "v": np.arange(500.0) + arrival})
+        keys = [PANE, "k"]
+        own.append(parts.lift(tuples, keys), {"v": lift_values(tuples, keys, "v")}, arrival)
+    change = own.take_changes()[0]
+    assert change.kept == 0
+    assert len(change.pieces) > 10
+    again.put(0, [Content.loaded(piece.stored()) for piece in change.pieces])
+    for first, second in zip(own.windows([10], 10), again.windows([10], 10), strict=True):
+        assert first.partials.sort_by("k") == second.partials.sort_by("k")
+        order = [("k", "ascending"), ("value", "ascending")]
+        assert first.values["v"].sort_by(order) == second.values["v"].sort_by(order)
+
+
+def test_windows_are_answered_alike_however_many_are_merged_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(9)
+    batches = [rng.integers(step * 3, step * 3 + 20, 30).tolist() for step in range(30)]
+
+    def told_of(portion_bytes: int) -> list[object]:
+        monkeypatch.setattr(panes, "_PORTION_BYTES", portion_bytes)
+        operator = WindowOperator([(plan(10, 5, COUNT, SUM), RequiredSlack(BOUND))], gamma=0)
+        answers = [answer for times in batches for answer in feed(operator, times)] + operator.finish()
+        return [(a.end, a.revision, a.coverage, a.rows.to_pylist()) for a in answers]
+
+    assert told_of(1) == told_of(1 << 30)
+
+
+def test_a_correction_tells_of_the_groups_that_got_tuples() -> None:
+    """A sketch of many values may differ when it is merged again."""
+    middle = Aggregate("approx_percentile", "v", pa.float64(), 0.5, 20)
+    view = WindowPlan("v", "t", Windows(10, 10), (("k", pa.int64()),), (middle,), BOUND)
+    operator = WindowOperator([(view, FixedSlack(0))], gamma=0, least_horizon=100)
+    rng = np.random.default_rng(1)
+
+    def arrive(time: int, keys: list[int]) -> list[Answer]:
+        groups = np.repeat(keys, 5_000)
+        tuples = pa.table({PANE: [time // 10 * 10] * len(groups), "k": groups, "v": rng.random(len(groups))})
+        partials = operator.parts.lift(tuples, [PANE, "k"])
+        return operator.process(PaneBatch(partials, {}, time, np.zeros(1, np.int64), flush=True))
+
+    for time in range(10):
+        arrive(time, [1, 2, 3])
+    arrive(25, [1])
+    (correction,) = [answer for answer in arrive(5, [2]) if answer.start == 0]
+    assert set(correction.rows.column("k").to_pylist()) <= {2}
 
 
 def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:

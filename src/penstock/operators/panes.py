@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,12 +22,12 @@ PANE = "pane"
 _LOOSE_TABLES = 32
 #: a pane is stored in pieces of about so many bytes
 _PIECE_BYTES = 4 << 20
-#: a pane's pieces are written anew when they are so many more than twice those after the last time
+#: a pane's pieces are written anew when they are so many more than twice those it needs
 _LOOSE_PIECES = 32
-#: rows of a content of windows that is kept until the panes change
-_SHARED_ROWS = 1 << 16
-#: rows of several windows that are merged at a time
-_PORTION_ROWS = 1 << 18
+#: bytes of a content of windows that is kept until the panes change
+_SHARED_BYTES = 8 << 20
+#: bytes of several windows that are merged at a time
+_PORTION_BYTES = 32 << 20
 _NEVER = -(2**62)
 _Kept = TypeVar("_Kept", "Content", WindowHistory)
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -51,6 +52,10 @@ class Content:
             {name: _until(table, arrival) for name, table in self.values.items()},
         )
 
+    def since(self, arrival: int) -> pa.Table:
+        """The partials that have arrived since."""
+        return self.partials.filter(pa.array(self.partials.column(ARRIVAL).to_numpy() > arrival))
+
     def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
         """A row for each group, without arrivals."""
         return Content(
@@ -61,6 +66,11 @@ class Content:
     def by_arrival(self, parts: Parts, keys: Sequence[str]) -> Content:
         """A row for each (keys, arrival)."""
         return self.merged(parts, [*keys, ARRIVAL])
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return int(self.partials.nbytes + sum(table.nbytes for table in self.values.values()))
 
     @classmethod
     def loaded(cls, stored: bytes) -> Content:
@@ -76,8 +86,7 @@ class Content:
 
     def pieces(self, size: int) -> list[Content]:
         """The rows in parts of about `size` bytes."""
-        total = self.partials.nbytes + sum(table.nbytes for table in self.values.values())
-        number = max(1, -(-total // size))
+        number = min(max(1, -(-self.nbytes // size)), self.partials.num_rows or 1)
 
         def piece(table: pa.Table, which: int) -> pa.Table:
             first, last = (table.num_rows * place // number for place in (which, which + 1))
@@ -121,18 +130,15 @@ class _Pane:
     settled: int = 0
     #: when its newest rows arrived
     newest: int = _NEVER
+    nbytes: int = 0
     #: pieces in the state, and what is not there yet
     stored: int = 0
     unstored: list[Content] = field(default_factory=list)
-    #: pieces from which on they are written anew
-    most_pieces: int = _LOOSE_PIECES
 
     def change(self) -> PaneChange:
-        pieces = [piece for content in self.unstored for piece in content.pieces(_PIECE_BYTES)]
-        kept = self.stored
-        if kept + len(pieces) > self.most_pieces:
+        kept, pieces = self.stored, together(self.unstored).pieces(_PIECE_BYTES)
+        if kept + len(pieces) > _LOOSE_PIECES + 2 * (self.nbytes // _PIECE_BYTES):
             kept, pieces = 0, together(self.tables).pieces(_PIECE_BYTES)
-            self.most_pieces = 2 * len(pieces) + _LOOSE_PIECES
         self.stored, self.unstored = kept + len(pieces), []
         return PaneChange(kept, pieces)
 
@@ -178,6 +184,7 @@ class Panes:
             content = Content(self._stamped(rows, arrival), own)
             pane.tables.append(content)
             pane.unstored.append(content)
+            pane.nbytes += content.nbytes
             pane.newest = max(pane.newest, arrival)
             self._changed.add(start)
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
@@ -197,7 +204,7 @@ class Panes:
             self._newest[place] = max(own, default=_NEVER)
         return self._newest[place]
 
-    def windows(self, ends: Sequence[int], size: int) -> list[Content]:
+    def windows(self, ends: Sequence[int], size: int) -> Iterable[Content]:
         """The rows of windows [end - size, end): END, one row for each window and group.
 
         Args:
@@ -208,42 +215,37 @@ class Panes:
             Portions of some windows each, in order, the rows of a window together.
         """
         place = "groups", size, tuple(ends)
-        return self._kept(place, lambda: self._portions(ends, size, [END, *self._keys]))
+        return self._kept(place, self._portions(ends, size, [END, *self._keys]))
 
-    def histories(self, ends: Sequence[int], size: int) -> list[WindowHistory]:
+    def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
         """The like by arrival."""
+        keys = [END, *self._keys]
+        portions = self._portions(ends, size, [*keys, ARRIVAL])
+        histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
+        return self._kept(("histories", size, tuple(ends)), histories)
 
-        def found() -> Iterator[WindowHistory]:
-            keys = [END, *self._keys]
-            for portion in self._portions(ends, size, [*keys, ARRIVAL]):
-                yield WindowHistory(portion.partials, portion.values, keys)
-
-        return self._kept(("histories", size, tuple(ends)), found)
-
-    def _kept(
-        self, place: tuple[str, int, tuple[int, ...]], make: Callable[[], Iterator[_Kept]]
-    ) -> list[_Kept]:
-        """What views with the same windows share until the panes change, unless it is large."""
-        found = self._shared.get(place)
-        if found is None:
-            found = list(make())
-            rows = sum(each.partials.num_rows for each in found)
-            if rows <= _SHARED_ROWS:
-                self._shared[place] = found
-        return found
+    def _kept(self, place: tuple[str, int, tuple[int, ...]], portions: Iterator[_Kept]) -> Iterable[_Kept]:
+        """What views with the same windows share until the panes change; large portions are not kept."""
+        if place in self._shared:
+            return list(self._shared[place])
+        first = list(islice(portions, 2))
+        if len(first) > 1 or sum(each.partials.nbytes for each in first) > _SHARED_BYTES:
+            return chain(first, portions)
+        self._shared[place] = first
+        return first
 
     def _portions(self, ends: Sequence[int], size: int, keys: Sequence[str]) -> Iterator[Content]:
         starts = sorted(self._panes)
         held: list[tuple[int, list[int]]] = []
-        rows = 0
+        total = 0
         for end in ends:
             own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
-            more = sum(table.partials.num_rows for start in own for table in self._panes[start].tables)
-            if held and rows + more > _PORTION_ROWS:
+            more = sum(self._panes[start].nbytes for start in own)
+            if held and total + more > _PORTION_BYTES:
                 yield self._portion(held, keys)
-                held, rows = [], 0
+                held, total = [], 0
             held.append((end, own))
-            rows += more
+            total += more
         if held:
             yield self._portion(held, keys)
 
@@ -322,7 +324,8 @@ class Panes:
         """A pane as it was stored."""
         content = together(pieces)
         newest = pc.max(content.partials.column(ARRIVAL)).as_py()
-        self._panes[start] = _Pane([content], 1, _NEVER if newest is None else newest, len(pieces))
+        newest = _NEVER if newest is None else newest
+        self._panes[start] = _Pane([content], 1, newest, content.nbytes, len(pieces))
 
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""

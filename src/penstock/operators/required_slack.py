@@ -174,7 +174,7 @@ def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Float
     kind = aggregate.type
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return _distance(bound, early, final)
-    return np.where(early == final, 0.0, np.inf)
+    return np.where(_same(early, final), 0.0, np.inf)
 
 
 def _distance(bound: ErrorBound, early: Floats, final: Floats) -> Floats:
@@ -183,8 +183,13 @@ def _distance(bound: ErrorBound, early: Floats, final: Floats) -> Floats:
         apart = np.abs(early - final)
         if not bound.absolute:
             apart = apart / np.abs(final)
-    same = (early == final) | (np.isnan(early) & np.isnan(final))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return np.where(_same(early, final), 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _same(early: Floats, final: Floats) -> npt.NDArray[np.bool_]:
+    """Where both are equal, or no number."""
+    same: npt.NDArray[np.bool_] = (early == final) | (np.isnan(early) & np.isnan(final))
+    return same
 
 
 def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: Ints, groups: int) -> Ints:
@@ -194,8 +199,10 @@ def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: 
     values = table.column(VALUE)
     numbers = _comparable(values, values.type)
     counts = table.column(ROWS).to_numpy()
-    for group in np.unique(codes).tolist():
-        own = np.flatnonzero(codes == group)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(groups + 1))
+    for group in np.flatnonzero(np.diff(bounds)).tolist():
+        own = order[bounds[group] : bounds[group + 1]]
         answer = _evaluator(aggregate, numbers[own], counts[own])
         final = answer(np.ones(len(own), np.bool_))
         for arrival in np.unique(arrivals[own])[::-1].tolist():

@@ -421,9 +421,9 @@ class WindowOperator:
             return None
         content = self.panes.content(start, end)
         assert content is not None, "the window holds a pane"
-        known = content.until(answered.arrival)
+        known, new = content.until(answered.arrival), content.since(answered.arrival)
         before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
-        return _differences(before, now, self.keys)
+        return _differences(before, _touched(now, new, self.keys), self.keys)
 
     def _answer(
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
@@ -469,6 +469,12 @@ def _lowered(plan: WindowPlan, merged: Content, keys: Sequence[str]) -> pa.Table
         columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
         lost |= overflowed(aggregate, merged.partials, columns[f"_a{number}"])
     return pa.table({**columns, OVERFLOWED: lost})
+
+
+def _touched(now: pa.Table, new: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows of the groups that got tuples: merging large sketches again may change the others too."""
+    own, touched = shared_codes([now, new], keys)
+    return now.filter(pa.array(np.isin(own, touched)))
 
 
 def _differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:

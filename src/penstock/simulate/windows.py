@@ -118,6 +118,7 @@ def play(
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         batch = pane_batch(arrivals, operator, first, last, delays)
         answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
+        operator.panes.take_changes()  # nothing is stored
         answered += [(answer, int(clock[last - 1])) for answer in answers]
     answered += [(answer, int(clock[-1])) for answer in operator.finish()]
     return _played(arrivals, plan, answered), operator

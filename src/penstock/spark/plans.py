@@ -18,6 +18,7 @@ from penstock.operators.selection import compile_selections
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
+from penstock.plan.windows import Aggregate
 from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.events import EventLog
@@ -26,6 +27,7 @@ from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, Source
 from penstock.spark.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.sql.bind import BoundSelections, bind_selections
+from penstock.sql.bind_windows import BoundWindow
 
 _KEPT_PLANS = 3
 #: lines of one kind that `explain` shows
@@ -287,13 +289,35 @@ def _condition_name(number: int, taken: Collection[str]) -> str:
 def explain_windows(windows: CompiledWindows) -> list[str]:
     """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
     plans = windows.panes.operators if windows.panes is not None else ()
-    lines = [
-        f"  window operator {plan.id}: {', '.join(members)}; panes of {plan.pane / 1e6:g} s"
-        + (f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else "")
-        for plan, members in list(zip(plans, windows.members, strict=True))[:_SHOWN]
-    ]
+    lines = []
+    for plan, members in zip(plans, windows.members, strict=True):
+        keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
+        lines.append(f"  window operator {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
+        lines += [f"    {name}: {_window_view(windows.bound[name])}" for name in members]
+    if len(lines) > _SHOWN:
+        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in all"]
     lines += [f"  derived {each.name}: {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
+
+
+def _window_view(view: BoundWindow) -> str:
+    windows, bound = view.plan.windows, view.plan.bound
+    every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
+    start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
+    expressions = {each.name: each.expression for each in view.derived}
+
+    def call(each: Aggregate) -> str:
+        argument = "*" if each.argument is None else expressions.get(each.argument, each.argument)
+        further = [f"{number:g}" for number in (each.parameter, each.accuracy) if number is not None]
+        return f"{each.function}({', '.join([argument, *further])})"
+
+    aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
+    unit = " (absolute)" if bound.absolute else ""
+    having = "" if view.having is None else f"; HAVING {view.having}"
+    return (
+        f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}; "
+        f"early error below {bound.epsilon:g}{unit} with probability {1 - bound.delta:g}"
+    )
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:
