@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from penstock.operators.aggregates import Parts
 from penstock.operators.panes import PANE, Content
 from penstock.operators.shard import Envelope, OperatorPlan, pane_batch
-from penstock.operators.window import window_rows
+from penstock.operators.window_rows import window_rows
 from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry

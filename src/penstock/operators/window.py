@@ -14,23 +14,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.aggregates import ROWS, Parts, lower, overflowed, shared_codes
+from penstock.operators.aggregates import ROWS, Parts
 from penstock.operators.panes import PANE, Content, Panes
 from penstock.operators.required_slack import END
 from penstock.operators.slack import SlackPolicy, WindowOutcome
+from penstock.operators.window_rows import by_touch, differences, lowered, window_rows
 from penstock.plan.windows import WindowPlan
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
-#: a column of results: whether a result of the row is NULL because it does not fit its type
-OVERFLOWED = "_overflowed"
 #: a time before all others
 _BEFORE_ALL = -(2**62)
 #: a policy hears of every window with fewer groups, of every second one with twice as many, ...
@@ -71,7 +69,7 @@ class Answer:
         slack: t_max less the window's end when this was answered.
         coverage: estimated share of the window's tuples that are in it; None where nothing can be promised yet.
         promised: whether the view's bound can be promised.
-        rows: see `window_rows`; of a correction, those that changed.
+        rows: see `window_rows.window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
     """
 
@@ -231,7 +229,7 @@ class WindowOperator:
             return None
         rows = window_rows(view.plan, self.parts, now)
         known = rows.slice(0, 0) if before is None else window_rows(view.plan, self.parts, before)
-        changed, replaced = _differences(known, rows, self.keys)
+        changed, replaced = differences(known, rows, self.keys)
         if not changed.num_rows:
             return None
         end = start + view.plan.windows.size
@@ -326,10 +324,10 @@ class WindowOperator:
         answers = []
         for end, rows in self._rows(view, sorted(view.waiting)):
             answered = view.answered.setdefault(end, self._unanswered(view))
-            changes = self._changes(view, end, answered, rows)
-            if changes is not None and changes[0].num_rows:
+            changed, replaced, _ = self._changes(view, end, answered, rows)
+            if changed.num_rows:
                 answered.revision += 1
-                answers.append(self._answer(view, end, answered, *changes, final=False))
+                answers.append(self._answer(view, end, answered, changed, replaced, final=False))
             answered.arrival = self._arrival
         view.waiting.clear()
         return answers
@@ -365,8 +363,9 @@ class WindowOperator:
         for end, rows in self._rows(view, known):
             answered = view.answered.pop(end)
             view.waiting.discard(end)
-            _, replaced = self._changes(view, end, answered, rows) or (rows, rows)
+            _, replaced, others = self._changes(view, end, answered, rows)
             answered.revision += 1
+            replaced = pa.concat_tables([replaced, others])
             answers.append(self._answer(view, end, answered, rows, replaced, final=True))
         view.final = until
         return answers
@@ -404,7 +403,7 @@ class WindowOperator:
     def _rows(self, view: _View, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of windows that hold tuples, in their order."""
         for content in self.panes.windows(ends, view.plan.windows.size):
-            rows = _lowered(view.plan, content, [END, *self.keys])
+            rows = lowered(view.plan, content, [END, *self.keys])
             own = rows.column(END).to_numpy()
             bounds = [*np.flatnonzero(np.append(True, np.diff(own) != 0)).tolist(), len(own)]
             rows = rows.drop_columns([END])
@@ -413,17 +412,18 @@ class WindowOperator:
 
     def _changes(
         self, view: _View, end: int, answered: _Answered, now: pa.Table
-    ) -> tuple[pa.Table, pa.Table] | None:
-        """Rows that differ from the newest revision, and what that said of these groups; None where no
-        tuple came since."""
+    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """Rows that differ from the newest revision, what that said of these groups, and the rows of groups that
+        have got no tuple since."""
         start = end - view.plan.windows.size
         if self.panes.newest_arrival(start, end) <= answered.arrival:
-            return None
+            return now.slice(0, 0), now.slice(0, 0), now
         content = self.panes.content(start, end)
         assert content is not None, "the window holds a pane"
         known, new = content.until(answered.arrival), content.since(answered.arrival)
         before = window_rows(view.plan, self.parts, known) if known.partials.num_rows else now.slice(0, 0)
-        return _differences(before, _touched(now, new, self.keys), self.keys)
+        touched, others = by_touch(now, new, self.keys)
+        return (*differences(before, touched, self.keys), others)
 
     def _answer(
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
@@ -446,43 +446,6 @@ class WindowOperator:
     def _forget(self) -> None:
         oldest = min((view.final or 0) - view.plan.windows.size for view in self.views.values())
         self.panes.drop_before(oldest)
-
-
-def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
-    """The results of a window: keys, `_a0`, `_a1`, ..., OVERFLOWED.
-
-    Args:
-        plan: the view.
-        parts: what `content` holds, at least what the view needs.
-        content: the window's tuples as partials.
-    """
-    keys = [name for name, _ in plan.keys]
-    return _lowered(plan, content.merged(parts, keys), keys)
-
-
-def _lowered(plan: WindowPlan, merged: Content, keys: Sequence[str]) -> pa.Table:
-    """`window_rows` of a content with one row for each of `keys`."""
-    columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
-    lost = np.zeros(merged.partials.num_rows, np.bool_)
-    for number, aggregate in enumerate(plan.aggregates):
-        values = merged.values.get(aggregate.argument or "")
-        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
-        lost |= overflowed(aggregate, merged.partials, columns[f"_a{number}"])
-    return pa.table({**columns, OVERFLOWED: lost})
-
-
-def _touched(now: pa.Table, new: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows of the groups that got tuples: merging large sketches again may change the others too."""
-    own, touched = shared_codes([now, new], keys)
-    return now.filter(pa.array(np.isin(own, touched)))
-
-
-def _differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """The rows of `now` that `before` does not hold, and what that said of their groups."""
-    old, new = shared_codes([before, now], now.column_names)
-    changed = now.filter(pa.array(~np.isin(new, old)))
-    told, telling = shared_codes([before, changed], keys)
-    return changed, before.filter(pa.array(np.isin(told, telling)))
 
 
 def _ends(plan: WindowPlan, pane: int) -> range:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.operators.aggregates import shared_codes
-from penstock.operators.window import OVERFLOWED, Answer
+from penstock.operators.window import Answer
+from penstock.operators.window_rows import OVERFLOWED
 from penstock.spark.publish import view_kind
 from penstock.spark.result_views import (
     COVERAGE,
