@@ -8,33 +8,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from penstock.spark.layout import Layout
+from penstock.spark.shards import KeyedContext
 
 #: the row that the processor puts out for each shard of a batch: a pickled ShardReport
 REPORT_SCHEMA = "report BINARY"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedContext:
-    """What every shard of a keyed query knows.
-
-    Attributes:
-        layout: output and checkpoint folders.
-        stream: the stream's name.
-        identity: of the checkpoint: tells caches of two of them apart.
-        keys: grouping keys of the shards.
-    """
-
-    layout: Layout
-    stream: str
-    identity: str
-    keys: tuple[int, ...]
 
 
 class ShardProcessor(StatefulProcessor):

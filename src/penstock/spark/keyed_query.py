@@ -20,14 +20,14 @@ from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import read_json
-from penstock.spark.keyed_processor import REPORT_SCHEMA, KeyedContext, ShardProcessor
+from penstock.spark.keyed_processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
 from penstock.spark.publish import Publisher, Staged, read_manifests, results_of
 from penstock.spark.result_views import stored_views
 from penstock.spark.session import CHECKPOINTS
 from penstock.spark.shard_task import ShardReport
-from penstock.spark.shards import fixed_shards
+from penstock.spark.shards import KeyedContext, fixed_shards
 from penstock.spark.window_results import make_results
 from penstock.spark.window_staging import StagedResults, ViewCounts
 from penstock.sql.bind_windows import BoundWindow

@@ -22,9 +22,9 @@ from penstock.operators.shard import KeyedProgram, LogRecord, Shard, loaded
 from penstock.operators.window import LateCounts
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
 from penstock.spark.history import Beyond, from_history
-from penstock.spark.keyed_processor import KeyedContext
 from penstock.spark.publish import results_of
 from penstock.spark.result_views import stored_views
+from penstock.spark.shards import KeyedContext
 from penstock.spark.window_staging import ResultStage, StagedResults
 from penstock.sql.bind_windows import BoundWindow
 

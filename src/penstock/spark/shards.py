@@ -6,6 +6,7 @@ checkpoint: state that was written for one number of partitions is of no use to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
 
 from penstock.spark.files import put_json_if_absent, read_json
@@ -13,6 +14,23 @@ from penstock.spark.layout import Layout
 
 _SEED = 42
 _WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedContext:
+    """What every shard of a keyed query knows.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        identity: of the checkpoint: tells caches of two of them apart.
+        keys: grouping keys of the shards.
+    """
+
+    layout: Layout
+    stream: str
+    identity: str
+    keys: tuple[int, ...]
 
 
 def shard_keys(partitions: int) -> tuple[int, ...]:
