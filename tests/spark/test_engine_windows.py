@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
+from penstock.spark.layout import Layout
 from penstock.spark.run import Run
 
 START = 1_700_000_000_000_000
@@ -211,6 +212,22 @@ def test_mistakes_are_told_before_anything_starts(
     engine = engine_on(spark, write(tmp_path / "data", range(1), 10))
     with pytest.raises(InputError, match=told):
         engine.view("v", sql)
+
+
+def test_a_process_killed_before_its_first_batch_leaves_nothing_in_the_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data, out = write(tmp_path / "data", range(2)), tmp_path / "out"
+    layout = Layout(out, out / "_penstock/checkpoint")
+    layout.open()
+    for checkpoint in (layout.spark("tuples"), layout.keyed_spark("tuples")):
+        for unfinished in ("offsets/.0.5ee1.tmp", "commits/.0.5ee1.tmp", "state/0/0/.1.zip.5ee1.tmp"):
+            (checkpoint / unfinished).parent.mkdir(parents=True, exist_ok=True)
+            (checkpoint / unfinished).write_text("v1")
+    run = engine_on(spark, data).view("sums", VIEWS["sums"]).start(out, available_now=True)
+    run.await_termination()
+    assert_equal_to_spark(spark, run.results("sums"), [data], VIEWS["sums"])
+    run.stop()
 
 
 def test_explain_tells_what_each_window_view_promises(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,13 @@ def numbered(folder: Path, suffix: str = ".json") -> list[int]:
         return []
     stems = (entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def drop_unbegun(checkpoint: Path) -> None:
+    """Empties the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
+
+    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
+    """
+    if not any(checkpoint.glob("offsets/[0-9]*")):
+        for name in ("offsets", "commits", "state"):
+            shutil.rmtree(checkpoint / name, ignore_errors=True)

@@ -21,6 +21,7 @@ from penstock.settings import Settings
 from penstock.spark.bindings import PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
+from penstock.spark.files import drop_unbegun
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
@@ -148,6 +149,7 @@ class IngestQuery:
 
     def start(self, trigger: Trigger) -> None:
         """Starts the streaming query."""
+        drop_unbegun(self._layout.spark(self.stream))
         frame = self.source.frame(self._spark)
         paced = trigger.available_now and not self.source.exhausted()
         effective = Trigger(interval="1 second") if paced else trigger

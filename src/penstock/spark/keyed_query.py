@@ -19,7 +19,7 @@ from penstock.errors import StreamFailedError
 from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
-from penstock.spark.files import read_json
+from penstock.spark.files import drop_unbegun, read_json
 from penstock.spark.keyed_processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
@@ -136,6 +136,7 @@ class KeyedQuery:
         )
         for name, value in {**_SESSION, "spark.sql.shuffle.partitions": str(len(self._keys))}.items():
             session.conf.set(name, value)
+        drop_unbegun(self._layout.keyed_spark(self.stream))
         log = EnvelopeLog(self._layout, self.stream)
         identity = read_json(self._layout.checkpoint / "identity.json") or {}
         context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys)
