@@ -2,7 +2,7 @@
 
 Rows: an event time (400,000 rows a second of it, shuffled within 50 ms), a key and a double, Parquet files of
 1,000,000 rows, written once to `out/bench/data`; batches of four files. Ours publishes early answers, corrections and
-final results to Parquet; Spark's side runs in update mode with a watermark of 1 s and writes nothing. A side's
+final results to Parquet, and rests between its keyed batches as it does on any finite stream; Spark's side runs in update mode with a watermark of 1 s and writes nothing. A side's
 rate is that of the batches after the first three, which pay for plans, workers, kernels and the start of the keyed
 query: from the end of the third to the end of everything, for ours the publication of the last final result. The JVM
 compiles what it runs often, a core's worth for the first minute of a session: some runs of each side are not

@@ -70,7 +70,7 @@ class Content:
     @property
     def nbytes(self) -> int:
         """Size in memory."""
-        return int(self.partials.nbytes + sum(table.nbytes for table in self.values.values()))
+        return _size(self)
 
     @classmethod
     def loaded(cls, stored: bytes) -> Content:
@@ -227,9 +227,10 @@ class Panes:
     def _kept(self, place: tuple[str, int, tuple[int, ...]], portions: Iterator[_Kept]) -> Iterable[_Kept]:
         """What views with the same windows share until the panes change; large portions are not kept."""
         if place in self._shared:
-            return list(self._shared[place])
+            kept: list[_Kept] = self._shared[place]
+            return kept
         first = list(islice(portions, 2))
-        if len(first) > 1 or sum(each.partials.nbytes for each in first) > _SHARED_BYTES:
+        if len(first) > 1 or sum(map(_size, first)) > _SHARED_BYTES:
             return chain(first, portions)
         self._shared[place] = first
         return first
@@ -333,6 +334,10 @@ class Panes:
 
     def _stamped(self, table: pa.Table, arrival: int) -> pa.Table:
         return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
+
+
+def _size(rows: Content | WindowHistory) -> int:
+    return int(rows.partials.nbytes + sum(table.nbytes for table in rows.values.values()))
 
 
 def _stream(table: pa.Table) -> bytes:
