@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +110,12 @@ def check(spark: SparkSession, layout: Layout, view: str, text: str, table: pa.T
     assert rows(found.toArrow()) == rows(expected.toArrow()), view
 
 
+def windows(layout: Layout) -> list[dict[str, Any]]:
+    """What the events tell of each batch."""
+    events = map(json.loads, layout.events.read_text().splitlines())
+    return [event for event in events if event["kind"] == "windows"]
+
+
 def test_final_results_are_those_of_the_text_whatever_the_batches(
     spark: SparkSession, layout: Layout
 ) -> None:
@@ -165,6 +174,60 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
     check(spark, layout, "b", old, table.slice(200))
     check(spark, layout, "a", new, table.slice(400))
     assert len(list(layout.results("b").glob("*.parquet"))) < 5
+
+
+def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession, layout: Layout) -> None:
+    table = tuples(160, 4)
+    text = "SELECT window(ts, '1 day') AS w, count(*) AS n, sum(i) AS s FROM t GROUP BY w"
+    log = LogWriter(spark, layout, STREAM, 1, table)
+    log.views(0, {0: bound(spark, "v", text, table)})
+    first = [log.put(4) for _ in range(35)][-1]
+    identity = layout.checkpoint / "identity.json"
+    identity.write_text('{"id": "one"}')
+    before = KeyedQuery(spark, STREAM, layout, EventLog(layout.events), shards=1, entries_per_batch=1)
+    before.start()
+    before.finish(first.batch, first.mark)
+    state = spark.read.format("statestore").option("path", str(layout.keyed_spark(STREAM)))
+    pieces = (
+        state.option("stateVarName", "panes")
+        .load()
+        .selectExpr("user_map_key.pane", "user_map_key.piece")
+        .collect()
+    )
+    by_pane = {pane: sorted(piece for own, piece in pieces if own == pane) for pane, _ in pieces}
+    assert all(own == list(range(len(own))) for own in by_pane.values())
+    assert sum(map(len, by_pane.values())) <= 5
+
+    identity.write_text('{"id": "another, so that no worker knows the panes"}')
+    log.put(20)
+    end = log.end()
+    after = KeyedQuery(spark, STREAM, layout, EventLog(layout.events), shards=1)
+    after.start()
+    after.finish(end.batch, end.mark)
+    told = windows(layout)
+    assert told[-1]["panes_restored"] == len(by_pane)
+    check(spark, layout, "v", text, table)
+
+
+def test_entries_that_come_while_the_query_rests_share_a_batch(spark: SparkSession, layout: Layout) -> None:
+    table = tuples(120, 5)
+    text = "SELECT window(ts, '20 seconds') AS w, count(*) AS n FROM t GROUP BY w"
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    log.views(0, {0: bound(spark, "v", text, table)})
+    first = log.put(60)
+    query = keyed(spark, layout)
+    query.start(rests=True)
+    while query.done < first.name:
+        time.sleep(0.01)
+    for _ in range(4):
+        log.put(15)
+        time.sleep(0.1)
+    end = log.end()
+    query.finish(end.batch, end.mark)
+    told = [each["entries"] for each in windows(layout)]
+    assert told[0] == 1
+    assert told[1] > 1, "an entry alone is followed at once by a query that does not rest"
+    check(spark, layout, "v", text, table)
 
 
 def test_spark_puts_each_shard_in_its_own_partition(spark: SparkSession) -> None:

@@ -43,7 +43,7 @@ class SparkExpressionHost:
 
     Expressions are analysed over an empty table of the stream's schema, so a stream and a table
     of the same columns give the same answers. The session's settings (ANSI mode, time zone)
-    take part: ask again when they change.
+    take part, and answers are remembered: take another host when they change.
 
     Args:
         spark: a classic session, not one of Spark Connect.
@@ -55,6 +55,8 @@ class SparkExpressionHost:
         self._table = spark.createDataFrame([], schema)
         self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
         self._resolved: dict[str, DataType] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        self._calls: dict[str, Aggregated] = {}
         self.stream = f"__penstock_{uuid.uuid4().hex}"
 
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
@@ -83,10 +85,16 @@ class SparkExpressionHost:
 
     def aggregates(self, calls: Sequence[str]) -> list[Aggregated]:
         """See `ExpressionHost.aggregates`."""
-        return [self._aggregated(call) for call in calls]
+        self._calls.update((call, self._aggregated(call)) for call in calls if call not in self._calls)
+        return [self._calls[call] for call in calls]
 
     def schema_of(self, query: str) -> pa.Schema:
         """See `ExpressionHost.schema_of`."""
+        if query not in self._schemas:
+            self._schemas[query] = self._schema_of(query)
+        return self._schemas[query]
+
+    def _schema_of(self, query: str) -> pa.Schema:
         self._table.createOrReplaceTempView(self.stream)
         try:
             with _unlogged():
