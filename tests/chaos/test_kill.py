@@ -99,7 +99,8 @@ class Victim:
         """Kills the process where the next batch reaches a place."""
         number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
         process = self.start(f"{place}:{number}")
-        assert process.wait(timeout=240) == -signal.SIGKILL, f"{place}:{number} was never reached"
+        code = process.wait(timeout=240)
+        assert code == -signal.SIGKILL, f"{place}:{number} was never reached; the process ended with {code}"
         _reap(process)
 
     def kill_randomly(self, rng: random.Random) -> bool:
