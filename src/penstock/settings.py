@@ -54,6 +54,8 @@ class Settings(BaseModel):
     max_delay_seconds: float = Field(86_400.0, gt=0)
     #: a window is final no sooner after its end
     least_horizon_seconds: float = Field(0.0, ge=0)
+    #: shards of the windows' state, fixed with a new checkpoint; None: one a core
+    shards: int | None = Field(None, ge=1, le=1_024)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

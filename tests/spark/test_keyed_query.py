@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.settings import Settings
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.keyed_query import KeyedQuery
@@ -90,8 +91,11 @@ def layout(tmp_path: Path) -> Layout:
     return made
 
 
-def keyed(spark: SparkSession, layout: Layout, **options: int) -> KeyedQuery:
-    return KeyedQuery(spark, STREAM, layout, EventLog(layout.events), shards=SHARDS, **options)
+def keyed(
+    spark: SparkSession, layout: Layout, entries: int = 64, compact: int = 64, shards: int = SHARDS
+) -> KeyedQuery:
+    settings = Settings(shards=shards, compact_every_batches=compact)
+    return KeyedQuery(spark, STREAM, layout, EventLog(layout.events), settings, entries_per_batch=entries)
 
 
 def rows(table: pa.Table) -> list[str]:
@@ -126,13 +130,13 @@ def test_final_results_are_those_of_the_text_whatever_the_batches(
     cuts = [0, *sorted(np.random.default_rng(2).integers(1, 700, 10).tolist()), 700]
     sizes = [last - first for first, last in pairwise(cuts)]
     first = [log.put(size) for size in sizes[:7]][-1]
-    before = keyed(spark, layout, entries_per_batch=3)
+    before = keyed(spark, layout, entries=3)
     before.start()
     before.finish(first.batch, first.mark)
     for size in sizes[7:]:
         log.put(size)
     end = log.end()
-    query = keyed(spark, layout, entries_per_batch=3)
+    query = keyed(spark, layout, entries=3)
     assert query.done == first.name
     query.start()
     query.finish(end.batch, end.mark)
@@ -168,7 +172,7 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
             log.views(number, programs[number])
         log.put(100)
     end = log.end()
-    query = keyed(spark, layout, entries_per_batch=1, compact_every_batches=3)
+    query = keyed(spark, layout, entries=1, compact=3)
     query.start()
     query.finish(end.batch, end.mark)
     check(spark, layout, "b", old, table.slice(200))
@@ -184,7 +188,7 @@ def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession
     first = [log.put(4) for _ in range(35)][-1]
     identity = layout.checkpoint / "identity.json"
     identity.write_text('{"id": "one"}')
-    before = KeyedQuery(spark, STREAM, layout, EventLog(layout.events), shards=1, entries_per_batch=1)
+    before = keyed(spark, layout, entries=1, shards=1)
     before.start()
     before.finish(first.batch, first.mark)
     state = spark.read.format("statestore").option("path", str(layout.keyed_spark(STREAM)))
@@ -201,7 +205,7 @@ def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession
     identity.write_text('{"id": "another, so that no worker knows the panes"}')
     log.put(20)
     end = log.end()
-    after = KeyedQuery(spark, STREAM, layout, EventLog(layout.events), shards=1)
+    after = keyed(spark, layout, shards=1)
     after.start()
     after.finish(end.batch, end.mark)
     told = windows(layout)

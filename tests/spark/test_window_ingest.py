@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.errors import InputError
 from penstock.operators.aggregates import Parts
 from penstock.operators.panes import PANE, Content
 from penstock.operators.shard import Envelope, OperatorPlan, pane_batch
@@ -104,10 +105,9 @@ class Ingest:
             source,
             self.layout,
             self.events,
-            Settings(),
+            Settings(shards=shards),
             lambda *_: None,
             lambda _: None,
-            shards,
         )
         self.query.plans.change(views)
 
@@ -223,7 +223,9 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
     manifests = read_manifests(ingest.layout, "readings")
     large = sum(int(np.sum(readings(number).column("amount").to_numpy() > 90)) for number in range(FILES))
     assert sum(file["rows"] for m in manifests for file in m["files"] if file["kind"] == "matches") == large
-    assert len(fixed_shards(ingest.layout, "readings", 7)) == 3
+    assert len(fixed_shards(ingest.layout, "readings", 7, None)) == 3
+    with pytest.raises(InputError, match="shards is 4, but the checkpoint of stream readings has 3"):
+        fixed_shards(ingest.layout, "readings", 7, 4)
     shards = [pane_batch(ingest.partials(0, [shard]), None, np.zeros(0, np.int64)) for shard in range(3)]
     keys = [set(shard.partials.column("_k0").to_pylist()) for shard in shards if shard.partials is not None]
     assert sum(map(len, keys)) == len(set().union(*keys)) == 3

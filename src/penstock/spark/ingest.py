@@ -105,7 +105,6 @@ class IngestQuery:
         sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
             again when a batch is repeated; an exception stops the stream.
         on_batch: told of each published batch, before Spark's commit.
-        shards: number of shards of the keyed query where the checkpoint has none yet; one a core where None.
     """
 
     def __init__(
@@ -118,7 +117,6 @@ class IngestQuery:
         settings: Settings,
         sinks: Callable[[str, int, int, list[str]], None],
         on_batch: Callable[[BatchDone], None],
-        shards: int | None = None,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -130,7 +128,7 @@ class IngestQuery:
             PlanLog(layout, stream),
             events,
             settings,
-            lambda: len(fixed_shards(layout, stream, shards or spark.sparkContext.defaultParallelism)),
+            lambda: len(fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)),
             self.log.store_windows,
         )
         self.publisher = Publisher(layout, stream)

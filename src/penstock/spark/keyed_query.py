@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamFailedError
+from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
@@ -81,12 +82,11 @@ class KeyedQuery:
         stream: the stream's name.
         layout: output and checkpoint folders.
         events: the event log.
+        settings: frozen settings.
         on_batch: told of each published batch, before Spark's commit.
         sinks: given (stream, batch, the batch's files as its manifest lists them) after each publication and again
             when a batch is repeated; an exception stops the query.
         entries_per_batch: most entries of the log a batch starts with.
-        shards: number of shards of a new checkpoint.
-        compact_every_batches: published batches between two compactions; 0: none.
     """
 
     def __init__(
@@ -95,11 +95,10 @@ class KeyedQuery:
         stream: str,
         layout: Layout,
         events: EventLog,
+        settings: Settings,
         on_batch: Callable[[KeyedDone], None] = lambda _: None,
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None] = lambda *_: None,
         entries_per_batch: int = 64,
-        shards: int | None = None,
-        compact_every_batches: int = 64,
     ) -> None:
         self.stream = stream
         self.publisher = Publisher(layout, results_of(stream), ())
@@ -110,8 +109,8 @@ class KeyedQuery:
         self._on_batch = on_batch
         self._sinks = sinks
         self._entries_per_batch = entries_per_batch
-        self._compact_every = compact_every_batches
-        self._keys = fixed_shards(layout, stream, shards or spark.sparkContext.defaultParallelism)
+        self._compact_every = settings.compact_every_batches
+        self._keys = fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)
         self._query: StreamingQuery | None = None
         manifests = read_manifests(layout, results_of(stream))
         self._done: str = manifests[-1]["batches"][-1]["entry"] if manifests else ""

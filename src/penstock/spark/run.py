@@ -199,9 +199,9 @@ class Run:
             query,
             self._layout,
             self._events,
+            self._settings,
             self._answered,
             self._copy_results,
-            self._settings.idle_seconds,
             self._trigger.available_now,
         )
         self.windows[query.stream] = side

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
+from penstock.errors import InputError
 from penstock.spark.files import put_json_if_absent, read_json
 from penstock.spark.layout import Layout
 
@@ -43,7 +44,7 @@ def shard_keys(partitions: int) -> tuple[int, ...]:
     return tuple(found[partition] for partition in range(partitions))
 
 
-def fixed_shards(layout: Layout, stream: str, wanted: int) -> tuple[int, ...]:
+def fixed_shards(layout: Layout, stream: str, cores: int, wanted: int | None) -> tuple[int, ...]:
     """The keys of a stream's shards, fixed by whoever asks first.
 
     Envelope files name a shard by its place in the tuple, 0 .. number of shards - 1.
@@ -51,13 +52,23 @@ def fixed_shards(layout: Layout, stream: str, wanted: int) -> tuple[int, ...]:
     Args:
         layout: output and checkpoint folders.
         stream: the stream's name.
-        wanted: number of shards where the checkpoint has none yet.
+        cores: number of shards where neither the checkpoint nor the user says one.
+        wanted: what the user set, if anything.
+
+    Raises:
+        InputError: the checkpoint has another number of shards than the user wants.
     """
     path = layout.keyed(stream) / "shards.json"
-    put_json_if_absent(path, {"keys": shard_keys(wanted)})
+    put_json_if_absent(path, {"keys": shard_keys(wanted or cores)})
     document = read_json(path)
     assert document is not None, "it has just been put"
-    return tuple(document["keys"])
+    keys = tuple(document["keys"])
+    if wanted not in (None, len(keys)):
+        raise InputError(
+            f"settings: shards is {wanted}, but the checkpoint of stream {stream} has {len(keys)}; "
+            "leave the setting out, or start with a new checkpoint and a new output folder"
+        )
+    return keys
 
 
 def spark_hash(value: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.settings import Settings
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import IngestQuery
 from penstock.spark.keyed_query import KeyedDone, KeyedQuery
@@ -25,10 +26,9 @@ class WindowSide:
         ingest: the stream's ingest query.
         layout: output and checkpoint folders.
         events: the event log.
+        settings: frozen settings.
         on_batch: told of each published batch of results.
         sinks: see `KeyedQuery`.
-        idle_seconds: a stream without tuples for longer is taken to move on with the clock, so that its
-            windows close; 0: never.
         ends: whether every window becomes final when the ingest query has ended by itself.
     """
 
@@ -38,17 +38,17 @@ class WindowSide:
         ingest: IngestQuery,
         layout: Layout,
         events: EventLog,
+        settings: Settings,
         on_batch: Callable[[KeyedDone], None],
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None],
-        idle_seconds: float,
         ends: bool,
     ) -> None:
         self._ingest = ingest
-        self._idle_seconds = idle_seconds
+        self._idle_seconds = settings.idle_seconds
         self._ends = ends
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, on_batch, sinks)
+        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, settings, on_batch, sinks)
         self._thread = threading.Thread(target=self._accompany, daemon=True, name="penstock-windows")
 
     def start(self) -> None:
