@@ -205,6 +205,7 @@ class IngestQuery:
         self.busy = True
         try:
             self._answer(df, batch)
+            failpoint("before_commit", batch)
         except BaseException as error:
             self.error = error
             raise
@@ -268,7 +269,6 @@ class IngestQuery:
             BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
         )
         self._tidy(batch)
-        failpoint("before_commit", batch)
 
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
         times = {
