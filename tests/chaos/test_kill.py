@@ -33,7 +33,8 @@ from penstock.spark.publish import published_paths, results_of, view_kind
 from penstock.spark.window_results import window_changes, window_results
 from penstock.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+#: a start takes some 15 s, many times that on a machine that does other things too
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 ROWS = 5_000
 TABLES_A_START = 2

@@ -39,6 +39,8 @@ _NEVER = np.iinfo(np.int64).min
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+#: a running value before each row, and the whole of its group
+_BeforeAndWhole = tuple[Floats, Floats]
 
 
 class WindowHistory:
@@ -68,6 +70,9 @@ class WindowHistory:
         self._ends = ends[self._order][self._segments[:-1]]
         self.bounds = np.append(np.flatnonzero(np.append(True, np.diff(self._ends) != 0)), groups)
         self.ends: list[int] = self._ends[self.bounds[:-1]].tolist()
+        # several views look at one history
+        self._known_sums: dict[str, _BeforeAndWhole] = {}
+        self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
     def required_slack(self, aggregates: Sequence[Aggregate], bound: ErrorBound) -> Ints:
         """The required slack of each group of each window.
@@ -141,25 +146,36 @@ class WindowHistory:
                 return self._running_deviation(aggregate, name)
 
     def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:
-        count, mean, squares = (
-            _floats(self.partials, column)[self._order]
-            for column in (count_of(name), mean_of(name), squares_of(name))
-        )
-        # centred on each group's first mean, so that squares of far values do not cancel
-        moved = mean - mean[self._segments[:-1]][self._codes]
-        moments = (count, count * moved, squares + count * moved**2)
-        pairs = [sums_before(part, self._segments) for part in moments]
         found = []
-        for number in (0, 1):
-            n, first, second = (pair[number] for pair in pairs)
+        for n, first, second in zip(*self._moments(name), strict=True):
             with np.errstate(invalid="ignore", divide="ignore"):
                 divisor = n - 1 if aggregate.function.endswith("samp") else n
                 variance = np.maximum(second - first**2 / n, 0) / np.where(divisor > 0, divisor, np.nan)
             found.append(np.sqrt(variance) if aggregate.function.startswith("stddev") else variance)
         return found[0], found[1]
 
-    def _sums(self, column: str) -> tuple[Floats, Floats]:
-        return sums_before(_floats(self.partials, column)[self._order], self._segments)
+    def _moments(self, name: str) -> tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]:
+        """Running count, sum and sum of squares of an argument, centred on each group's first mean: squares of far
+        values would cancel."""
+        if name not in self._known_moments:
+            count, mean, squares = (
+                _floats(self.partials, column)[self._order]
+                for column in (count_of(name), mean_of(name), squares_of(name))
+            )
+            moved = mean - mean[self._segments[:-1]][self._codes]
+            first, second = count * moved, squares + count * moved**2
+            self._known_moments[name] = (
+                sums_before(count, self._segments),
+                sums_before(first, self._segments),
+                sums_before(second, self._segments),
+            )
+        return self._known_moments[name]
+
+    def _sums(self, column: str) -> _BeforeAndWhole:
+        if column not in self._known_sums:
+            numbers = _floats(self.partials, column)[self._order]
+            self._known_sums[column] = sums_before(numbers, self._segments)
+        return self._known_sums[column]
 
 
 def warm_up() -> None:
