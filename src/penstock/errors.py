@@ -78,5 +78,9 @@ class StreamFailedError(PenstockError):
     """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
 
 
+class SlowStartError(StreamFailedError):
+    """Spark gave up waiting for a Python process to start, after ten seconds it does not let anyone set."""
+
+
 class CheckpointError(InputError):
     """A checkpoint that does not fit the run."""

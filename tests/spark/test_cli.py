@@ -55,11 +55,11 @@ def _call(*arguments: object) -> int:
     return 0
 
 
-def _process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own; these end before Spark starts."""
+def _process(*arguments: str, seconds: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own."""
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=seconds
     )
 
 
@@ -87,6 +87,11 @@ WITHOUT_SPARK = {
         "MAX_ERROR, DEADLINE and LOSS are for views with GROUP BY window",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
+    "setting": (
+        "CREATE VIEW v AS SELECT * FROM orders",
+        ["--set", "idle_seconds=-1"],
+        "settings: idle_seconds: Input should be greater than or equal to 0",
+    ),
     "functions": (
         "CREATE VIEW v AS SELECT * FROM orders",
         ["--functions", "none.py"],
@@ -155,6 +160,16 @@ WITH_SPARK = {
         "INSERT INTO alerts SELECT * FROM v",
         "table alerts: no Kafka broker answers at 127.0.0.1:1",
     ),
+    "misspelt option": (
+        "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_file_per_triger '1');"
+        "CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: there is no option max_file_per_triger; did you mean max_files_per_trigger?",
+    ),
+    "no number": (
+        "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_files_per_trigger 'x');"
+        "CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: max_files_per_trigger is 'x'; allowed: a whole number from 1",
+    ),
     "reserved column": (
         "CREATE TABLE orders (id INT, queries STRING) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
         "column name queries is reserved",
@@ -219,6 +234,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     assert _call("results", "out", "large", "--format", "json", "--limit", "0") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["id"], line["city"]) for line in lines] == [(2, "[/red]"), (3, None)]
+    assert ".000000" in lines[0]["day"]
     assert _call("results", "out", "large", "--format", "json", "--limit", "1") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 
@@ -229,6 +245,51 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     ):
         assert _call("results", *arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> None:
+    """Spark waits ten seconds for the process that prepares the windows' state."""
+    (folder / "slow").mkdir()
+    (folder / "slow" / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        "if any('transform_with_state_driver_worker' in word for word in sys.orig_argv):\n"
+        f"    if not os.path.exists({str(folder / 'tried')!r}):\n"
+        f"        open({str(folder / 'tried')!r}, 'w').close()\n"
+        "        time.sleep(12)\n"
+    )
+    (folder / "script.sql").write_text(
+        "CREATE TABLE orders (id INT, city STRING, amount DOUBLE, day TIMESTAMP) USING csv "
+        "OPTIONS (path 'in', header 'true', event_time 'day');\n"
+        "CREATE VIEW days AS SELECT window.start AS d, count(*) AS n FROM orders GROUP BY window(day, '1 day');"
+    )
+    ended = _process(
+        "run",
+        "script.sql",
+        "--output",
+        "out",
+        "--available-now",
+        seconds=500,
+        PYTHONPATH=str(folder / "slow"),
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert (folder / "tried").exists()
+    events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+    (again,) = [event for event in events if event["kind"] == "windows_restarted"]
+    assert "failed to connect back" in again["reason"]
+    assert sum(event["views"]["days"]["final"] for event in events if event["kind"] == "windows") == 3
+
+
+def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
+    layout = Layout(folder / "out", folder / "out" / "_penstock" / "checkpoint")
+    layout.open()
+    held = layout.lock()
+    (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
+    ended = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
+    assert ended.returncode == 2
+    assert f"is in use by process {os.getpid()}; stop that first" in ended.stderr
+    assert not (folder / "out" / "events.jsonl").exists()
+    held.close()
+    layout.lock().close()
 
 
 @pytest.mark.usefixtures("spark")

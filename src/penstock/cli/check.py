@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, open_script
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
 
 
-def check(script: Script, master: Master = None, conf: Conf = None, functions: Functions = None) -> None:
+def check(
+    script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
+) -> None:
     """Check a script: names, types, sources and sinks. Nothing is started."""
-    engine, _ = open_script(script, master, conf, functions)
+    engine, _ = open_script(script, master, conf, tune, functions)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for stream, views in engine.declared.items():
         console.print(f"stream {stream}: {len(views)} views")

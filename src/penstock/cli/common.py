@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.settings import Settings, tuned
 from penstock.spark.engine import Engine
 from penstock.spark.session import build_session
 from penstock.sql.script import parse_script
@@ -21,6 +22,10 @@ Script = Annotated[
 Master = Annotated[str | None, typer.Option(help="Spark master URL; default local[*].", metavar="URL")]
 Conf = Annotated[
     list[str] | None, typer.Option(help="A Spark setting; may be repeated.", metavar="KEY=VALUE")
+]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of Penstock; may be repeated.", metavar="NAME=VALUE"),
 ]
 Functions = Annotated[
     Path | None,
@@ -42,7 +47,11 @@ def read_script(path: Path) -> str:
 
 
 def open_script(
-    path: Path, master: str | None, conf: list[str] | None, functions: Path | None
+    path: Path,
+    master: str | None,
+    conf: list[str] | None,
+    tune: list[str] | None,
+    functions: Path | None,
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
@@ -53,28 +62,35 @@ def open_script(
     """
     text = read_script(path)
     parse_script(text)
-    engine = build_engine(master, conf, functions)
+    engine = build_engine(master, conf, tune, functions)
     engine.execute(text)
     return engine, text
 
 
-def build_engine(master: str | None, conf: list[str] | None, functions: Path | None) -> Engine:
+def build_engine(
+    master: str | None, conf: list[str] | None, tune: list[str] | None, functions: Path | None
+) -> Engine:
     """An engine on a session of its own.
 
     Raises:
-        InputError: a setting is not KEY=VALUE, or the functions cannot be loaded.
+        InputError: a setting is not KEY=VALUE, unknown or out of range, or the functions cannot be loaded.
     """
-    settings = {}
-    for pair in conf or []:
-        key, sign, value = pair.partition("=")
-        if not sign or not key:
-            raise InputError(f"--conf {pair}: allowed: KEY=VALUE")
-        settings[key] = value
+    settings = tuned(Settings(), _pairs("--set", "NAME=VALUE", tune))
     registered = {} if functions is None else _load_functions(functions)
-    engine = Engine(build_session(master, settings))
+    engine = Engine(build_session(master, _pairs("--conf", "KEY=VALUE", conf)), settings)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
     return engine
+
+
+def _pairs(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or []:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise InputError(f"{option} {pair}: allowed: {allowed}")
+        found[key] = value
+    return found
 
 
 def _load_functions(path: Path) -> dict[str, tuple[Callable[..., pa.Array], str]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, open_script
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
 
 
-def explain(script: Script, master: Master = None, conf: Conf = None, functions: Functions = None) -> None:
+def explain(
+    script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
+) -> None:
     """Explain a script: where the map stage runs, p-attributes, derived columns. Nothing is started."""
-    engine, _ = open_script(script, master, conf, functions)
+    engine, _ = open_script(script, master, conf, tune, functions)
     Console().print(engine.explain(), highlight=False, markup=False, soft_wrap=True)

@@ -20,6 +20,11 @@ from penstock.spark.session import build_session
 
 #: types that CSV has no form for; they are written as JSON
 _NESTED = ("array", "map", "struct")
+#: of Spark's to_json, which cuts moments to milliseconds
+_TO_JSON = (
+    """map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
+    """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
+)
 
 
 class Format(StrEnum):
@@ -48,12 +53,12 @@ def results(
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
         columns = [
-            f"to_json(`{name}`) AS `{name}`" if kind.startswith(_NESTED) else f"`{name}`"
+            f"to_json(`{name}`, {_TO_JSON}) AS `{name}`" if kind.startswith(_NESTED) else f"`{name}`"
             for name, kind in frame.dtypes
         ]
         pacsv.write_csv(shown.selectExpr(*columns).toArrow(), sys.stdout.buffer)
     elif output_format is Format.JSON:
-        lines = shown.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS line")
+        lines = shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line")
         for row in lines.toLocalIterator():
             print(row.line)
     else:

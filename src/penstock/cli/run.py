@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, open_script, read_script
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, read_script
 from penstock.errors import InputError
 from penstock.monitor.live import follow
 from penstock.monitor.snapshot import take_snapshot
@@ -34,11 +34,12 @@ def run(
     trigger: Annotated[str, typer.Option(help="Least time between two batches.")] = "0 seconds",
     master: Master = None,
     conf: Conf = None,
+    tune: Tune = None,
     functions: Functions = None,
 ) -> None:
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    engine, text = open_script(script, master, conf, functions)
+    engine, text = open_script(script, master, conf, tune, functions)
     watcher = _Watcher(script, text, engine, console) if watch else None
     with _told_to_stop() as told:
         running = engine.start(output, checkpoint, trigger, available_now)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: views named at the most
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSnapshot:
@@ -16,7 +19,9 @@ class StreamSnapshot:
         views: standing queries registered.
         batches, tuples, matched, pairs: published so far.
         quarantined: records set aside.
+        unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
         errors: (tuple, view) pairs lost to an expression that raised.
+        raising: the views that lost most of them.
         tuples_per_second: of the newest batches.
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
@@ -30,7 +35,9 @@ class StreamSnapshot:
     matched: int
     pairs: int
     quarantined: int
+    unusable_times: int
     errors: int
+    raising: str
     tuples_per_second: float
     evaluations_per_tuple: float | None
     sequence: str | None
@@ -56,8 +63,10 @@ class StreamSnapshot:
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
+        if self.unusable_times:
+            parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
         if self.errors:
-            parts.append(f"{self.errors:,} expression errors")
+            parts.append(f"{self.errors:,} expression errors in {self.raising}")
         if self.sequence:
             parts.append(self.sequence)
         return " | ".join(parts)
@@ -74,7 +83,9 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             matched=stream["matched"],
             pairs=stream["pairs"],
             quarantined=sum(stream["quarantined"].values()),
+            unusable_times=stream["unusable_times"],
             errors=sum(stream["errors"].values()),
+            raising=_named(stream["errors"]),
             tuples_per_second=stream["tuples_per_second"],
             evaluations_per_tuple=stream["evaluations_per_tuple"],
             sequence=stream["sequence"],
@@ -82,3 +93,8 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
         )
         for name, stream in status.items()
     ]
+
+
+def _named(errors: Mapping[str, int]) -> str:
+    most = sorted(errors, key=lambda view: -errors[view])
+    return ", ".join(most[:_NAMED]) + (f" and {len(most) - _NAMED} more" if len(most) > _NAMED else "")

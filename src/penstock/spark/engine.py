@@ -248,10 +248,14 @@ class Engine:
             layout.open()
             self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger))
             self._run.set_sinks(self._declared.sinks_by_stream())
-            for name, stream in self._declared.streams.items():
-                definitions = self._declared.on(name)
-                if definitions:
-                    self._run.add_stream(name, stream.source, definitions)
+            try:
+                for name, stream in self._declared.streams.items():
+                    definitions = self._declared.on(name)
+                    if definitions:
+                        self._run.add_stream(name, stream.source, definitions)
+            except BaseException:
+                self._run.stop()
+                raise
             return self._run
 
     def _stage_tables(self, staged: Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import StreamFailedError
+from penstock.errors import SlowStartError, StreamFailedError
 from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
@@ -48,6 +48,8 @@ _SESSION = {
 #: a query that rests does so for so many times as long as its batch took, and no longer than so many seconds
 _REST = 4
 _MOST_REST = 3.0
+#: what Spark says when a Python process has not answered in time
+_SLOW_START = "Python worker failed to connect back"
 _REPORTED = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
@@ -129,6 +131,7 @@ class KeyedQuery:
         """
         self._rests = rests
         self._woken.clear()
+        self.error = None
         session = SparkSession(
             self._spark.sparkContext,
             self._spark._jsparkSession.cloneSession(),
@@ -194,7 +197,8 @@ class KeyedQuery:
         """Waits for the end; False where the time ran out first.
 
         Raises:
-            StreamFailedError: something stopped the query.
+            SlowStartError: a Python process did not start in time; `start` goes on from here.
+            StreamFailedError: something else stopped the query.
         """
         assert self._query is not None, "started before it is waited for"
         try:
@@ -207,7 +211,8 @@ class KeyedQuery:
             cause = self.error or error
             found = _REPORTED.findall(str(cause))
             told = found[-1] if found else first_line(cause)
-            raise StreamFailedError(f"the windows of stream {self.stream} stopped: {told}") from cause
+            kind = SlowStartError if _SLOW_START in str(cause) else StreamFailedError
+            raise kind(f"the windows of stream {self.stream} stopped: {told}") from cause
 
     def _process(self, df: DataFrame, batch: int) -> None:
         try:

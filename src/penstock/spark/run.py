@@ -50,6 +50,7 @@ class Run:
         self._layout = layout
         self._settings = settings
         self._trigger = trigger
+        self._held = layout.lock()
         self._events = EventLog(layout.events)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         self._watched: dict[str, _Watched] = {}
@@ -118,6 +119,7 @@ class Run:
         self._control.shutdown()
         self._events.record("run_stopped")
         self._events.close()
+        self._held.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
@@ -309,6 +311,7 @@ class Run:
             "pairs": totals.pairs,
             "tuples_per_second": totals.tuples_per_second,
             "quarantined": dict(totals.quarantined),
+            "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),
             "windows": dict(self._answers.get(query.stream, ())),

@@ -50,7 +50,8 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **CHECKPOINTS,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2}",
+        # Spark tells an interruption from an error by a recursive pattern over Python's whole message
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2} -Xss16m",
     }
     if master.startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +35,28 @@ RESERVED = frozenset(
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
 _STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
+#: options that are often written, ...
+_OPTIONS = (
+    "path",
+    "event_time",
+    "arrival_time",
+    "speed",
+    "format",
+    "subscribe",
+    "starting_offsets",
+    "ending_offsets",
+    "latest_first",
+    "max_file_age",
+    "max_bytes_per_trigger",
+)
+#: ... and those that count something
+_NUMBERS = (
+    "max_files_per_trigger",
+    "max_offsets_per_trigger",
+    "min_offsets_per_trigger",
+    "rows_per_trigger",
+    "rows_per_second",
+)
 _FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
 
@@ -52,6 +75,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         UnknownNameError: an option names a column that is not there.
         InputError: an option is missing or out of range.
     """
+    _check_options(table)
     options = {_plain(name): value for name, value in table.options.items()}
     event_time = options.pop("eventtime", None)
     kind = table.source.lower()
@@ -217,9 +241,7 @@ def _open_replay(
             f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp"
         )
     check_columns(table.name, stored.schema, event_time)
-    pace = Pace(
-        _speed(table, options.get("speed", "1")), _rows(table, options.get("rowspertrigger", "100000"))
-    )
+    pace = Pace(_speed(table, options.get("speed", "1")), int(options.get("rowspertrigger", "100000")))
     return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
 
 
@@ -233,12 +255,6 @@ def _speed(table: CreateTable, text: str) -> float:
     return speed
 
 
-def _rows(table: CreateTable, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f"table {table.name}: rows_per_trigger is '{text}'; allowed: a whole number from 1")
-    return int(text)
-
-
 def _path(table: CreateTable, options: dict[str, str]) -> str:
     path = options.pop("path", None)
     if path is None:
@@ -250,6 +266,20 @@ def _path(table: CreateTable, options: dict[str, str]) -> str:
             f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added"
         )
     return str(Path(path).resolve()) if "://" not in path else path
+
+
+def _check_options(table: CreateTable) -> None:
+    """Other options are Spark's own: what is nearly one of these is a slip."""
+    known = {_plain(name): name for name in (*_OPTIONS, *_NUMBERS)}
+    for name, value in table.options.items():
+        plain = _plain(name)
+        nearest = get_close_matches(plain, known, 1, cutoff=0.85)
+        if nearest and plain not in known:
+            raise UnknownNameError(
+                f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?"
+            )
+        if known.get(plain) in _NUMBERS and not (value.isdigit() and int(value) > 0):
+            raise InputError(f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1")
 
 
 def _plain(name: str) -> str:

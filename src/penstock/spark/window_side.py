@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.errors import SlowStartError
 from penstock.settings import Settings
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import IngestQuery
@@ -16,6 +17,8 @@ from penstock.spark.keyed_query import KeyedDone, KeyedQuery
 from penstock.spark.layout import Layout
 
 _LOOK_SECONDS = 0.2
+#: a machine that has other things to do may be too slow to start Spark's Python processes, at first
+_MOST_STARTS = 5
 
 
 class WindowSide:
@@ -44,6 +47,7 @@ class WindowSide:
         ends: bool,
     ) -> None:
         self._ingest = ingest
+        self._events = events
         self._idle_seconds = settings.idle_seconds
         self._ends = ends
         self._stopping = threading.Event()
@@ -83,10 +87,18 @@ class WindowSide:
         return not self._thread.is_alive()
 
     def _accompany(self) -> None:
-        try:
-            self._follow()
-        except BaseException as error:
-            self._failure = error
+        for starts in range(1, _MOST_STARTS + 1):
+            try:
+                self._follow()
+            except SlowStartError as error:
+                if starts < _MOST_STARTS and not self._stopping.is_set():
+                    self._events.record("windows_restarted", stream=self._ingest.stream, reason=str(error))
+                    self.keyed.start(rests=self._ends)
+                    continue
+                self._failure = error
+            except BaseException as error:
+                self._failure = error
+            return
 
     def _follow(self) -> None:
         seen, since = self._ingest.totals.tuples, time.monotonic()

@@ -11,9 +11,15 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.aggregate_calls import AggregateCall, argument_spelling, is_aggregate, read_aggregate
+from penstock.sql.aggregate_calls import (
+    ALLOWED_AGGREGATES,
+    AggregateCall,
+    argument_spelling,
+    is_aggregate,
+    read_aggregate,
+)
 from penstock.sql.clauses import Clause
-from penstock.sql.lexing import is_call, spelling, tokenize
+from penstock.sql.lexing import is_call, name_of, spelling, tokenize
 from penstock.sql.operands import BARE_FUNCTIONS
 from penstock.sql.parts import ALLOWED_WINDOW, parse_tree
 from penstock.sql.window_calls import WindowCall, is_window, read_window
@@ -113,6 +119,10 @@ class GroupExpressions:
                     message = (
                         f"{name} is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it."
                     )
+                    if position > 1 and is_call(tokens, position - 2):
+                        message += (
+                            f" {name_of(tokens[position - 2])} is no aggregate function. {ALLOWED_AGGREGATES}"
+                        )
                     raise clause.error(SqlError, message, start, column.last)
                 position = _after(tokens, column.last)
                 continue

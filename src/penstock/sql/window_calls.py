@@ -68,7 +68,7 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
         if length is None:
             raise clause.error(UnsupportedError, f"A window's {what} is {ALLOWED_LENGTHS}.", *place)
         if what != "start time" and length <= 0:
-            raise clause.error(SqlError, f"A window's {what} is longer than nothing.", *place)
+            raise clause.error(SqlError, f"A window's {what} must be more than 0.", *place)
         if what == "slide" and length > lengths[0]:
             raise clause.error(SqlError, "A window's slide is at most its size.", *place)
         if what == "start time" and abs(length) >= lengths[1]:
