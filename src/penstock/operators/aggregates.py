@@ -278,16 +278,22 @@ def _fitting(total: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def group_codes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     """A number for each row, equal where the keys are; 0, 1, ... in order of first occurrence."""
-    codes = np.zeros(table.num_rows, np.int64)
+    codes, combinations = np.zeros(table.num_rows, np.int64), 1
     for name in keys:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = codes * (int(part.max(initial=0)) + 1) + part
-        codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[codes]
+        part = _first_seen(table.column(name).combine_chunks())
+        different = int(part.max(initial=0)) + 1
+        if combinations * different > _LARGEST:
+            codes = _first_seen(pa.array(codes))
+            combinations = int(codes.max(initial=0)) + 1
+        codes, combinations = codes * different + part, combinations * different
+    return _first_seen(pa.array(codes))
+
+
+def _first_seen(values: pa.Array) -> npt.NDArray[np.int64]:
+    """A number for each value, 0, 1, ... in order of first occurrence; NULL is a value too."""
+    indices = values.dictionary_encode(null_encoding="encode").indices
+    codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 def shared_codes(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[npt.NDArray[np.int64]]:
@@ -296,6 +302,13 @@ def shared_codes(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[npt.ND
         return [np.zeros(table.num_rows, np.int64) for table in tables]
     codes = group_codes(pa.concat_tables([table.select(list(keys)) for table in tables]), keys)
     return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+
+
+def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[Any]:
+    """The numbers of a column, `instead` for NULL."""
+    filled = pc.fill_null(column, instead) if column.null_count else column
+    numbers: npt.NDArray[Any] = filled.to_numpy()
+    return numbers
 
 
 def _summable(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -340,8 +353,7 @@ def _groups_of(table: pa.Table, groups: pa.Table, keys: Sequence[str]) -> npt.ND
 def _merged_moments(partials: pa.Table, codes: npt.NDArray[np.int64], name: str) -> tuple[pa.Array, pa.Array]:
     """Means and squares of merged groups (Chan, Golub, LeVeque), by code."""
     count = partials.column(count_of(name)).to_numpy().astype(np.float64)
-    mean = pc.fill_null(partials.column(mean_of(name)), 0.0).to_numpy()
-    squares = pc.fill_null(partials.column(squares_of(name)), 0.0).to_numpy()
+    mean, squares = (without_nulls(partials.column(each), 0.0) for each in (mean_of(name), squares_of(name)))
     counts = np.bincount(codes, count)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.bincount(codes, count * mean) / counts
@@ -371,7 +383,7 @@ def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) 
 def _unordered(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if not pa.types.is_floating(kind):
         return values
-    bits = pc.fill_null(values, 0).to_numpy()
+    bits = without_nulls(values, 0)
     numbers = np.where(bits < 0, bits ^ _LARGEST, bits).view(np.float64)
     return pa.chunked_array([pa.array(numbers, mask=values.is_null().to_numpy(zero_copy_only=False))])
 
@@ -379,7 +391,7 @@ def _unordered(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def _deviation(aggregate: Aggregate, merged: pa.Table) -> pa.Array:
     assert aggregate.argument is not None, "moments have an argument"
     count = merged.column(count_of(aggregate.argument)).to_numpy()
-    squares = pc.fill_null(merged.column(squares_of(aggregate.argument)), 0.0).to_numpy()
+    squares = without_nulls(merged.column(squares_of(aggregate.argument)), 0.0)
     divisor = count - 1 if aggregate.function.endswith("samp") else count
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = squares / divisor

@@ -117,6 +117,8 @@ class PaneChange:
 def together(contents: Iterable[Content]) -> Content:
     """The rows of all, at least one."""
     every = list(contents)
+    if len(every) == 1:
+        return every[0]
     names = dict.fromkeys(name for each in every for name in each.values)
     return Content(
         pa.concat_tables([each.partials for each in every]),
@@ -279,8 +281,10 @@ class Panes:
             for name, table in every.values.items()
         }
         merged = Content(partials, values).merged(self._parts, keys)
-        order = np.argsort(merged.partials.column(END).to_numpy(), kind="stable")
-        return Content(merged.partials.take(pa.array(order)), merged.values)
+        own = merged.partials.column(END).to_numpy()
+        if (own[1:] >= own[:-1]).all():
+            return merged
+        return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
 
     def forget_shared(self) -> None:
         """Frees what views share."""

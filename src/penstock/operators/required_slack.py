@@ -27,6 +27,7 @@ from penstock.operators.aggregates import (
     shared_codes,
     squares_of,
     sum_of,
+    without_nulls,
 )
 from penstock.operators.sketches import Sketch, running
 from penstock.plan.windows import Aggregate, ErrorBound
@@ -244,22 +245,20 @@ def _evaluator(
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    column = table.column(name).cast(pa.float64())
-    numbers: Floats = pc.fill_null(column, 0.0).to_numpy()
-    return numbers
+    return without_nulls(table.column(name).cast(pa.float64()), 0.0)
 
 
 def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Floats:
     """Numbers in the order of values of any type, their own where they are numbers; NaN for NULL."""
     missing = column.is_null().to_numpy()
     if pa.types.is_floating(kind) and pa.types.is_integer(column.type):
-        bits = pc.fill_null(column, 0).to_numpy()
+        bits = without_nulls(column, 0)
         numbers = np.where(bits < 0, bits ^ (2**63 - 1), bits).view(np.float64)
         numbers = np.where(np.isnan(numbers), np.inf, numbers)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        numbers = pc.fill_null(column, 0).to_numpy().astype(np.float64)
+        numbers = without_nulls(column, 0).astype(np.float64)
     elif pa.types.is_decimal(column.type):
-        numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
+        numbers = without_nulls(column.cast(pa.float64()), 0.0)
     else:
         numbers = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.float64)
     return np.where(missing, np.nan, numbers)

@@ -365,7 +365,7 @@ class WindowOperator:
             view.waiting.discard(end)
             _, replaced, others = self._changes(view, end, answered, rows)
             answered.revision += 1
-            replaced = pa.concat_tables([replaced, others])
+            replaced = pa.concat_tables([replaced, others]) if replaced.num_rows else others
             answers.append(self._answer(view, end, answered, rows, replaced, final=True))
         view.final = until
         return answers
