@@ -17,7 +17,7 @@ class Settings(BaseModel):
         pydantic.ValidationError: a value is out of range or a field is unknown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: tuples handed to the matcher at once
     batch_rows: int = Field(65_536, ge=1_024, le=65_536)

@@ -94,13 +94,13 @@ class Victim:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
     def run_to_end(self) -> None:
-        assert self.start().wait(timeout=240) == 0, (self.output.parent / "victim.log").read_text()[-3000:]
+        assert self.start().wait(timeout=900) == 0, (self.output.parent / "victim.log").read_text()[-3000:]
 
     def kill_at(self, place: str) -> None:
         """Kills the process where the next batch reaches a place."""
         number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
         process = self.start(f"{place}:{number}")
-        code = process.wait(timeout=240)
+        code = process.wait(timeout=900)
         assert code == -signal.SIGKILL, f"{place}:{number} was never reached; the process ended with {code}"
         _reap(process)
 

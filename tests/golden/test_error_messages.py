@@ -44,6 +44,7 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT origin, count(*) FROM flights GROUP BY CUBE (origin), window(day, '1 day')",
     "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 day'), window(day, '2 days')",
     "CREATE VIEW v AS SELECT count(*) AS n FROM flights",
+    "CREATE VIEW v AS SELECT count(*) > 1 AND (distance > 1) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT sun(distance) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '0 days')",
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",

@@ -22,6 +22,7 @@ from engine_cases import script as orders_script
 from engine_cases import write_orders
 from penstock.cli.main import main
 from penstock.cli.run import _Watcher
+from penstock.spark.checkpoint_lock import CheckpointLock
 from penstock.spark.engine import Engine
 from penstock.spark.layout import Layout
 from penstock.spark.publish import read_manifests
@@ -274,22 +275,26 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert (folder / "tried").exists()
     events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
-    (again,) = [event for event in events if event["kind"] == "windows_restarted"]
-    assert "failed to connect back" in again["reason"]
+    again = [event["reason"] for event in events if event["kind"] == "windows_restarted"]
+    assert again
+    assert all("failed to connect back" in reason for reason in again)
     assert sum(event["views"]["days"]["final"] for event in events if event["kind"] == "windows") == 3
 
 
 def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     layout = Layout(folder / "out", folder / "out" / "_penstock" / "checkpoint")
     layout.open()
-    held = layout.lock()
+    ended, held = CheckpointLock(layout.checkpoint), CheckpointLock(layout.checkpoint)
+    ended.release()
+    ended.release()
     (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
-    ended = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
-    assert ended.returncode == 2
-    assert f"is in use by process {os.getpid()}; stop that first" in ended.stderr
+    second = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
+    assert second.returncode == 2
+    assert f"is in use by process {os.getpid()}; stop that first" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
-    held.close()
-    layout.lock().close()
+    held.release()
+    third = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
+    assert third.returncode == 0, third.stderr[-3000:]
 
 
 @pytest.mark.usefixtures("spark")

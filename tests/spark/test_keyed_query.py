@@ -221,7 +221,7 @@ def test_entries_that_come_while_the_query_rests_share_a_batch(spark: SparkSessi
     first = log.put(60)
     query = keyed(spark, layout)
     query.start(rests=True)
-    while query.done < first.name:
+    while query.active and query.done < first.name:
         time.sleep(0.01)
     for _ in range(4):
         log.put(15)

@@ -253,8 +253,11 @@ class Engine:
                     definitions = self._declared.on(name)
                     if definitions:
                         self._run.add_stream(name, stream.source, definitions)
-            except BaseException:
-                self._run.stop()
+            except BaseException as error:
+                try:
+                    self._run.stop()
+                except Exception as second:
+                    error.add_note(f"stopping what had started failed too: {second}")
                 raise
             return self._run
 

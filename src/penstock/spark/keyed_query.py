@@ -188,7 +188,11 @@ class KeyedQuery:
                 self._progress.wait(0.2)
         if self._query.isActive:
             # Spark's commit of the batch: the next start need not repeat it
-            self._query.processAllAvailable()
+            try:
+                self._query.processAllAvailable()
+            except Exception:
+                self.await_termination()
+                raise
             self._query.stop()
         self.await_termination()
         return self._done >= wanted

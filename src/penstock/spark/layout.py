@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.files import put_json_if_absent, read_json
@@ -28,29 +25,6 @@ class Layout:
 
     output: Path
     checkpoint: Path
-
-    def lock(self) -> IO[str]:
-        """Keeps other processes from this checkpoint until what is returned is closed, or this process has ended.
-
-        Raises:
-            CheckpointError: another process has it.
-        """
-        file = (self.checkpoint / "lock").open("a+")
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                return file  # a file system without locks
-            file.seek(0)
-            holder = file.read()
-            file.close()
-            raise CheckpointError(
-                f"the checkpoint {self.checkpoint} is in use by process {holder}; stop that first, or name another "
-                "output folder and checkpoint"
-            ) from None
-        file.truncate(0)
-        print(os.getpid(), end="", file=file, flush=True)
-        return file
 
     def matches(self, stream: str) -> Path:
         """Tuples that satisfied a query, with the names of the queries."""

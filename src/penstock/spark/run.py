@@ -23,6 +23,7 @@ from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.settings import Settings
 from penstock.spark import results
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.checkpoint_lock import CheckpointLock
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
 from penstock.spark.keyed_query import KeyedDone
@@ -50,7 +51,7 @@ class Run:
         self._layout = layout
         self._settings = settings
         self._trigger = trigger
-        self._held = layout.lock()
+        self._lock = CheckpointLock(layout.checkpoint)
         self._events = EventLog(layout.events)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         self._watched: dict[str, _Watched] = {}
@@ -109,17 +110,19 @@ class Run:
 
     def stop(self) -> None:
         """Stops every stream. The same checkpoint goes on where it stopped."""
-        for windows in self.windows.values():
-            windows.prepare_stop()
-        for query in self.queries.values():
-            query.stop()
-        for windows in self.windows.values():
-            windows.stop()
-        self._stopped = True
-        self._control.shutdown()
-        self._events.record("run_stopped")
-        self._events.close()
-        self._held.close()
+        try:
+            for windows in self.windows.values():
+                windows.prepare_stop()
+            for query in self.queries.values():
+                query.stop()
+            for windows in self.windows.values():
+                windows.stop()
+        finally:
+            self._stopped = True
+            self._control.shutdown()
+            self._events.record("run_stopped")
+            self._events.close()
+            self._lock.release()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
@@ -140,6 +143,7 @@ class Run:
         if not self._stopped:
             self._control.submit(int).result()
             self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
+            self._lock.release()
         return True
 
     @property

@@ -278,7 +278,7 @@ def _check_options(table: CreateTable) -> None:
             raise UnknownNameError(
                 f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?"
             )
-        if known.get(plain) in _NUMBERS and not (value.isdigit() and int(value) > 0):
+        if known.get(plain) in _NUMBERS and not (value.isdecimal() and int(value) > 0):
             raise InputError(f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1")
 
 

@@ -73,7 +73,8 @@ class WindowSide:
         """Stops the keyed query; what is in the log is answered at the next start."""
         self._stopping.set()
         self.keyed.stop()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def await_termination(self, timeout_seconds: float) -> bool:
         """Waits for the end; False where the time ran out first.
@@ -87,18 +88,20 @@ class WindowSide:
         return not self._thread.is_alive()
 
     def _accompany(self) -> None:
-        for starts in range(1, _MOST_STARTS + 1):
-            try:
-                self._follow()
-            except SlowStartError as error:
-                if starts < _MOST_STARTS and not self._stopping.is_set():
+        try:
+            for _ in range(_MOST_STARTS - 1):
+                try:
+                    self._follow()
+                except SlowStartError as error:
+                    if self._stopping.is_set():
+                        return
                     self._events.record("windows_restarted", stream=self._ingest.stream, reason=str(error))
                     self.keyed.start(rests=self._ends)
-                    continue
-                self._failure = error
-            except BaseException as error:
-                self._failure = error
-            return
+                else:
+                    return
+            self._follow()
+        except BaseException as error:
+            self._failure = error
 
     def _follow(self) -> None:
         seen, since = self._ingest.totals.tuples, time.monotonic()

@@ -119,7 +119,11 @@ class GroupExpressions:
                     message = (
                         f"{name} is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it."
                     )
-                    if position > 1 and is_call(tokens, position - 2):
+                    if (
+                        position > 1
+                        and tokens[position - 2].token_type is TokenType.VAR
+                        and is_call(tokens, position - 2)
+                    ):
                         message += (
                             f" {name_of(tokens[position - 2])} is no aggregate function. {ALLOWED_AGGREGATES}"
                         )
