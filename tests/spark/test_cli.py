@@ -225,6 +225,18 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     (told_aside,) = [event for event in events if event["kind"] == "records_quarantined"]
     assert told_aside["counts"] == {"malformed csv record": 1}
 
+    assert _call("status", "out") == 0
+    told = capsys.readouterr().out
+    assert "out: ended" in told
+    assert "stream orders: ended | 3 tuples in 1 batches" in told
+    assert "busiest queries: named 2, large 2" in told or "busiest queries: large 2, named 2" in told
+    assert "in/orders.csv: 4,Oslo,much,2026-01-04" in told
+    assert _call("quarantine", "out", "orders", "--format", "json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["record"] == "4,Oslo,much,2026-01-04"
+    assert _call("quarantine", "out", "orders", "--format", "csv") == 0
+    assert next(csv.DictReader(io.StringIO(capsys.readouterr().out)))["reason"] == "malformed csv record"
+
     assert _call("results", "out", "large") == 0
     table = capsys.readouterr().out
     assert "large: 2 rows" in table

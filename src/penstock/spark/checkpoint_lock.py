@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 import threading
 from pathlib import Path
 from typing import IO
@@ -46,6 +47,23 @@ class CheckpointLock:
             if not _runs[self._path]:
                 del _runs[self._path]
                 _files.pop(self._path).close()
+
+
+def lock_holder(checkpoint: Path) -> int | None:
+    """The process that runs on a checkpoint, None where none does; the lock stays untouched."""
+    path = checkpoint / "lock"
+    with _guard:
+        # a record lock goes with the first descriptor that its process closes: do not look at one's own
+        if path in _files:
+            return os.getpid()
+        try:
+            with path.open("rb") as file:
+                asked = struct.pack("@hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+        except OSError:
+            return None
+    kind, _, _, _, holder = struct.unpack("@hhqqi", answer)
+    return holder if kind != fcntl.F_UNLCK else None
 
 
 def _locked(path: Path) -> IO[str]:

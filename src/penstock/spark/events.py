@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+#: bytes of a log's end looked at in one go
+_LOOKED_AT = 1 << 16
 
 
 def _now() -> datetime:
@@ -22,19 +26,23 @@ class EventLog:
         path: the file; a last line torn by a crash is cut off when it is opened.
         keep: events kept in memory.
         clock: gives the current time.
+        told: given each event, in order.
     """
 
-    def __init__(self, path: Path, keep: int = 10_000, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self,
+        path: Path,
+        keep: int = 10_000,
+        clock: Callable[[], datetime] = _now,
+        told: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
         self._clock = clock
+        self._told = told
         self._lock = threading.Lock()
         self.recent: deque[dict[str, Any]] = deque(maxlen=keep)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            content = path.read_bytes()
-            whole = content.rfind(b"\n") + 1
-            if whole < len(content):
-                with path.open("r+b") as file:
-                    file.truncate(whole)
+            _cut_torn_line(path)
         self._file = path.open("a", encoding="utf-8")
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -43,6 +51,7 @@ class EventLog:
         line = json.dumps(event, separators=(",", ":"), default=str) + "\n"
         with self._lock:
             self.recent.append(event)
+            self._told(event)
             if not self._file.closed:
                 self._file.write(line)
                 self._file.flush()
@@ -51,3 +60,44 @@ class EventLog:
         """Closes the file; later events stay in memory only."""
         with self._lock:
             self._file.close()
+
+
+def newest_events(path: Path, most_bytes: int = 1 << 18) -> list[dict[str, Any]]:
+    """The events at the end of a log, oldest first; lines that are not whole are left out.
+
+    Args:
+        path: the file; [] where it is not there.
+        most_bytes: how much of its end is read.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - most_bytes)
+            file.seek(begin)
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    found = []
+    for line in lines[1 if begin else 0 : -1]:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "kind" in event:
+            found.append(event)
+    return found
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cuts off what a crash left behind the last whole line; only the file's end is read."""
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        behind = end
+        while behind:
+            begin = max(0, behind - _LOOKED_AT)
+            file.seek(begin)
+            newline = file.read(behind - begin).rfind(b"\n")
+            if newline >= 0:
+                file.truncate(begin + newline + 1)
+                return
+            behind = begin
+        file.truncate(0)

@@ -48,6 +48,11 @@ class Layout:
         return self.output / "_penstock" / "catalog.json"
 
     @property
+    def status(self) -> Path:
+        """What the newest run says of itself, for `penstock status`."""
+        return self.output / "_penstock" / "status.json"
+
+    @property
     def events(self) -> Path:
         """One decision or measurement a line."""
         return self.output / "events.jsonl"

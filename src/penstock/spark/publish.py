@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
-from penstock.spark.worker import StagedFile
+
+if TYPE_CHECKING:
+    from penstock.spark.worker import StagedFile
 
 #: kind of the files that the log names; they are left alone once they are published
 ENVELOPES = "envelopes"
@@ -182,20 +184,21 @@ class Publisher:
                 replaced.unlink()
 
 
-def _manifests(folder: Path) -> list[dict[str, Any]]:
+def _manifests(folder: Path, after: int = -1) -> list[dict[str, Any]]:
     """The valid manifests of a folder by batch: a compacted range hides the batches it replaces."""
     # a range is written before what it replaces is removed: read last, it is there for all that is gone
-    paths = [path for path in folder.glob("*.json") if path.stem.isdigit()]
+    paths = [path for path in folder.glob("*.json") if path.stem.isdigit() and int(path.stem) > after]
     singles = [document for path in paths if (document := read_json(path))]
-    ranges = [document for path in folder.glob("*-to-*.json") if (document := read_json(path))]
+    merged = [path for path in folder.glob("*-to-*.json") if int(path.stem.rpartition("-")[2]) > after]
+    ranges = [document for path in merged if (document := read_json(path))]
     hidden = {batch for document in ranges for batch in range(document["first"], document["last"] + 1)}
     shown = [document for document in singles if document["first"] not in hidden]
     return sorted(ranges + shown, key=lambda document: document["first"])
 
 
-def read_manifests(layout: Layout, stream: str) -> list[dict[str, Any]]:
-    """All manifests of a stream in order of batch: `first`, `last`, `files`, `batches`."""
-    return _manifests(layout.manifests(stream))
+def read_manifests(layout: Layout, stream: str, after: int = -1) -> list[dict[str, Any]]:
+    """The manifests of a stream with batches behind one, in order of batch: `first`, `last`, `files`, `batches`."""
+    return _manifests(layout.manifests(stream), after)
 
 
 def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:

@@ -31,6 +31,7 @@ from penstock.spark.layout import Layout
 from penstock.spark.session import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
+from penstock.spark.status_file import StatusFile
 from penstock.spark.window_side import WindowSide
 
 _log = logging.getLogger(__name__)
@@ -52,11 +53,12 @@ class Run:
         self._settings = settings
         self._trigger = trigger
         self._lock = CheckpointLock(layout.checkpoint)
-        self._events = EventLog(layout.events)
+        self.queries: dict[str, IngestQuery] = {}
+        self._status = StatusFile(layout, self._pairs)
+        self._events = EventLog(layout.events, told=self._status.book.note)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         self._watched: dict[str, _Watched] = {}
         self._sinks: Mapping[str, Sequence[Sink]] = {}
-        self.queries: dict[str, IngestQuery] = {}
         self.windows: dict[str, WindowSide] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
@@ -122,6 +124,7 @@ class Run:
             self._control.shutdown()
             self._events.record("run_stopped")
             self._events.close()
+            self._status.close()
             self._lock.release()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
@@ -143,6 +146,7 @@ class Run:
         if not self._stopped:
             self._control.submit(int).result()
             self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
+            self._status.close()
             self._lock.release()
         return True
 
@@ -174,6 +178,7 @@ class Run:
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
         self.queries[name] = query
+        self._status.begin_stream(name)
         self._write_catalog()
         self._events.record("stream_started", stream=name, views=len(views))
         if redefined or gone:
@@ -217,6 +222,9 @@ class Run:
         totals = self._answers.setdefault(done.stream, Counter())
         for counts in done.views.values():
             totals.update(asdict(counts))
+
+    def _pairs(self) -> dict[str, dict[str, int]]:
+        return {name: dict(query.totals.view_pairs) for name, query in dict(self.queries).items()}
 
     def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
         """Hands views' rows to these sinks, by stream, from the next published batch on."""

@@ -1,0 +1,82 @@
+"""`penstock status` and `penstock quarantine`: what a results folder says of its runs, from its files alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
+from penstock.monitor.report import status_lines
+
+Folder = Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")]
+_COLUMNS = ("batch", "reason", "origin", "record")
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+class StatusFormat(StrEnum):
+    """How the status is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class RecordFormat(StrEnum):
+    """How records are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def status(
+    folder: Folder,
+    watch: Annotated[bool, typer.Option("--watch", help="Print it again each second, until Ctrl-C.")] = False,
+    output_format: Annotated[
+        StatusFormat, typer.Option("--format", help="text or json.")
+    ] = StatusFormat.TEXT,
+) -> None:
+    """Say how the streams and views of a results folder are doing."""
+    shown = ""
+    while True:
+        document = folder_status(folder)
+        text = (
+            json.dumps(document) if output_format is StatusFormat.JSON else "\n".join(status_lines(document))
+        )
+        if text != shown:
+            print(_CLEAR + text if watch and sys.stdout.isatty() else text, flush=True)
+            shown = text
+        if not watch:
+            return
+        try:
+            time.sleep(1.0)
+        except KeyboardInterrupt:
+            return
+
+
+def quarantine(
+    folder: Folder,
+    stream: Annotated[str, typer.Argument(help="Name of a stream.", metavar="STREAM")],
+    limit: Annotated[int, typer.Option(help="Records at the most; 0 prints all.", min=0)] = 20,
+    output_format: Annotated[
+        RecordFormat, typer.Option("--format", help="table, csv or json lines.")
+    ] = RecordFormat.TABLE,
+) -> None:
+    """Print the records of a stream that were set aside, the newest first."""
+    records = quarantined_records(folder_layout(folder), stream, limit)
+    if output_format is RecordFormat.JSON:
+        for record in records:
+            print(json.dumps(record, ensure_ascii=False))
+    elif output_format is RecordFormat.CSV:
+        writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    else:
+        for record in records:
+            print(f"batch {record['batch']} | {record['reason']} | {record['origin']}\n  {record['record']}")

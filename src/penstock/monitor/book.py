@@ -1,0 +1,226 @@
+"""What is known of a results folder's streams and views: a fold over the events of its runs and its manifests.
+
+The book is the one structure behind `Run.status`, the screen of `penstock run` and `penstock status`. Counts are since
+the folder's first batch; a batch is counted once, whether its event or its manifest tells of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+#: version of the document
+VERSION = 1
+#: events of late that the document holds
+_KEPT = 40
+#: batches whose rate is told
+_RATED = 5
+#: kinds that are measurements: they change counts and are no news
+_MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled"})
+#: counts of a `batch` event or a manifest that add up
+_SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times")
+#: counts of a view in a `windows` event that add up; of everything else the newest holds
+_WINDOW_SUMS = ("early", "corrected", "final", "rows", "promised", "overflowed")
+
+Document = dict[str, Any]
+
+
+class StatusBook:
+    """Takes events in and says what they come to; any thread may call any method.
+
+    Args:
+        document: what an earlier run left.
+    """
+
+    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
+        kept = deepcopy(dict(document)) if document and document.get("version") == VERSION else {}
+        self._document: Document = {
+            **{"version": VERSION, "state": "unknown", "streams": {}, "views": {}, "news": []},
+            **kept,
+        }
+        self._lock = threading.Lock()
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that is taken in."""
+        return self._changes
+
+    def document(self) -> Document:
+        """A copy of all that is known; plain JSON values."""
+        with self._lock:
+            return deepcopy(self._document)
+
+    def update(self, **fields: Any) -> None:
+        """Sets fields of the document itself."""
+        with self._lock:
+            self._changes += 1
+            self._document.update(fields)
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Takes in an event as `events.jsonl` has it; kinds and fields that are not known do no harm."""
+        with self._lock:
+            self._changes += 1
+            self._document["time"] = event.get("time")
+            take_in = _HANDLERS.get(str(event.get("kind")))
+            if take_in is not None:
+                take_in(self._document, event)
+            if event.get("kind") not in _MEASURED:
+                self._document["news"] = [*self._document["news"], dict(event)][-_KEPT:]
+
+    def catch_up(self, stream: str, batches: Iterable[Mapping[str, Any]]) -> None:
+        """Takes in the figures of a stream's batches that no event told of, from its manifests."""
+        with self._lock:
+            for figures in batches:
+                self._changes += 1
+                _add_batch(self._document, stream, figures)
+
+    def catch_up_windows(self, stream: str, batches: Iterable[Mapping[str, Any]]) -> None:
+        """Likewise of the batches of its windows."""
+        with self._lock:
+            for figures in batches:
+                self._changes += 1
+                _add_windows(self._document, stream, figures)
+
+
+def _stream(document: Document, name: str) -> Document:
+    empty = {
+        "batches": 0,
+        **dict.fromkeys(_SUMS, 0),
+        "quarantined": {},
+        "errors": {},
+        "retries": 0,
+        "batch": -1,
+    }
+    found: Document = document["streams"].setdefault(name, {})
+    for key, value in empty.items():
+        found.setdefault(key, value if not isinstance(value, dict) else {})
+    return found
+
+
+def _run_started(document: Document, event: Mapping[str, Any]) -> None:
+    document.update(state="running", started=event.get("time"), reason=None)
+    for stream in document["streams"].values():
+        stream.update(state="waiting", retries=0, outage=None, recent=[])
+
+
+def _run_ended(document: Document, _: Mapping[str, Any]) -> None:
+    document["state"] = "ended"
+
+
+def _run_stopped(document: Document, _: Mapping[str, Any]) -> None:
+    if document["state"] not in ("ended", "failed"):
+        document["state"] = "stopped"
+
+
+def _run_failed(document: Document, event: Mapping[str, Any]) -> None:
+    document["state"] = "failed"
+    document["reason"] = event.get("reason") or event.get("cause") or event.get("error")
+    if event.get("stream"):
+        _stream(document, event["stream"])["state"] = "failed"
+
+
+def _stream_started(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).update(state="running", queries=event.get("views"))
+
+
+def _plan_compiled(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).update(
+        queries=event.get("views"), place=event.get("place"), plan=event.get("plan")
+    )
+
+
+def _batch(document: Document, event: Mapping[str, Any]) -> None:
+    _add_batch(document, event["stream"], event)
+    stream = _stream(document, event["stream"])
+    spent = sum(event.get(f"{part}_seconds") or 0.0 for part in ("bind", "run", "publish"))
+    stream["recent"] = [*stream.get("recent", []), [event.get("tuples") or 0, spent]][-_RATED:]
+    seconds = sum(each for _, each in stream["recent"])
+    rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
+    stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
+
+
+def _add_batch(document: Document, name: str, figures: Mapping[str, Any]) -> None:
+    stream = _stream(document, name)
+    if figures["batch"] <= stream["batch"]:
+        return
+    stream["batch"] = figures["batch"]
+    stream["batches"] += 1
+    for count in _SUMS:
+        stream[count] += figures.get(count) or 0
+    for kind in ("quarantined", "errors"):
+        for what, count in (figures.get(kind) or {}).items():
+            stream[kind][what] = stream[kind].get(what, 0) + count
+    newest = figures.get("newest_event_time_us")
+    if newest is not None:
+        stream["newest_event_time_us"] = max(newest, stream.get("newest_event_time_us") or newest)
+    for lag in ("backlog", "backlog_records", "backlog_files", "backlog_bytes"):
+        if lag in figures:
+            stream[lag] = figures[lag]
+
+
+def _windows(document: Document, event: Mapping[str, Any]) -> None:
+    _add_windows(document, event["stream"], event)
+
+
+def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> None:
+    stream = _stream(document, name)
+    if figures["batch"] <= stream.get("windows_batch", -1):
+        return
+    stream["windows_batch"] = figures["batch"]
+    for count in ("late_tuples", "late_beyond"):
+        stream[count] = stream.get(count, 0) + (figures.get(count) or 0)
+    for view, said in (figures.get("views") or {}).items():
+        known = document["views"].setdefault(view, {})
+        known["stream"] = name
+        if said.get("early"):
+            known["slack_us"] = said["slack"] / said["early"]
+        for what, value in said.items():
+            if what in _WINDOW_SUMS:
+                known[what] = known.get(what, 0) + value
+            elif what != "slack":
+                known[what] = value
+
+
+def _decision(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["decision"] = f"{event.get('action')}: {event.get('reason')}"
+
+
+def _sampled(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["evaluations_per_tuple"] = event.get("evaluations_per_tuple")
+
+
+def _unreachable(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).update(
+        state="source unreachable",
+        outage={"since": event.get("since") or event.get("time"), "reason": event.get("reason")},
+    )
+
+
+def _reachable(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).update(state="running", outage=None)
+
+
+def _retried(document: Document, event: Mapping[str, Any]) -> None:
+    stream = _stream(document, event["stream"])
+    stream["retries"] += 1
+    stream.update(state="retrying", retry=event.get("reason"))
+
+
+_HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
+    "run_started": _run_started,
+    "run_ended": _run_ended,
+    "run_stopped": _run_stopped,
+    "run_failed": _run_failed,
+    "stream_started": _stream_started,
+    "plan_compiled": _plan_compiled,
+    "batch": _batch,
+    "windows": _windows,
+    "decision": _decision,
+    "sequence_sampled": _sampled,
+    "source_unreachable": _unreachable,
+    "source_reachable": _reachable,
+    "stream_retried": _retried,
+}

@@ -1,0 +1,162 @@
+"""The status of a results folder from its files alone, on a run that goes on or has ended; needs neither Spark nor Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.monitor.book import Document, StatusBook
+from penstock.spark.checkpoint_lock import lock_holder
+from penstock.spark.events import newest_events
+from penstock.spark.files import read_json
+from penstock.spark.layout import Layout
+from penstock.spark.publish import read_manifests
+from penstock.spark.status_file import catch_up, read_status
+
+#: quarantined records of a stream that are looked through for samples, the newest
+_LOOKED_THROUGH = 1000
+#: states in which a run left its folder on purpose
+_LEFT = ("ended", "stopped", "failed")
+
+
+def folder_layout(folder: Path) -> Layout:
+    """The layout of a results folder.
+
+    Raises:
+        InputError: there is none, or it is not Penstock's.
+    """
+    if not folder.is_dir():
+        raise InputError(f"no such results folder: {folder}")
+    if not (folder / "_penstock").is_dir():
+        raise InputError(f"{folder} is not a results folder of Penstock")
+    return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
+
+
+def folder_status(folder: Path) -> Document:
+    """All that the files of a results folder say of its runs.
+
+    Args:
+        folder: the results folder.
+
+    Returns:
+        JSON values: `state` (`running`, `starting`, `ended`, `stopped`, `failed`, `dead`, `never started`), `reason`, `pid`,
+        `streams`, `views`, `news`; see docs/operations.md.
+
+    Raises:
+        InputError: it is no results folder.
+    """
+    layout = folder_layout(folder)
+    catalog = read_json(layout.catalog) or {"streams": {}, "views": {}}
+    written = read_status(layout)
+    pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
+    book = StatusBook(written)
+    for stream in catalog["streams"]:
+        catch_up(book, layout, stream)
+    until = str(written.get("time") or "")
+    for event in newest_events(layout.events):
+        if str(event.get("time")) > until:
+            book.note(event)
+    document = book.document()
+    document["output"] = str(layout.output)
+    holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
+    _judge(document, holder)
+    for name in catalog["streams"]:
+        stream = document["streams"].setdefault(name, {})
+        _of_stream(layout, document, name, stream)
+        if pairs is not None:
+            _rank(catalog, name, stream, pairs.get(name, {}))
+    for name, view in catalog["views"].items():
+        if "projection" not in view:
+            document["views"].setdefault(name, {"stream": view["stream"]})
+    return document
+
+
+def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict[str, Any]]:
+    """Quarantined records, those of the newest files first.
+
+    Args:
+        layout: of the results folder.
+        stream: the stream's name.
+        most: how many; 0: all.
+
+    Yields:
+        `batch` (text; a range where batches have been merged), `reason`, `origin`, `record` (text, as it stands
+        where it is UTF-8, otherwise with replacement characters).
+
+    Raises:
+        UnknownNameError: there is no such stream.
+    """
+    known = (read_json(layout.catalog) or {"streams": {}})["streams"]
+    if stream not in known:
+        raise UnknownNameError(f"no stream {stream}; existing streams: {', '.join(known) or 'none'}")
+    # pyarrow takes longer to load than all the rest
+    import pyarrow.parquet as pq
+
+    given = 0
+    for document in reversed(read_manifests(layout, stream)):
+        first, last = document["first"], document["last"]
+        for file in reversed(document["files"]):
+            if file["kind"] != "quarantine":
+                continue
+            rows = pq.read_table(layout.quarantine(stream) / file["name"])
+            for row in reversed(rows.to_pylist()):
+                yield {
+                    "batch": str(first) if first == last else f"{first}-{last}",
+                    "reason": row["reason"],
+                    "origin": row["origin"],
+                    "record": _text(row["record"]),
+                }
+                given += 1
+                if given == most:
+                    return
+
+
+def _text(record: bytes | str | None) -> str | None:
+    return record.decode("utf-8", "replace") if isinstance(record, bytes) else record
+
+
+def _judge(document: Document, holder: int | None) -> None:
+    """What the run is doing: what it said last, and whether its process is still there."""
+    said = document["state"]
+    if holder is not None:
+        document["state"] = "running" if said == "running" and document.get("pid") == holder else "starting"
+        document["pid"] = holder
+    elif said == "running":
+        document["state"] = "dead"
+        document["reason"] = (
+            f"its process {document.get('pid', '')} is gone without a last word (killed, or the machine went down); "
+            "the same command goes on from here"
+        )
+    elif said not in _LEFT:
+        document["state"] = "never started"
+
+
+def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:
+    if document["state"] not in ("running", "starting") and stream.get("state") != "failed":
+        stream["state"] = document["state"]
+    newest = stream.get("newest_event_time_us")
+    if newest is not None:
+        stream["newest_event_age_seconds"] = round(datetime.now(UTC).timestamp() - newest / 1e6, 3)
+    if stream.get("quarantined"):
+        stream["samples"] = _samples(layout, name)
+
+
+def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int]) -> None:
+    """The selections of a stream by how often they were satisfied."""
+    views = [
+        view for view, each in catalog["views"].items() if each["stream"] == name and "projection" in each
+    ]
+    busiest = sorted(((view, pairs[view]) for view in views if pairs.get(view)), key=lambda each: -each[1])
+    stream["busiest"] = dict(busiest)
+    stream["silent"] = len(views) - len(busiest)
+
+
+def _samples(layout: Layout, stream: str) -> dict[str, dict[str, Any]]:
+    """One quarantined record a reason, the newest."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in quarantined_records(layout, stream, _LOOKED_THROUGH):
+        found.setdefault(record["reason"], record)
+    return found

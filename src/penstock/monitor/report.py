@@ -1,0 +1,164 @@
+"""The status of a results folder as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from penstock.monitor.book import Document
+
+#: views, errors and events named at the most
+_NAMED = 8
+#: characters of a sample
+_WIDTH = 100
+#: fields of an event that its line need not repeat
+_PLAIN = frozenset({"time", "kind", "stream", "figures", "arrangement", "version", "plan", "sampled_tuples"})
+
+
+def status_lines(document: Document) -> Iterator[str]:
+    """What `penstock status` prints of `folder_status`."""
+    yield _run(document)
+    for name, stream in document["streams"].items():
+        yield from _stream(name, stream)
+    views = document["views"]
+    for name, view in views.items():
+        yield from _view(name, view)
+    news = document.get("news", [])[-_NAMED:]
+    if news:
+        yield "of late:"
+        yield from (f"  {_event(event)}" for event in news)
+
+
+def length(seconds: float) -> str:
+    """A length of time in one or two units: '45 s', '3 min 20 s', '2 h 5 min', '4 days 3 h'."""
+    if seconds < 0:
+        return f"-{length(-seconds)}"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    units = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
+    for (size, unit), (smaller, next_unit) in pairwise(units):
+        if seconds >= size:
+            rest = int(seconds % size // smaller)
+            whole = f"{int(seconds // size)} {unit if unit != 'days' or seconds >= 2 * size else 'day'}"
+            return f"{whole} {rest} {next_unit}" if rest else whole
+    return f"{seconds:.0f} s"
+
+
+def moment(microseconds: float) -> str:
+    """A moment in UTC."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+
+
+def _run(document: Document) -> str:
+    parts = [f"{document['output']}: {document['state']}"]
+    if document["state"] in ("running", "starting"):
+        parts[0] += f" (process {document['pid']})"
+    if document.get("started"):
+        parts.append(f"started {_clock(document['started'])}")
+    if document.get("time"):
+        parts.append(f"last word {_clock(document['time'])}, {length(_since(document['time']))} ago")
+    line = ", ".join(parts)
+    return f"{line}\n  {document['reason']}" if document.get("reason") else line
+
+
+def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"stream {name}: {stream.get('state', 'unknown')}"]
+    parts.append(f"{stream.get('tuples', 0):,} tuples in {stream.get('batches', 0):,} batches")
+    if stream.get("tuples_per_second"):
+        parts.append(f"{stream['tuples_per_second']:,.0f}/s")
+    parts.append(f"{stream.get('matched', 0):,} matched")
+    yield " | ".join(parts)
+    outage = stream.get("outage")
+    if outage:
+        yield f"  source out of reach since {_clock(outage['since'])}: {outage['reason']}"
+    if stream.get("retries"):
+        yield f"  started again {stream['retries']} times, last for: {stream.get('retry')}"
+    lag = _lag(stream)
+    if lag:
+        yield f"  {lag}"
+    busiest = stream.get("busiest", {})
+    if busiest:
+        named = ", ".join(f"{view} {count:,}" for view, count in list(busiest.items())[:_NAMED])
+        quiet = f"; {stream['silent']:,} without a match so far" if stream.get("silent") else ""
+        yield f"  busiest queries: {named}{quiet}"
+    elif stream.get("silent"):
+        yield f"  {stream['silent']:,} queries, none with a match so far"
+    for reason, count in stream.get("quarantined", {}).items():
+        yield f"  quarantined: {count:,} for: {reason}"
+        sample = stream.get("samples", {}).get(reason)
+        if sample:
+            yield f"    such as, in batch {sample['batch']}, from {sample['origin']}: {_cut(sample['record'])}"
+    errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
+    if errors:
+        named = ", ".join(f"{view} {count:,}" for view, count in errors[:_NAMED])
+        more = f" and {len(errors) - _NAMED} more views" if len(errors) > _NAMED else ""
+        yield f"  an expression raised, so that tuples are no match of: {named}{more}"
+    for count, why in (
+        ("null_event_times", "is NULL"),
+        ("future_event_times", "is too far ahead of the clock"),
+    ):
+        if stream.get(count):
+            yield f"  kept from windows: {stream[count]:,} tuples whose event time {why}"
+    if stream.get("decision"):
+        yield f"  last decision: {stream['decision']}"
+
+
+def _lag(stream: Mapping[str, Any]) -> str:
+    parts = []
+    backlog = stream.get("backlog")
+    if isinstance(backlog, Mapping):
+        parts.append(
+            "backlog "
+            + ", ".join(f"{count:,} {what}" for what, count in backlog.items() if count is not None)
+        )
+    elif backlog is not None:
+        parts.append(f"backlog {backlog:,}")
+    if stream.get("newest_event_time_us") is not None:
+        parts.append(
+            f"newest event time {moment(stream['newest_event_time_us'])}, "
+            f"{length(stream['newest_event_age_seconds'])} behind the clock"
+        )
+    if stream.get("last_batch"):
+        parts.append(f"last batch {length(_since(stream['last_batch']))} ago")
+    return " | ".join(parts)
+
+
+def _view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
+    parts = [f"window view {name} of {view['stream']}: {counts}"]
+    if view.get("slack_us") is not None:
+        parts.append(f"slack K {length(view['slack_us'] / 1e6)}")
+    yield " | ".join(parts)
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    fields = [
+        f"{name}={_cut(str(value))}"
+        for name, value in event.items()
+        if name not in _PLAIN and value not in (None, {}, [])
+    ]
+    words = [_clock(str(event.get("time"))), str(event.get("kind")), str(event.get("stream") or ""), *fields]
+    return " ".join(word for word in words if word)
+
+
+def _clock(time: str) -> str:
+    """A moment of the event log as the local clock shows it."""
+    try:
+        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return time
+
+
+def _since(time: str) -> float:
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def _cut(text: str | None) -> str:
+    shown = " ".join(repr(text)[1:-1].split()) if text else ""
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."

@@ -1,0 +1,215 @@
+"""The status of a results folder from its files alone: folds of events, dead runs, quarantined records."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.monitor.book import StatusBook
+from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
+from penstock.monitor.report import length, status_lines
+from penstock.spark.checkpoint_lock import CheckpointLock, lock_holder
+from penstock.spark.events import EventLog, newest_events
+from penstock.spark.files import replace_json
+from penstock.spark.layout import Layout
+from penstock.spark.publish import results_of
+from penstock.spark.status_file import StatusFile
+
+BATCH = {
+    "stream": "orders",
+    "batch": 0,
+    "tuples": 10,
+    "matched": 4,
+    "pairs": 5,
+    "newest_event_time_us": 60_000_000,
+}
+NEXT = {
+    "stream": "orders",
+    "batch": 1,
+    "tuples": 5,
+    "matched": 1,
+    "pairs": 1,
+    "quarantined": {"malformed": 2},
+}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """A results folder with two published batches of one stream, the second with records set aside."""
+    layout = Layout(tmp_path / "out", tmp_path / "out" / "_penstock" / "checkpoint")
+    layout.open()
+    views = {
+        "large": {"stream": "orders", "projection": None},
+        "silent": {"stream": "orders", "projection": None},
+        "hours": {"stream": "orders", "groups": []},
+    }
+    replace_json(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    aside = {"kind": "quarantine", "name": "0000000001-0-00000.parquet", "rows": 2}
+    for figures, files in ((BATCH, []), (NEXT, [aside])):
+        batch = figures["batch"]
+        replace_json(
+            layout.manifests("orders") / f"{batch}.json",
+            {"first": batch, "last": batch, "files": files, "batches": [figures]},
+        )
+    layout.quarantine("orders").mkdir(parents=True)
+    records = pa.table(
+        {
+            "record": [b"4,Oslo,much", b"\xff,\n"],
+            "origin": ["1.csv"] * 2,
+            "reason": ["malformed", "not UTF-8"],
+        }
+    )
+    pq.write_table(records, layout.quarantine("orders") / str(aside["name"]))
+    return layout
+
+
+def _lines(layout: Layout) -> str:
+    return "\n".join(status_lines(folder_status(layout.output)))
+
+
+def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layout: Layout) -> None:
+    status = StatusFile(layout, lambda: {"orders": {"large": 5}}, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+    log.record("run_started")
+    status.begin_stream("orders")
+    log.record("batch", **NEXT, bind_seconds=0.5, run_seconds=0.5, publish_seconds=0.0)
+    log.record("batch", **{**NEXT, "batch": 2}, bind_seconds=0.5, run_seconds=0.5, publish_seconds=0.0)
+    status.close()
+    stream = folder_status(layout.output)["streams"]["orders"]
+    assert (stream["batches"], stream["tuples"], stream["quarantined"]) == (3, 20, {"malformed": 4})
+    assert stream["tuples_per_second"] == 5
+    again = StatusFile(layout, lambda: {"orders": {"large": 2, "silent": 1}}, every_seconds=60)
+    again.book.note({"kind": "run_started", "time": "x"})
+    again.close()
+    stream = folder_status(layout.output)["streams"]["orders"]
+    assert (stream["batches"], stream["tuples"]) == (3, 20)
+    assert stream["busiest"] == {"large": 7, "silent": 1}
+
+
+def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(layout: Layout) -> None:
+    replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": 1, "time": "2026"})
+    told = _lines(layout)
+    assert "out: dead" in told
+    assert "its process 1 is gone without a last word" in told
+    assert "stream orders: dead | 15 tuples in 2 batches" in told
+    assert "quarantined: 2 for: malformed\n    such as, in batch 1, from 1.csv: 4,Oslo,much" in told
+
+
+def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    log.record("run_started")
+    log.record("run_failed", stream="orders", reason="view large: division by zero")
+    log.record("run_stopped")
+    log.close()
+    told = _lines(layout)
+    assert "out: failed" in told
+    assert "\n  view large: division by zero\nstream orders: failed" in told
+
+
+def test_a_running_process_is_found_by_its_lock_and_keeps_it(layout: Layout) -> None:
+    assert lock_holder(layout.checkpoint) is None
+    program = "import sys, pathlib; from penstock.spark.checkpoint_lock import CheckpointLock;"
+    program += "CheckpointLock(pathlib.Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, layout.checkpoint], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": holder.pid})
+        for _ in range(2):
+            assert f"out: running (process {holder.pid})" in _lines(layout)
+        holder.communicate(b"")
+    lock = CheckpointLock(layout.checkpoint)
+    assert lock_holder(layout.checkpoint) == os.getpid()
+    lock.release()
+    assert lock_holder(layout.checkpoint) is None
+
+
+def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> None:
+    book = StatusBook()
+    for kind, fields in (
+        ("run_started", {}),
+        ("source_unreachable", {"stream": "orders", "reason": "no broker at kafka:9092"}),
+        ("stream_retried", {"stream": "orders", "reason": "a worker was killed"}),
+    ):
+        book.note({"kind": kind, "time": "2026-01-01T00:00:00+00:00", **fields})
+    replace_json(layout.status, {**book.document(), "pid": os.getpid()})
+    lock = CheckpointLock(layout.checkpoint)
+    told = _lines(layout)
+    lock.release()
+    assert "stream orders: retrying" in told
+    assert "kafka:9092" in told
+    assert "started again 1 times, last for: a worker was killed" in told
+    book.note({"kind": "batch", "time": "2026-01-01T00:00:01+00:00", **BATCH})
+    assert book.document()["streams"]["orders"]["outage"] is None
+    assert book.document()["streams"]["orders"]["state"] == "running"
+
+
+def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Layout) -> None:
+    def figures(batch: int, early: int) -> dict[str, Any]:
+        counts = {
+            "early": early,
+            "corrected": 1,
+            "final": 2,
+            "rows": 9,
+            "slack": early * 90_000_000,
+            "horizon": batch,
+        }
+        return {"batch": batch, "views": {"hours": counts}}
+
+    replace_json(
+        layout.manifests(results_of("orders")) / "0-to-1.json",
+        {"first": 0, "last": 1, "files": [], "batches": [figures(0, 3), figures(1, 0)]},
+    )
+    view = folder_status(layout.output)["views"]["hours"]
+    assert (view["early"], view["corrected"], view["final"], view["horizon"]) == (3, 2, 4, 1)
+    assert "window view hours of orders: 3 early, 2 corrected, 4 final | slack K 1 min 30 s" in _lines(layout)
+
+
+def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
+    found = list(quarantined_records(layout, "orders", 0))
+    assert [record["record"] for record in found] == ["�,\n", "4,Oslo,much"]
+    assert found[0]["batch"] == "1"
+    assert list(quarantined_records(layout, "orders", 1)) == found[:1]
+    with pytest.raises(UnknownNameError, match="no stream order; existing streams: orders"):
+        list(quarantined_records(layout, "order", 1))
+    with pytest.raises(InputError, match="is not a results folder"):
+        folder_layout(layout.output.parent)
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    for number in range(2_000):
+        log.record("batch", number=number)
+    log.close()
+    with path.open("a") as file:
+        file.write('{"kind": "torn')
+    found = newest_events(path, most_bytes=4_096)
+    assert 10 < len(found) < 100
+    assert found[-1]["number"] == 1_999
+    EventLog(path).close()
+    assert json.loads(path.read_text().splitlines()[-1])["number"] == 1_999
+
+
+def test_a_status_that_cannot_be_written_stops_nothing(layout: Layout) -> None:
+    layout.status.mkdir()
+    status = StatusFile(layout, dict, every_seconds=60)
+    status.book.note({"kind": "run_started", "time": "x"})
+    status.close()
+    status.close()
+    assert "orders" in _lines(layout)
+
+
+def test_lengths_of_time_read_well() -> None:
+    told = [length(seconds) for seconds in (0.25, 45, 60, 200, 7_500, 86_400, 270_000, -5)]
+    assert told == ["0.25 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "1 day", "3 days 3 h", "-5 s"]
