@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from penstock.kernels.compiled import compiled
 
 Bits = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint32]
@@ -73,14 +74,14 @@ class AscTables(NamedTuple):
     range_high: Codes
 
 
-@njit(cache=False)
+@compiled()
 def copy_words(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
     """Copies all of `source` to the front of `target`; a slice assignment compiles far slower."""
     for position in range(len(source)):
         target[position] = source[position]
 
 
-@njit(cache=False)
+@compiled()
 def fill_blocks(
     predicates: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
@@ -157,7 +158,7 @@ def fill_blocks(
     return start, word, mask, first, ranges
 
 
-@njit(cache=False)
+@compiled()
 def ones(bits: Any) -> Any:
     """Number of 1-bits of a word."""
     bits = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -166,7 +167,7 @@ def ones(bits: Any) -> Any:
     return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=False)
+@compiled()
 def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> Any:
     """ANDs the qrb of a region into a GRB and returns how many of its words became zero."""
     block = np.int64(t.block_of_code[t.code_start[attribute] + code])
@@ -201,7 +202,7 @@ def restrict(t: AscTables, grb: Bits, attribute: int, code: int) -> Any:
     return emptied
 
 
-@njit(cache=False)
+@compiled()
 def live_words(bits: Bits) -> int:
     """Number of words that are not zero."""
     words = 0
@@ -210,7 +211,7 @@ def live_words(bits: Bits) -> int:
     return words
 
 
-@njit(cache=False)
+@compiled()
 def total_ones(bits: Bits) -> int:
     """Number of 1-bits of a bitmap."""
     total = 0
@@ -219,7 +220,7 @@ def total_ones(bits: Bits) -> int:
     return total
 
 
-@njit(cache=False)
+@compiled()
 def _first_unevaluated(
     geb: npt.NDArray[np.int64], row: int, order: npt.NDArray[np.int64], position: int
 ) -> int:
@@ -228,7 +229,7 @@ def _first_unevaluated(
     return position
 
 
-@njit(cache=False)
+@compiled()
 def evaluate(
     t: AscTables,
     codes: Codes,
@@ -304,7 +305,7 @@ def evaluate(
     return offsets, queries[:size].copy(), evaluations, arrows, dropped
 
 
-@njit(cache=False)
+@compiled()
 def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDArray[np.int64]) -> Any:
     """Counts the evaluation instances each candidate passes: EI of definition 3.
 
@@ -334,7 +335,7 @@ def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDA
     return passed
 
 
-@njit(cache=False)
+@compiled()
 def drop_counts(
     t: AscTables, codes: Codes, sequence: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
 ) -> Any:
@@ -367,7 +368,7 @@ def drop_counts(
     return dropped
 
 
-@njit(cache=False)
+@compiled()
 def failures_after(
     t: AscTables,
     codes: Codes,
@@ -439,7 +440,7 @@ def failures_after(
     return at, macro, covering, failed, emptied
 
 
-@njit(cache=False)
+@compiled()
 def candidate_arrows(t: AscTables, attribute: int, codes: int) -> Any:
     """The candidate-arrow bitmaps of one ASC: which other ASCs can still fail a term after a region.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.compiled import compiled
 from penstock.kernels.index import Found
 
 #: bits of a query number sorted by in one pass, at most: as many write positions as fit a cache
 _DIGIT_BITS = 9
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def _sort_by_digit(
     source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64], count: int, shift: int, bits: int
 ) -> None:
@@ -28,7 +28,7 @@ def _sort_by_digit(
         starts[own] += 1
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def assemble_rows(
     found: Found,
     spare: npt.NDArray[np.uint64],
@@ -94,7 +94,7 @@ def assemble_rows(
     return offsets[: rows + 1], queries[:kept]
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def _drop_repeats(queries: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], rows: int) -> int:
     kept = 0
     start = 0

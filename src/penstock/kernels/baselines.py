@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from penstock.kernels.asc import AscTables, Codes, live_words, ones, restrict
+from penstock.kernels.compiled import compiled
 
 
-@njit(cache=False)
+@compiled()
 def alive_after_subsets(t: AscTables, codes: Codes, attributes: npt.NDArray[np.int64]) -> Any:
     """Counts the tuples whose GRB is not zero after each set of ASCs.
 
@@ -69,7 +69,7 @@ def alive_after_subsets(t: AscTables, codes: Codes, attributes: npt.NDArray[np.i
     return alive
 
 
-@njit(cache=False)
+@compiled()
 def extreme_costs(alive: npt.NDArray[np.int64], worst: bool) -> Any:
     """The cheapest or dearest order of ASCs, by dynamic programming over sets.
 
@@ -95,7 +95,7 @@ def extreme_costs(alive: npt.NDArray[np.int64], worst: bool) -> Any:
     return cost, last
 
 
-@njit(cache=False)
+@compiled()
 def route_by_lottery(
     t: AscTables, codes: Codes, attributes: npt.NDArray[np.int64], window: int, seed: int
 ) -> Any:

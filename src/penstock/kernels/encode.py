@@ -8,12 +8,13 @@ a binary search to the few steps that share them.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.compiled import compiled
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+
+@compiled(nogil=True)
 def encode_direct(
     values: npt.NDArray[np.signedinteger],
     base: int,
@@ -44,7 +45,7 @@ def encode_direct(
             out[row] = above
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def encode_bucketed(
     values: npt.NDArray[np.signedinteger],
     starts: npt.NDArray[np.int64],
@@ -89,7 +90,7 @@ def encode_bucketed(
         out[row] = codes[low - 1]
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def order_floats(bits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Maps the bits of doubles to integers in Spark's order: NaN one value and last, -0.0 as 0.0."""
     keys = np.empty(len(bits), np.int64)
@@ -101,7 +102,7 @@ def order_floats(bits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return keys
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def _compare(
     data: npt.NDArray[np.uint8],
     start: int,
@@ -119,7 +120,7 @@ def _compare(
     return (end - start) - (other_end - other_start)
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def encode_bytes(
     data: npt.NDArray[np.uint8],
     offsets: npt.NDArray[np.int64],

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.compiled import compiled
 from penstock.kernels.lanes import LANES, lane_mask, lowest_bit
 
 #: rows of one call: row numbers fit 16 bits, a column of 16-bit codes fits half an L2 cache
@@ -87,14 +87,14 @@ class Predicates(NamedTuple):
     high: npt.NDArray[np.uint32]
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def count_codes(codes: npt.NDArray[np.unsignedinteger], counts: npt.NDArray[np.int64]) -> None:
     """Adds to counts[c] how often code c occurs."""
     for row in range(len(codes)):
         counts[codes[row]] += 1
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def sort_by_code(
     codes: npt.NDArray[np.unsignedinteger], starts: npt.NDArray[np.int32], order: npt.NDArray[np.uint16]
 ) -> None:
@@ -116,7 +116,7 @@ def sort_by_code(
         starts[np.int64(codes[row]) + 1] = position + 1
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def gather(
     values: npt.NDArray[np.uint8],
     positions: npt.NDArray[np.unsignedinteger],
@@ -128,7 +128,7 @@ def gather(
         out[row] = values[positions[row]]
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def in_ranges(
     code: int, low: npt.NDArray[np.uint32], high: npt.NDArray[np.uint32], first: int, last: int
 ) -> bool:
@@ -144,7 +144,7 @@ def in_ranges(
     return False
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def _rest_holds(
     entries: Entries,
     entry: int,
@@ -162,7 +162,7 @@ def _rest_holds(
     return True
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def _grown(values: npt.NDArray[Any], used: int, room: int) -> npt.NDArray[Any]:
     """The first `used` values in a new array with room for more."""
     grown = np.empty(2 * (used + room), values.dtype)
@@ -170,7 +170,7 @@ def _grown(values: npt.NDArray[Any], used: int, room: int) -> npt.NDArray[Any]:
     return grown
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def match_slices(
     entries: Entries,
     first: int,
@@ -279,7 +279,7 @@ def match_slices(
     return Found(rows, runs, np.array([filled, ended], np.int64))
 
 
-@numba.njit(cache=False, boundscheck=False, nogil=True)
+@compiled(nogil=True)
 def match_probes(
     entries: Entries,
     bucket: npt.NDArray[np.int64],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from penstock.kernels.compiled import compiled
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-@njit(cache=False)
+@compiled()
 def sums_before(amounts: Floats, bounds: Ints) -> tuple[Floats, Floats]:
     """Sums of the earlier rows of a row's segment, and of the whole segment, both for each row.
 
@@ -28,7 +29,7 @@ def sums_before(amounts: Floats, bounds: Ints) -> tuple[Floats, Floats]:
     return before, final
 
 
-@njit(cache=False)
+@compiled()
 def extremes_before(numbers: Floats, bounds: Ints, least: bool) -> tuple[Floats, Floats]:
     """The like for the least or the largest number, NaN left out; infinity where there is none yet.
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.kernels.compiled import filling
 from penstock.kernels.segments import extremes_before, sums_before
 from penstock.operators.aggregates import (
     KEEPING_VALUES,
@@ -179,8 +180,9 @@ class WindowHistory:
         return self._known_sums[column]
 
 
+@filling()
 def warm_up() -> None:
-    """Compiles the kernels, before a process forks or is timed."""
+    """Compiles or loads the kernels, before a process forks or is timed."""
     bounds = np.zeros(1, np.int64)
     sums_before(np.zeros(0), bounds)
     extremes_before(np.zeros(0), bounds, True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
 from penstock.operators.asc import AscEvaluator, AscIndex
@@ -189,8 +190,9 @@ class Selector:
             self._choice.asc_tried(few, ended - built, ended - begun)
 
 
+@filling()
 def warm_up() -> None:
-    """Compiles the kernels for the usual column types, before a process forks or is timed."""
+    """Compiles or loads the kernels for the usual column types, before a process forks or is timed."""
     kinds = (pa.int32(), pa.int64(), pa.float64(), pa.string())
     draws = np.random.default_rng(0).integers(0, 500, (len(kinds), 4096))
     columns = [
