@@ -308,10 +308,10 @@ class Panes:
             return None
         return Content(self._stamped(rows, 0), {name: self._stamped(table, 0) for name, table in own.items()})
 
-    def drop_before(self, start: int) -> None:
-        """Forgets the panes that start before."""
+    def drop_before(self, start: int, but: range | None = None) -> None:
+        """Forgets the panes that start before, but for some."""
         self.forget_shared()
-        for old in [each for each in self._panes if each < start]:
+        for old in [each for each in self._panes if each < start and (but is None or each not in but)]:
             del self._panes[old]
             self._changed.add(old)
 

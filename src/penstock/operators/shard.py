@@ -7,7 +7,7 @@ records in order and stores what changed; nothing else decides what the answers 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from penstock.operators.window import Answer, LateCounts, PaneBatch, WindowOpera
 from penstock.plan.windows import WindowPlan
 
 #: version of the stored state; another one is refused
-STATE_VERSION = 3
+STATE_VERSION = 4
 #: kind of an envelope with partials; one with kept values is of the kind "values:" and the argument
 PARTIALS = "partials"
 VALUES = "values:"
@@ -38,12 +38,15 @@ class OperatorPlan:
         views: those that share filter, event time and keys and were declared together, and are not dropped.
         parts: what envelopes hold of each group, that of dropped views included.
         pane: length of their panes, microseconds.
+        since, floors: see `WindowOperator`; floors as (view, time) pairs.
     """
 
     id: int
     views: tuple[WindowPlan, ...]
     parts: Parts
     pane: int
+    since: int | None = None
+    floors: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class LogRecord:
         ended: whether the stream has ended, so that every window is final.
         envelopes: the shard's.
         flush: whether late tuples of answered windows are corrected now, however few.
+        whole: operators whose envelopes are those of all batches before their first one.
     """
 
     program: KeyedProgram
@@ -100,6 +104,7 @@ class LogRecord:
     ended: bool
     envelopes: Sequence[Envelope]
     flush: bool = False
+    whole: Collection[int] = ()
 
 
 def loaded(stored: bytes) -> Any:
@@ -165,7 +170,9 @@ class Shard:
         answers = []
         for id_, operator in self._operators.items():
             own = [envelope for envelope in record.envelopes if envelope.operator == id_]
-            answers += operator.process(pane_batch(own, record.newest, record.delays, record.flush))
+            answers += operator.process(
+                pane_batch(own, record.newest, record.delays, record.flush, id_ in record.whole)
+            )
             if record.ended:
                 answers += operator.finish()
         return answers
@@ -260,14 +267,25 @@ class Shard:
             if operator is None:
                 views = [(view, RequiredSlack(view.bound)) for view in plan.views]
                 self._operators[id_] = WindowOperator(
-                    views, program.gamma, program.least_horizon, program.most_delay, plan.parts, plan.pane
+                    views,
+                    program.gamma,
+                    program.least_horizon,
+                    program.most_delay,
+                    plan.parts,
+                    plan.pane,
+                    plan.since,
+                    dict(plan.floors),
                 )
             else:
                 operator.keep({view.name for view in plan.views})
 
 
 def pane_batch(
-    envelopes: Sequence[Envelope], newest: int | None, delays: npt.NDArray[np.int64], flush: bool = False
+    envelopes: Sequence[Envelope],
+    newest: int | None,
+    delays: npt.NDArray[np.int64],
+    flush: bool = False,
+    makes_whole: bool = False,
 ) -> PaneBatch:
     """One operator's envelopes of a batch, those of all map tasks together."""
     tables: dict[str, list[pa.Table]] = {}
@@ -275,4 +293,4 @@ def pane_batch(
         tables.setdefault(envelope.kind, []).append(pa.ipc.open_stream(envelope.payload).read_all())
     together = {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
     values = {kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)}
-    return PaneBatch(together.get(PARTIALS), values, newest, delays, flush)
+    return PaneBatch(together.get(PARTIALS), values, newest, delays, flush, makes_whole)

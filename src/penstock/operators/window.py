@@ -48,6 +48,8 @@ class PaneBatch:
         delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
             that is not too long to matter.
         flush: whether late tuples of answered windows are corrected now, however few.
+        makes_whole: whether the rows are those of all batches before the operator's first one; such a batch comes
+            once and moves neither t_max nor slack nor horizon.
     """
 
     partials: pa.Table | None
@@ -55,6 +57,7 @@ class PaneBatch:
     newest: int | None
     delays: npt.NDArray[np.int64]
     flush: bool = False
+    makes_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +70,8 @@ class Answer:
         revision: 0 for the early answer.
         final: whether all tuples are known.
         slack: t_max less the window's end when this was answered.
-        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised yet.
+        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised yet, and
+            where the window may hold tuples of batches before the operator's first one.
         promised: whether the view's bound can be promised.
         rows: see `window_rows.window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
@@ -113,6 +117,8 @@ class _Answered:
 class _View:
     plan: WindowPlan
     policy: SlackPolicy
+    #: windows that end at or before it were over before the view began, and are not answered
+    floor: int = _BEFORE_ALL
     #: windows that end at or before it have been answered, or were empty
     frontier: int | None = None
     #: windows that end at or before it are final
@@ -146,6 +152,9 @@ class LateCounts:
 class WindowOperator:
     """Answers the windows of views that share keys, event time and filter.
 
+    One that begins after other batches of its stream has not seen the tuples of those. Until it is given them
+    (`PaneBatch.makes_whole`) windows that may hold some are answered, but never as final and never with a promise.
+
     Args:
         views: the views with the policy that chooses the slack of each; their windows' starts agree
             modulo the pane.
@@ -154,6 +163,10 @@ class WindowOperator:
         most_delay: a longer delay changes neither horizon nor slack; such tuples correct from the history.
         parts: what batches hold of each group, None: what the views need.
         pane: length of the batches' panes, None: what the views need.
+        since: largest event time of the batches before the operator's first one, microseconds; None where there is
+            none.
+        floors: by view a time at which windows that end by then were over before the view began, so that they are
+            not answered; `since` where there is none.
     """
 
     def __init__(
@@ -164,6 +177,8 @@ class WindowOperator:
         most_delay: int = 2**62,
         parts: Parts | None = None,
         pane: int | None = None,
+        since: int | None = None,
+        floors: Mapping[str, int] | None = None,
     ) -> None:
         plans = [plan for plan, _ in views]
         self.keys = [name for name, _ in plans[0].keys]
@@ -172,15 +187,24 @@ class WindowOperator:
         #: panes begin at multiples of `pane` from here
         self.offset = plans[0].windows.start % self.pane
         self.panes = Panes(self.parts, self.keys)
-        self.views = {plan.name: _View(plan, policy) for plan, policy in views}
+        begun = _BEFORE_ALL if since is None else since
+        self.views = {
+            plan.name: _View(plan, policy, (floors or {}).get(plan.name, begun)) for plan, policy in views
+        }
         self.late = LateCounts()
         #: (view, start) of final windows that late tuples belong to, for the history to correct
         self.beyond: set[tuple[str, int]] = set()
         self.newest: int | None = None
+        #: windows that start at or before it may hold tuples of the batches before, ...
+        self._since = begun
+        #: ... and lack them still
+        self._unseen = begun
         self._gamma = gamma
         self._most_delay = most_delay
         self._horizon = max(least_horizon, *(plan.windows.size for plan in plans))
         self._arrival = 0
+        if since is not None:
+            self._begin(since)
 
     @property
     def horizon(self) -> int:
@@ -193,7 +217,7 @@ class WindowOperator:
             self._take_in(batch, batch.newest)
         if self.newest is None:
             return []
-        answers = []
+        answers = self._make_whole() if batch.makes_whole else []
         for view in self.views.values():
             answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
             now = batch.flush or batch.partials is None
@@ -243,30 +267,34 @@ class WindowOperator:
         answers = []
         for view in self.views.values():
             answers += self._finish(view, last)
+            answers += self._correct(view)
         self._forget()
         return answers
+
+    def _begin(self, newest: int) -> None:
+        self.newest = self._arrival = newest
+        for view in self.views.values():
+            view.frontier = view.final = _BEFORE_ALL
 
     def _take_in(self, batch: PaneBatch, newest: int) -> None:
         partials = batch.partials
         if self.newest is None:
             oldest = newest if partials is None else pc.min(partials.column(PANE)).as_py()
+            self._begin(newest)
             self._arrival = min(oldest, newest) - 1
-            for view in self.views.values():
-                view.frontier = view.final = _BEFORE_ALL
         else:
             self._arrival = max(self.newest, self._arrival + 1)
         delays = batch.delays[batch.delays <= self._most_delay]
         self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
         if partials is not None:
-            self.panes.append(*self._registered(partials, batch.values), self._arrival)
+            self.panes.append(*self._registered(partials, batch), self._arrival)
         self.newest = newest if self.newest is None else max(self.newest, newest)
         for view in self.views.values():
             view.policy.arrived(delays)
 
-    def _registered(
-        self, partials: pa.Table, values: Mapping[str, pa.Table]
-    ) -> tuple[pa.Table, Mapping[str, pa.Table]]:
+    def _registered(self, partials: pa.Table, batch: PaneBatch) -> tuple[pa.Table, Mapping[str, pa.Table]]:
         """Registers late rows with their closed windows; gives the rows that some window still needs."""
+        values = batch.values
         starts = partials.column(PANE).to_numpy()
         rows = partials.column(ROWS).to_numpy()
         counts = dict(zip(*_sums(starts, rows), strict=True))
@@ -277,12 +305,15 @@ class WindowOperator:
             assert final is not None, "set with the first batch"
             for pane, tuples in counts.items():
                 for end in _ends(view.plan, pane):
-                    if end > final:
+                    if end <= view.floor:
+                        continue
+                    is_open = end > final or self._is_unseen(view, end)
+                    if is_open:
                         needed.add(pane)
-                    if end > frontier:
+                    if end > frontier or batch.makes_whole:
                         continue
                     self.late.registered += tuples
-                    if end <= final:
+                    if not is_open:
                         self.late.beyond += tuples
                         self.beyond.add((view.plan.name, end - view.plan.windows.size))
                         continue
@@ -296,6 +327,31 @@ class WindowOperator:
         kept = {name: table.filter(pc.is_in(table.column(PANE), wanted)) for name, table in values.items()}
         return partials.filter(pc.is_in(partials.column(PANE), wanted)), kept
 
+    def _make_whole(self) -> list[Answer]:
+        """Finishes and corrects the windows that have just got what they lacked."""
+        self._unseen = _BEFORE_ALL
+        answers = []
+        for view in self.views.values():
+            assert view.final is not None, "set at the beginning"
+            assert view.frontier is not None, "set at the beginning"
+            size = view.plan.windows.size
+            ends = {
+                end
+                for pane in self.panes
+                for end in _ends(view.plan, pane)
+                if view.floor < end <= min(self._since + size, view.frontier)
+            }
+            for end in ends - view.answered.keys():
+                view.answered[end] = self._unanswered(view, end)
+            answers += self._finalize(view, sorted(end for end in ends if end <= view.final))
+            view.waiting |= {end for end in ends if end > view.final}
+            answers += self._correct(view)
+        return answers
+
+    def _is_unseen(self, view: _View, end: int) -> bool:
+        """Whether a window lacks tuples of the batches before the operator's first one."""
+        return end - view.plan.windows.size <= self._unseen
+
     def _close(self, view: _View, until: int, known: int) -> list[Answer]:
         """Answers the windows that end by `until`; those that end by `known` are final at once."""
         assert view.frontier is not None, "set with the first batch"
@@ -308,22 +364,24 @@ class WindowOperator:
             for pane in self.panes
             if pane > first
             for end in _ends(view.plan, pane)
-            if view.frontier < end <= until
+            if max(view.frontier, view.floor) < end <= until
         }
         view.frontier = until
         answers = []
         for end, rows in self._rows(view, sorted(due)):
             heard = _spread(end // windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
+            heard = heard and self._teaches(view, end)
             answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
-            if end > known:
+            final = end <= known and not self._is_unseen(view, end)
+            if not final:
                 view.answered[end] = answered
-            answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final=end <= known))
+            answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final))
         return answers
 
     def _correct(self, view: _View) -> list[Answer]:
         answers = []
         for end, rows in self._rows(view, sorted(view.waiting)):
-            answered = view.answered.setdefault(end, self._unanswered(view))
+            answered = view.answered.setdefault(end, self._unanswered(view, end))
             changed, replaced, _ = self._changes(view, end, answered, rows)
             if changed.num_rows:
                 answered.revision += 1
@@ -353,8 +411,14 @@ class WindowOperator:
         answers = self._close(view, until, until)
         late = [end for end in view.waiting if end not in view.answered]
         for end in late:
-            view.answered[end] = self._unanswered(view)
-        known = sorted(end for end in view.answered if end <= until)
+            view.answered[end] = self._unanswered(view, end)
+        known = sorted(end for end in view.answered if end <= until and not self._is_unseen(view, end))
+        view.final = until
+        return answers + self._finalize(view, known)
+
+    def _finalize(self, view: _View, known: Sequence[int]) -> list[Answer]:
+        """Gives the final answer of windows that have been answered before."""
+        answers = []
         looked_at = [end for end in known if view.answered[end].looked_at]
         for outcome in self._outcomes(view, looked_at, final=True):
             view.policy.known(outcome)
@@ -367,12 +431,15 @@ class WindowOperator:
             answered.revision += 1
             replaced = pa.concat_tables([replaced, others]) if replaced.num_rows else others
             answers.append(self._answer(view, end, answered, rows, replaced, final=True))
-        view.final = until
         return answers
 
-    def _unanswered(self, view: _View) -> _Answered:
+    def _unanswered(self, view: _View, end: int) -> _Answered:
         """A window that was empty when it closed: its first answer is a correction."""
-        return _Answered(0, _BEFORE_ALL, view.policy.slack, _BEFORE_ALL)
+        return _Answered(0, _BEFORE_ALL, view.policy.slack, _BEFORE_ALL, self._teaches(view, end))
+
+    def _teaches(self, view: _View, end: int) -> bool:
+        """Whether a window tells something of the slack: when tuples of earlier batches came is not known."""
+        return end - view.plan.windows.size > self._since
 
     def _outcomes(self, view: _View, ends: Sequence[int], final: bool) -> list[WindowOutcome]:
         """What answered windows were worth, in their order."""
@@ -429,7 +496,7 @@ class WindowOperator:
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
     ) -> Answer:
         assert self.newest is not None, "some tuple came"
-        promised = bool(getattr(view.policy, "promised", False))
+        promised = bool(getattr(view.policy, "promised", False)) and not self._is_unseen(view, end)
         return Answer(
             view=view.plan.name,
             start=end - view.plan.windows.size,
@@ -445,7 +512,11 @@ class WindowOperator:
 
     def _forget(self) -> None:
         oldest = min((view.final or 0) - view.plan.windows.size for view in self.views.values())
-        self.panes.drop_before(oldest)
+        kept = None
+        if self._unseen > _BEFORE_ALL:
+            largest = max(view.plan.windows.size for view in self.views.values())
+            kept = range(min(view.floor for view in self.views.values()) - largest, self._unseen + largest)
+        self.panes.drop_before(oldest, kept)
 
 
 def _ends(plan: WindowPlan, pane: int) -> range:

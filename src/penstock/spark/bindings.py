@@ -6,7 +6,7 @@ finds the binding and is answered by the same views, whatever has been registere
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -56,6 +56,26 @@ class WindowDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where in its stream a window view begins.
+
+    Attributes:
+        batch: its first batch.
+        newest: largest event time of the batches before, microseconds; None: they brought no tuples.
+        floor: windows that end by then were over before, and are not answered; None: every window is.
+        offset: how far the source had been read before, as Spark's checkpoint has it; None if that is not known.
+    """
+
+    batch: int
+    newest: int | None
+    floor: int | None
+    offset: str | None
+
+
+FROM_THE_START = Beginning(0, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredWindow:
     """A window view of a plan version.
 
@@ -64,11 +84,13 @@ class RegisteredWindow:
         operator: id of the operator that computes it.
         is_answered: False where it was dropped and others of its operator were not: the operator's
             partials stay as they are.
+        beginning: where it begins; None before a batch is bound to it.
     """
 
     definition: WindowDefinition
     operator: int
     is_answered: bool = True
+    beginning: Beginning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,14 @@ class WindowRegister:
         for number, group in enumerate(groups, self.next_operator):
             windows += [RegisteredWindow(definition, number) for definition in group]
         return WindowRegister(tuple(windows), self.next_operator + len(groups))
+
+    def begun(self, batch: int, where: Callable[[int, WindowDefinition], Beginning]) -> WindowRegister:
+        """With the views that have not begun yet beginning at a batch."""
+        windows = (
+            each if each.beginning else replace(each, beginning=where(batch, each.definition))
+            for each in self.windows
+        )
+        return replace(self, windows=tuple(windows))
 
 
 _NO_WINDOWS = WindowRegister()
@@ -202,7 +232,10 @@ def _registered(document: dict[str, Any]) -> RegisteredWindow:
     definition = document["definition"]
     beneath = tuple((name, text) for name, text in definition["beneath"])
     return RegisteredWindow(
-        WindowDefinition(**{**definition, "beneath": beneath}), document["operator"], document["is_answered"]
+        WindowDefinition(**{**definition, "beneath": beneath}),
+        document["operator"],
+        document["is_answered"],
+        Beginning(**document["beginning"]),
     )
 
 

@@ -39,6 +39,7 @@ class LogEntry:
         ended: whether the stream has ended.
         files: names of the batch's envelope files.
         flush: whether late tuples of answered windows are corrected now, however few.
+        whole: operators whose partials in `files` are those of all batches before their first one.
     """
 
     batch: int
@@ -49,6 +50,7 @@ class LogEntry:
     ended: bool
     files: tuple[str, ...]
     flush: bool = False
+    whole: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -145,7 +147,8 @@ def read_entry(path: Path) -> LogEntry:
     """Reads an entry."""
     document = read_json(path)
     assert document is not None, "an entry is never removed while it is needed"
-    return LogEntry(**{**document, "delays": tuple(document["delays"]), "files": tuple(document["files"])})
+    lists = {name: tuple(document[name]) for name in ("delays", "files", "whole")}
+    return LogEntry(**{**document, **lists})
 
 
 def read_envelopes(paths: Iterable[Path], shard: int) -> Iterator[Envelope]:

@@ -43,7 +43,8 @@ def from_history(
     for each in _since(log, entry, oldest):
         before, newest_before = newest_before, each.newest
         late = max(each.delays, default=0)
-        if not each.files or (before is not None and before - late > latest):
+        is_late = before is not None and before - late > latest
+        if not each.files or (is_late and not each.whole):
             continue
         envelopes = list(read_envelopes((log.envelopes / name for name in each.files), number))
         for operator, found in batches.items():

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import StreamFailedError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
+from penstock.spark.beginnings import Beginnings
 from penstock.spark.bindings import PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
@@ -130,6 +131,7 @@ class IngestQuery:
             settings,
             lambda: len(fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)),
             self.log.store_windows,
+            Beginnings(layout, stream, settings),
         )
         self.publisher = Publisher(layout, stream)
         self.totals = Totals()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry
@@ -110,6 +111,22 @@ class IngestLog:
         with self._lock:
             last = self._last
             return last is not None and not last.ended and self._follow(last, last.newest, ended=True)
+
+    def put_whole(self, operators: Sequence[int], files: Sequence[str]) -> None:
+        """Gives operators the partials of all batches before their first one, which is in the log.
+
+        Args:
+            operators: which.
+            files: names of the envelope files.
+        """
+        with self._lock:
+            log, last = self._log, self._last
+            assert log is not None, "their first batch is in the log"
+            assert last is not None, "their first batch is in the log"
+            entry = replace(
+                last, mark=last.mark + 1, delays=(), files=tuple(files), flush=True, whole=tuple(operators)
+            )
+            self._put(log, entry)
 
     def _follow(self, last: LogEntry, newest: int | None, *, ended: bool) -> bool:
         assert self._log is not None, "it holds an entry"

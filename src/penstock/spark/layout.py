@@ -11,7 +11,7 @@ from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.files import put_json_if_absent, read_json
 
 #: version of both layouts; a checkpoint of another version is refused
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)

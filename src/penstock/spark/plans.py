@@ -20,7 +20,13 @@ from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
 from penstock.plan.windows import Aggregate
 from penstock.settings import Settings
-from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.bindings import (
+    Beginning,
+    PlanLog,
+    ViewDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
 from penstock.spark.events import EventLog
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.schemas import arrow_schema
@@ -73,6 +79,7 @@ class StreamPlans:
         shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
         store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
             any batch is bound to the version.
+        beginning: gives where a new window view begins, by its first batch.
     """
 
     def __init__(
@@ -85,6 +92,7 @@ class StreamPlans:
         settings: Settings,
         shards: Callable[[], int],
         store_windows: Callable[[CompiledWindows], None],
+        beginning: Callable[[int, WindowDefinition], Beginning],
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -94,6 +102,7 @@ class StreamPlans:
         self._settings = settings
         self._shards = shards
         self._store_windows = store_windows
+        self._beginning = beginning
         self._schema = arrow_schema(source.schema)
         self._host = SparkExpressionHost(spark, source.schema)
         #: tells this registry's programs from others' in the workers' caches
@@ -162,7 +171,7 @@ class StreamPlans:
         """The plan that answers a batch: the one it is bound to, else the newest."""
         version = self._log.bound(batch)
         if version is None:
-            version = self._current_version()
+            version = self._current_version(batch)
             self.compiled(version)
             ahead = time.time() + self._settings.max_clock_ahead_seconds
             version = self._log.bind(batch, version, int(ahead * 1e6))
@@ -215,10 +224,11 @@ class StreamPlans:
         """Removes what no replay can need any more."""
         self._log.forget(before_batch, self._settings.retained_plans)
 
-    def _current_version(self) -> int:
+    def _current_version(self, batch: int) -> int:
         with self._lock:
             if self._changed or self._newest is None:
                 version = 0 if self._newest is None else self._newest + 1
+                self._register = self._register.begun(batch, self._beginning)
                 self._log.store(version, self._views, self._register)
                 self._newest = version
                 self._changed = False

@@ -167,6 +167,7 @@ class ShardTask:
             ended=entry.ended,
             envelopes=list(read_envelopes((log.envelopes / name for name in entry.files), number)),
             flush=entry.flush,
+            whole=entry.whole,
         )
         operators = {view.name: plan.id for plan in program.operators for view in plan.views}
         for answer in shard.process(record):

@@ -147,7 +147,17 @@ def compile_windows(
         plan, views = _operator(id_, [bound for _, bound in members], selection, types)
         panes.append(plan)
         answered = (view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
-        keyed.append(OperatorPlan(id_, tuple(answered), plan.parts, plan.pane))
+        begun = members[0][0].beginning
+        floors = tuple(
+            (each.definition.name, each.beginning.floor)
+            for each, _ in members
+            if each.beginning is not None and each.beginning.floor is not None
+        )
+        keyed.append(
+            OperatorPlan(
+                id_, tuple(answered), plan.parts, plan.pane, None if begun is None else begun.newest, floors
+            )
+        )
     span, horizon = settings.correction_span_seconds, settings.least_horizon_seconds
     return CompiledWindows(
         bound={b.plan.name: b for members in operators.values() for each, b in members if each.is_answered},
