@@ -44,7 +44,7 @@ def assemble_rows(
     Args:
         found: the matches; the runs are left in another order.
         spare: as long as `found.runs`, overwritten.
-        rows: rows of the batch.
+        rows: rows of the batch; at most 2**32 - 1 matches, `always` among them, are found in them.
         query_bits: bits of the highest query number.
         always: int32, ascending; queries that every row satisfies, in none of the runs.
         repeats: whether a row may hold a query more than once.
@@ -59,8 +59,11 @@ def assemble_rows(
         bits = -(-query_bits // passes)
         _sort_by_digit(runs, spare, count, 32 + digit * bits, bits)
         runs, spare = spare, runs
-    # where the next query of each row goes: 32 bits, so that half as much cache is written to at random
+    # where the next query of each row goes: 32 bits, so that half as much cache is written to at random;
+    # room for the row's share of `always` is left before it
+    constant = len(always)
     places = np.zeros(rows + 2, np.uint32)
+    places[1] = constant
     place = 0
     while place < filled:
         length = 1 + int(found.rows[place])
@@ -68,8 +71,8 @@ def assemble_rows(
             places[np.int64(found.rows[position]) + 2] += 1
         place += 1 + length
     for row in range(2, rows + 2):
-        places[row] += places[row - 1] + len(always)
-    queries = np.empty(places[rows + 1], np.int32)
+        places[row] += places[row - 1] + constant
+    queries = np.empty(np.int64(places[rows + 1]) - constant, np.int32)
     for run in range(count):
         query = np.int32(runs[run] >> np.uint64(32))
         begin = int(runs[run] & np.uint64(0xFFFFFFFF))
@@ -78,20 +81,26 @@ def assemble_rows(
             own = np.int64(found.rows[position]) + 1
             queries[places[own]] = query
             places[own] += 1
-    offsets = places.astype(np.int64)
-    if len(always) > 0:
+    offsets = places[: rows + 1].astype(np.int64)
+    if constant > 0:
         for row in range(rows):
-            first, end = offsets[row], offsets[row + 1]
-            for query in always:
-                place = end
-                while place > first and queries[place - 1] > query:
-                    queries[place] = queries[place - 1]
-                    place -= 1
-                queries[place] = query
-                end += 1
-            offsets[row + 1] = end
+            _merge(queries, offsets[row], offsets[row + 1], always)
     kept = _drop_repeats(queries, offsets, rows) if repeats else len(queries)
-    return offsets[: rows + 1], queries[:kept]
+    return offsets, queries[:kept]
+
+
+@compiled(nogil=True)
+def _merge(queries: npt.NDArray[np.int32], start: int, end: int, always: npt.NDArray[np.int32]) -> None:
+    """Fills the room at the start of a row, queries[start:end], so that the row ascends."""
+    place = start
+    position = start + len(always)
+    for query in always:
+        while position < end and queries[position] < query:
+            queries[place] = queries[position]
+            place += 1
+            position += 1
+        queries[place] = query
+        place += 1
 
 
 @compiled(nogil=True)

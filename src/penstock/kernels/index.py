@@ -181,6 +181,7 @@ def match_slices(
     codes: npt.NDArray[np.unsignedinteger],
     predicates: Predicates,
     found: Found,
+    most: int,
 ) -> Found:
     """Runs entries first .. last - 1, each over its slice of a sorted batch.
 
@@ -194,6 +195,7 @@ def match_slices(
         codes: unsigned[n, rows or more], codes in the batch's order.
         predicates: for the further checks.
         found: matches so far, added to.
+        most: stops where `found.rows` holds more than this, which says that the answer is not whole.
 
     Returns:
         `found`, in new arrays where it had outgrown them.
@@ -206,6 +208,8 @@ def match_slices(
     blocks = np.empty(CHUNK_ROWS // LANES + 1, np.int64)
     doubtful = np.empty(CHUNK_ROWS, np.uint16)
     for entry in range(first, last):
+        if filled > most:
+            break
         own = entries.table[entry]
         begin = np.int64(starts[own["low"]])
         end = np.int64(starts[np.int64(own["high"]) + 1])
@@ -289,6 +293,7 @@ def match_probes(
     predicates: Predicates,
     hits: npt.NDArray[np.uint16],
     found: Found,
+    most: int,
 ) -> Found:
     """Runs entries whose access is a single code, tuple by tuple: no sort, no gather.
 
@@ -301,6 +306,7 @@ def match_probes(
         predicates: for the further checks.
         hits: uint16[rows or more], scratch.
         found: matches so far, added to.
+        most: stops where `found.rows` holds more than this, which says that the answer is not whole.
 
     Returns:
         `found`, in new arrays where it had outgrown them.
@@ -313,6 +319,8 @@ def match_probes(
         hits[hit] = candidate
         hit += bucket[access[candidate]] != bucket[np.int64(access[candidate]) + 1]
     for position in range(hit):
+        if filled > most:
+            break
         row = np.int64(hits[position])
         code = np.int64(access[row])
         first, last = bucket[code], bucket[code + 1]

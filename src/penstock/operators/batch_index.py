@@ -29,6 +29,14 @@ REVIEW_BATCHES = 32
 DRIFT_FACTOR = 1.25
 #: rows scanned at a time, so that the bins of every attribute stay in cache
 SCAN_ROWS = 1 << 14
+#: what `Found.rows` may hold for a batch of more than one row, some 16 to 32 million matches; beyond it the
+#: caller takes fewer rows. Bounds the scratch space, and keeps places within 32 bits
+MOST_FOUND = 1 << 25
+#: bytes of scratch space that are kept from batch to batch: four times what the last one needed, within these
+KEPT_BYTES = (1 << 23, 1 << 27)
+
+
+_NO_LIMIT = 2**62
 
 
 class BatchIndex:
@@ -64,7 +72,9 @@ class BatchIndex:
         """The layout in use; None before the first batch."""
         return self._layout
 
-    def match(self, codes: CodeMatrix, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    def match(
+        self, codes: CodeMatrix, rows: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
         """The queries each tuple satisfies.
 
         Args:
@@ -72,8 +82,13 @@ class BatchIndex:
             rows: at most 65,536.
 
         Returns:
-            offsets int64[rows + 1] and queries int32, as in `Matches`.
+            offsets int64[rows + 1] and queries int32, as in `Matches`; None where a batch of two or more
+            rows has more matches than are answered at once.
         """
+        always = self._terms.always
+        most = MOST_FOUND if rows > 1 else _NO_LIMIT
+        if rows * len(always) > most:
+            return None
         layout = self._fitting_layout(codes, rows)
         entries, predicates = layout.entries, self._terms.predicates
         found = self._found
@@ -92,22 +107,40 @@ class BatchIndex:
                 codes,
                 predicates,
                 found,
+                most,
             )
         for attribute, bucket in layout.probes:
-            found = match_probes(entries, bucket, attribute, rows, codes, predicates, self._order, found)
+            found = match_probes(
+                entries, bucket, attribute, rows, codes, predicates, self._order, found, most
+            )
         for attribute, first, last, gathered in layout.slices:
             starts = self._starts[attribute]
             sort_by_code(codes[attribute, :rows], starts, self._order)
             for other in gathered:
                 gather(self._bins[other], self._order, rows, self._columns[other])
             found = match_slices(
-                entries, first, last, starts, self._order, self._columns, codes, predicates, found
+                entries, first, last, starts, self._order, self._columns, codes, predicates, found, most
             )
+        filled, runs = found.used.tolist()
+        answer = None
+        if filled <= most:
+            if len(self._spare) < runs:
+                self._spare = np.empty(len(found.runs), np.uint64)
+            answer = assemble_rows(found, self._spare, rows, self._query_bits, always, self._terms.repeats)
+        self._keep(found, 2 * filled + 16 * runs)
+        return answer
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the scratch space that grows with the matches of a batch."""
+        return self._found.rows.nbytes + self._found.runs.nbytes + self._spare.nbytes
+
+    def _keep(self, found: Found, used: int) -> None:
+        """Keeps the scratch space for the next batch, unless it is much more than this one needed."""
         self._found = found
-        if len(self._spare) < len(found.runs):
-            self._spare = np.empty(len(found.runs), np.uint64)
-        always, repeats = self._terms.always, self._terms.repeats
-        return assemble_rows(found, self._spare, rows, self._query_bits, always, repeats)
+        least, most = KEPT_BYTES
+        if self.scratch_bytes > min(max(least, 4 * used), most):
+            self._found, self._spare = Found.empty(), np.empty(0, np.uint64)
 
     def _fitting_layout(self, codes: CodeMatrix, rows: int) -> Layout:
         self._batches_to_review -= 1

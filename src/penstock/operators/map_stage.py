@@ -24,6 +24,8 @@ from penstock.settings import Settings
 
 #: the column of `matches/` that names the satisfied queries
 QUERIES = "queries"
+#: matches that a batch may have: their places fit Arrow's 32 bits, and memory stays bounded
+MOST_PAIRS = 1 << 27
 _NO_LIMIT = 2**62
 
 
@@ -164,6 +166,9 @@ class MapStage:
         Returns:
             bool[rows], and for the true ones the `queries` column: list of view names, ascending by
             index, dictionary-encoded.
+
+        Raises:
+            TooManyMatchesError: more than `MOST_PAIRS` matches; nothing has been counted, take fewer rows.
         """
         rows = batch.num_rows
         selected: list[Rows] = []
@@ -228,7 +233,7 @@ class MapStage:
     def _match(
         self, attributes: list[pa.Array], rows: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], list[Rows]]:
-        matches = self._selector.match(attributes, rows)
+        matches = self._selector.match(attributes, rows, MOST_PAIRS)
         figures = self._selector.figures
         assert figures is not None, "figures of the batch just matched"
         counts = self.counts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from time import perf_counter_ns
 from typing import Literal
 
@@ -16,7 +15,7 @@ from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
 from penstock.operators.asc import AscEvaluator, AscIndex
-from penstock.operators.batch_index import BatchIndex
+from penstock.operators.batch_index import MOST_FOUND, BatchIndex
 from penstock.operators.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.matches import Matches
 from penstock.operators.regions import CodedSelections, RegionCoding, code_selections
@@ -29,6 +28,8 @@ Strategy = Literal["auto", "index", "asc"]
 FIRST_CHUNK_ROWS = 1 << 13
 #: matches that one chunk of a batch should not exceed: bounds the scratch space
 CHUNK_PAIRS = 1 << 22
+
+_NO_LIMIT = 2**62
 
 Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
@@ -80,6 +81,10 @@ class BatchFigures:
     match_ns: int
 
 
+class TooManyMatchesError(Exception):
+    """A batch has more matches than the caller takes at once."""
+
+
 class Selector:
     """Matches batches against a plan. Holds scratch space: one a thread.
 
@@ -109,7 +114,9 @@ class Selector:
         self._arrangement = arrangement
         self._evaluator: AscEvaluator | None = None
         self._choice = StrategyChoice()
-        self._chunk_rows = FIRST_CHUNK_ROWS
+        always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
+        self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
+        self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
 
     @property
     def arrangement(self) -> Arrangement | None:
@@ -122,35 +129,49 @@ class Selector:
         if self._evaluator is not None:
             self._evaluator = AscEvaluator(self._evaluator.index, arrangement)
 
-    def match(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> Matches:
+    def match(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT
+    ) -> Matches:
         """The queries each tuple of a batch satisfies.
 
         Args:
             columns: the batch's p-attributes in the order of the plan's codings, `rows` values each.
             rows: number of tuples.
+            most: matches that two or more tuples may have.
 
         Raises:
             TypeError: a column's type does not fit its coding.
+            TooManyMatchesError: there are more than `most`.
         """
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
-        encode_ns = match_ns = evaluations = 0
+        encode_ns = match_ns = evaluations = found = start = 0
         parts: list[Rows] = []
-        chunks = max(1, -(-rows // self._chunk_rows))
-        for start, end in pairwise(rows * number // chunks for number in range(chunks + 1)):
+        while start < rows or not parts:
+            left = rows - start
+            most_rows = self._chunk_rows if side == "index" else min(self._chunk_rows, self._asc_rows)
+            size = -(-left // max(1, -(-left // most_rows)))
             begun = perf_counter_ns()
             for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
-                part = column if chunks == 1 else column.slice(start, end - start)
-                encoder.encode(part, codes[: end - start])
+                encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
             encoded = perf_counter_ns()
+            encode_ns += encoded - begun
+            part: Rows | None
             if side == "asc":
-                answer = self._asc().evaluate([codes[: end - start] for codes in self._codes], end - start)
-                parts.append((answer.offsets, answer.queries))
+                answer = self._asc().evaluate([codes[:size] for codes in self._codes], size)
+                part = answer.offsets, answer.queries
                 evaluations += answer.evaluations
             else:
-                parts.append(self._indexed(end - start))
+                part = self._indexed(size)
             match_ns += perf_counter_ns() - encoded
-            encode_ns += encoded - begun
-        offsets, queries = parts[0] if chunks == 1 else _concatenate(parts)
+            if part is None:
+                self._chunk_rows = size // 2
+                continue
+            parts.append(part)
+            start += size
+            found += len(part[1])
+            if found > most and rows > 1:
+                raise TooManyMatchesError
+        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
         if rows:
             self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
         counted = evaluations if side == "asc" else None
@@ -164,7 +185,7 @@ class Selector:
         """Region codes of each column, unsigned[rows]."""
         return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
 
-    def _indexed(self, rows: int) -> Rows:
+    def _indexed(self, rows: int) -> Rows | None:
         assert self._index is not None, "the index is built for every strategy that may use it"
         return self._index.match(self._codes, rows)
 

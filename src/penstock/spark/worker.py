@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
 from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+from penstock.operators.selection import TooManyMatchesError
 from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD
 
 #: schema of the row every task returns: a pickled TaskReport
@@ -218,7 +219,11 @@ class Task:
             tuples: gives the tuple's own columns of the rows where the mask is true.
             is_matched: see `MapStage.process`.
         """
-        mask, queries = self.stage.process(batch, is_matched=is_matched)
+        try:
+            mask, queries = self.stage.process(batch, is_matched=is_matched)
+        except TooManyMatchesError:
+            self._process_halves(batch, tuples)
+            return
         if not len(queries):
             return
         began = time.perf_counter_ns()
@@ -227,6 +232,19 @@ class Task:
         staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
         self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
+
+    def _process_halves(
+        self, batch: pa.RecordBatch, tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch]
+    ) -> None:
+        rows = batch.num_rows
+        for first, last in ((0, rows // 2), (rows // 2, rows)):
+
+            def of_half(mask: npt.NDArray[np.bool_], first: int = first) -> pa.RecordBatch:
+                whole = np.zeros(rows, np.bool_)
+                whole[first : first + len(mask)] = mask
+                return tuples(whole)
+
+            self.process(batch.slice(first, last - first), of_half)
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
