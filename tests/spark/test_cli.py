@@ -21,7 +21,7 @@ from rich.console import Console
 from engine_cases import script as orders_script
 from engine_cases import write_orders
 from penstock.cli.main import main
-from penstock.cli.run import _Watcher
+from penstock.cli.watch import Watcher
 from penstock.spark.checkpoint_lock import CheckpointLock
 from penstock.spark.engine import Engine
 from penstock.spark.layout import Layout
@@ -325,7 +325,7 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
 
     threading.Thread(target=rewrite, daemon=True).start()
     assert _call("run", "script.sql", "--output", "out", "--available-now", "--watch") == 0
-    assert "script.sql: 1 views added or redefined, 1 dropped" in capsys.readouterr().out
+    assert "script.sql: followed: 1 views added (comes), 1 views dropped (goes)" in capsys.readouterr().out
 
     batches = [
         figures
@@ -376,18 +376,38 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
     spark: SparkSession, folder: Path
 ) -> None:
     path, out = folder / "script.sql", io.StringIO()
+    now = [0.0]
     good = f"{TABLE};\nCREATE VIEW large AS SELECT * FROM orders WHERE amount > 900;"
+    longer = f"{good}\nCREATE VIEW small AS SELECT * FROM orders WHERE amount < 9;"
     engine = Engine(spark).execute(good)
-    watcher = _Watcher(path, good, engine, Console(file=out, width=200))
-    for _ in range(2):
-        watcher.look()
-        time.sleep(1.05)
-    assert out.getvalue().count("not followed: cannot read script") == 1
-    path.write_text(good.replace("amount", "price"))
-    watcher.look()
-    assert "Column price does not exist" in out.getvalue()
-    assert engine.declared == {"orders": ["large"]}
-    time.sleep(1.05)
-    path.write_text(good + "CREATE VIEW small AS SELECT * FROM orders WHERE amount < 9;")
-    watcher.look()
+    watcher = Watcher(path, good, engine, Console(file=out, width=200, soft_wrap=True), lambda: now[0])
+
+    def look(seconds: int, text: str | None = None) -> str:
+        """What is said in so many seconds with the script as it is, or saved anew."""
+        if text is not None:
+            path.write_text(text)
+        before = len(out.getvalue())
+        for _ in range(seconds):
+            now[0] += 1
+            watcher.look()
+        return out.getvalue()[before:]
+
+    assert look(4) == "", "an editor may take the file away for a moment"
+    assert look(5).count("not followed: cannot read script") == 1
+    assert look(2, good) == ""
+    told = look(3, good.replace("amount > 900", "price > 900"))
+    assert told.count("not followed: Column price does not exist") == 1
+    assert look(1, longer) == "", "it may not be saved whole yet"
+    assert look(1) == f"{path}: followed: 1 views added (small)\n"
     assert engine.declared == {"orders": ["large", "small"]}
+    for cut in (longer[:-4], longer[:-40], longer[: len(TABLE) + 1], ""):
+        assert look(4, cut) == ""
+        assert (
+            "not followed: it is cut off" in look(4)
+            or "not followed: the script has no view" in out.getvalue()
+        )
+        assert engine.declared == {"orders": ["large", "small"]}
+    assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
+    told = look(8, good)
+    assert told == f"{path}: followed: 1 views dropped (small)\n"
+    assert engine.declared == {"orders": ["large"]}

@@ -232,14 +232,29 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
     )
     del changed["north"]
     insert = "INSERT INTO shown SELECT id FROM never WHERE id > 1;"
-    added, dropped = engine.reconcile(script(tmp_path / "in", changed) + console + insert)
-    assert (added, dropped) == (2, 1)
+    told = engine.reconcile(script(tmp_path / "in", changed) + console + insert)
+    assert (told.added, told.redefined, told.dropped, told.kept) == (["extra"], ["large"], ["north"], 3)
     (hidden,) = set(engine.declared["orders"]) - set(changed)
     assert hidden.startswith("insert_into_shown_")
-    assert engine.reconcile(script(tmp_path / "in", changed)) == (0, 1)
+    same = script(tmp_path / "in", changed)
+    assert engine.reconcile(same + console).dropped == [hidden]
     assert set(engine.declared["orders"]) == set(changed)
-    with pytest.raises(InputError, match="allowed"):
-        engine.reconcile("CREATE TABLE other (a INT) USING nothing;")
+    for text, refusal in (
+        (same + console + "CREATE TABLE other (a INT) USING nothing;", "allowed: parquet"),
+        (same, "table shown is gone from the script; .* stop the run"),
+        (
+            same.replace("amount INT", "amount BIGINT") + console,
+            "table orders has other columns than the run",
+        ),
+        (
+            same.replace("seen'", "seen', max_files_per_trigger '1'") + console,
+            "other options .*\n.*line 1: CREATE",
+        ),
+        (script(tmp_path / "in", {}) + console, "the script has no view"),
+        ("", "the script has no view"),
+    ):
+        with pytest.raises(InputError, match=refusal):
+            engine.reconcile(text)
     assert set(engine.declared["orders"]) == set(changed)
 
 

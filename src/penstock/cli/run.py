@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, read_script
-from penstock.errors import InputError
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
+from penstock.cli.watch import Watcher
 from penstock.monitor.live import follow
 from penstock.monitor.snapshot import take_snapshot
-from penstock.spark.engine import Engine
 
 
 def run(
@@ -40,7 +38,7 @@ def run(
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
     engine, text = open_script(script, master, conf, tune, functions)
-    watcher = _Watcher(script, text, engine, console) if watch else None
+    watcher = Watcher(script, text, engine, console) if watch else None
     with _told_to_stop() as told:
         running = engine.start(output, checkpoint, trigger, available_now)
         for event in running.events("views_changed"):
@@ -87,34 +85,3 @@ def _told_to_stop() -> Iterator[threading.Event]:
         yield told
     finally:
         restore()
-
-
-class _Watcher:
-    """Brings a running engine to what its script says, whenever the script changes."""
-
-    def __init__(self, path: Path, text: str, engine: Engine, console: Console) -> None:
-        self._path = path
-        self._text = text
-        self._engine = engine
-        self._console = console
-        self._clock: Callable[[], float] = time.monotonic
-        self._next = 0.0
-        self._told = ""
-
-    def look(self) -> None:
-        """Reads the script, at most once a second; a mistake in it changes nothing and is told once."""
-        if self._clock() < self._next:
-            return
-        self._next = self._clock() + 1.0
-        try:
-            text = read_script(self._path)
-            if text == self._text:
-                return
-            added, dropped = self._engine.reconcile(text)
-            self._text = text
-            self._told = ""
-            self._console.print(f"{self._path}: {added} views added or redefined, {dropped} dropped")
-        except InputError as error:
-            if str(error) != self._told:
-                self._told = str(error)
-                self._console.print(f"{self._path}: not followed: {error}", style="red")

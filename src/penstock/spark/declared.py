@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import InputError, SqlError, UnknownNameError
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
-from penstock.sql.script import CreateTable, Query
+from penstock.sql.script import CreateTable, Query, Script
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +102,38 @@ class Declared:
         for name, view in self.views.items():
             if view.query.source.upper() not in sources:
                 raise InputError(f"view {name} selects from {view.query.source}; drop {name} too, or first")
+
+    def refuse_other_tables(self, script: Script) -> None:
+        """Makes sure that a changed script still declares the tables as they were.
+
+        Raises:
+            InputError: it does not: a stream that runs cannot be opened anew.
+        """
+        written = {table.name.upper(): table for table in script.tables}
+        for name, table in self.tables.items():
+            now = written.get(name.upper())
+            if now is None:
+                raise InputError(
+                    f"table {name} is gone from the script; a running stream cannot be taken away: "
+                    "put it back, or stop the run and start it again"
+                )
+            parts = [
+                part
+                for part, before, after in (
+                    ("columns", table.columns, now.columns),
+                    ("source", table.source, now.source),
+                    ("options", table.options, now.options),
+                )
+                if before != after
+            ]
+            if parts:
+                raise SqlError(
+                    f"table {name} has other {' and '.join(parts)} than the running stream; put them back, or stop the "
+                    "run and start it again",
+                    script.text,
+                    now.start,
+                    now.end,
+                )
 
     def dependents(self, names: Collection[str]) -> list[str]:
         """The views that select from one of these, directly or through others."""

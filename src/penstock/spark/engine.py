@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,21 @@ from penstock.sql.window_query import WindowQuery
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What `Engine.reconcile` changed.
+
+    Attributes:
+        added, redefined, dropped: names of views.
+        kept: how many that were there before are there still.
+    """
+
+    added: list[str]
+    redefined: list[str]
+    dropped: list[str]
+    kept: int
 
 
 class Engine:
@@ -134,19 +150,23 @@ class Engine:
             self._install(staged)
         return self
 
-    def reconcile(self, script: str) -> tuple[int, int]:
-        """Brings the views to what a changed script says; tables that are known stay as they are.
+    def reconcile(self, script: str) -> Reconciled:
+        """Brings the views to what a changed script says.
 
         Returns:
-            How many views were added or redefined, and how many dropped.
+            The views that were added, redefined and dropped.
 
         Raises:
-            InputError: a mistake in the script; nothing changes then.
+            InputError: a mistake in the script, no view in it, or a table that is no more what it was or is gone; nothing
+                changes then.
         """
         with self._lock:
             staged = self._declared.copy()
             before = {name: view.definition.sql for name, view in staged.views.items()}
             parsed = parse_script(script)
+            if not (parsed.views or parsed.inserts):
+                raise InputError("the script has no view; to end all of them, stop the run")
+            staged.refuse_other_tables(parsed)
             known = {name.upper() for name in staged.tables}
             new = [table for table in parsed.tables if table.name.upper() not in known]
             self._stage_tables(staged, new, {insert.table.upper() for insert in parsed.inserts})
@@ -165,7 +185,12 @@ class Engine:
                     self._stage_insert(staged, insert)
             staged.refuse_loose_ends()
             self._install(staged)
-            return len(changed), len(dropped)
+            return Reconciled(
+                added=[name for name in changed if name not in before],
+                redefined=[name for name in changed if name in before],
+                dropped=dropped,
+                kept=len(before) - len(dropped),
+            )
 
     def function(self, name: str, fn: Callable[..., pa.Array], returns: str) -> Engine:
         """Registers a vectorised function for use in queries.

@@ -1,0 +1,118 @@
+"""Following a script while it is edited: what is saved whole is followed, anything else is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from penstock.cli.common import read_script
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.spark.engine import Engine, Reconciled
+
+#: seconds between two looks
+_LOOKS = 1.0
+#: a changed script is followed once it has been the same for so long, ...
+_QUIET = 1.0
+#: ... and so much longer where it is the beginning of the one before, as a save leaves it half way
+_QUIET_PREFIX = 5.0
+#: an editor that saves by renaming takes the file away for a moment
+_AWAY = 5.0
+#: views that a message names
+_NAMED = 10
+
+
+class Watcher:
+    """Brings a running engine to what its script says, whenever the script has changed.
+
+    Args:
+        path: the script.
+        text: what the engine was given.
+        engine: it runs or will.
+        console: where to say what was followed, and what not.
+        clock: seconds, from any moment on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        text: str,
+        engine: Engine,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._text = text
+        self._engine = engine
+        self._console = console
+        self._clock = clock
+        self._next = 0.0
+        #: the text last read, or what kept it from being read, and since when
+        self._seen = text
+        self._since = 0.0
+        self._told = ""
+
+    def look(self) -> None:
+        """Reads the script, at most once a second; a mistake in it changes nothing and is told once."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + _LOOKS
+        try:
+            text = read_script(self._path)
+        except InputError as error:
+            if self._quiet(str(error), now) >= _AWAY:
+                self._refuse(error)
+            return
+        quiet = self._quiet(text, now)
+        if text == self._text:
+            self._told = ""
+            return
+        cut = self._text.startswith(text)
+        if quiet < (_QUIET_PREFIX if cut else _QUIET):
+            return
+        try:
+            if cut and not text.rstrip().endswith(";"):
+                raise InputError("it is cut off within a statement; save it whole")
+            changes = self._engine.reconcile(text)
+        except InputError as error:
+            self._refuse(error)
+            return
+        self._text = text
+        self._told = ""
+        self._console.print(f"{self._path}: followed: {_summary(changes)}")
+
+    def _quiet(self, seen: str, now: float) -> float:
+        """Seconds for which nothing else was seen."""
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since
+
+    def _refuse(self, error: InputError) -> None:
+        if str(error) != self._told:
+            self._told = str(error)
+            self._console.print(f"{self._path}: not followed: {error}", style="red")
+
+
+def _summary(changes: Reconciled) -> str:
+    parts = [
+        f"{len(names)} views {what} ({_named(names)})"
+        for what, names in (
+            ("added", changes.added),
+            ("redefined", changes.redefined),
+            ("dropped", changes.dropped),
+        )
+        if names
+    ]
+    if len(changes.dropped) > changes.kept:
+        parts.append(f"most are gone, {changes.kept} stay")
+    return ", ".join(parts) or "no view has changed"
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
