@@ -400,13 +400,16 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
     assert look(1, longer) == "", "it may not be saved whole yet"
     assert look(1) == f"{path}: followed: 1 views added (small)\n"
     assert engine.declared == {"orders": ["large", "small"]}
-    for cut in (longer[:-4], longer[:-40], longer[: len(TABLE) + 1], ""):
-        assert look(4, cut) == ""
-        assert (
-            "not followed: it is cut off" in look(4)
-            or "not followed: the script has no view" in out.getvalue()
-        )
+    for cut, refusal in (
+        (longer[:-4], "it is cut off within a statement"),
+        (longer[:-40], "it is cut off within a statement"),
+        (longer[: len(TABLE) + 1], "the script has no view"),
+        ("", "it is cut off"),
+    ):
+        assert look(4, cut) == "", "it may be saved whole soon"
+        assert f"not followed: {refusal}" in look(4)
         assert engine.declared == {"orders": ["large", "small"]}
+        assert look(2, longer) == ""
     assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
     told = look(8, good)
     assert told == f"{path}: followed: 1 views dropped (small)\n"

@@ -107,7 +107,7 @@ def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(la
 def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layout: Layout) -> None:
     log = EventLog(layout.events)
     log.record("run_started")
-    log.record("run_failed", stream="orders", reason="view large: division by zero")
+    log.record("run_failed", stream="orders", told="view large: division by zero")
     log.record("run_stopped")
     log.close()
     told = _lines(layout)
@@ -138,8 +138,11 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     book = StatusBook()
     for kind, fields in (
         ("run_started", {}),
-        ("source_unreachable", {"stream": "orders", "reason": "no broker at kafka:9092"}),
-        ("stream_retried", {"stream": "orders", "reason": "a worker was killed"}),
+        (
+            "source_unreachable",
+            {"stream": "orders", "source": "topic orders", "told": "no broker at kafka:9092"},
+        ),
+        ("stream_retried", {"stream": "orders", "told": "a worker was killed"}),
     ):
         book.note({"kind": kind, "time": "2026-01-01T00:00:00+00:00", **fields})
     replace_json(layout.status, {**book.document(), "pid": os.getpid()})
@@ -147,7 +150,8 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     told = _lines(layout)
     lock.release()
     assert "stream orders: retrying" in told
-    assert "kafka:9092" in told
+    assert "source out of reach since 2026" in told
+    assert ": topic orders: no broker at kafka:9092" in told
     assert "started again 1 times, last for: a worker was killed" in told
     book.note({"kind": "batch", "time": "2026-01-01T00:00:01+00:00", **BATCH})
     assert book.document()["streams"]["orders"]["outage"] is None
@@ -170,9 +174,31 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         layout.manifests(results_of("orders")) / "0-to-1.json",
         {"first": 0, "last": 1, "files": [], "batches": [figures(0, 3), figures(1, 0)]},
     )
+    standing = {
+        "slack": 90_000_000,
+        "promised": False,
+        "horizon": 7_200_000_000,
+        "newest": 7_260_000_000,
+        "reached": 0,
+    }
+    standing |= {"open": 3, "oldest": 3_600_000_000}
+    log = EventLog(layout.events)
+    log.record("windows", stream="orders", batch=2, views={}, standing={"hours": standing})
+    log.record("lag", stream="orders", backlog=1_200, unit="records", newest_event_time_us=5, age_seconds=1)
+    log.close()
     view = folder_status(layout.output)["views"]["hours"]
     assert (view["early"], view["corrected"], view["final"], view["horizon"]) == (3, 2, 4, 1)
-    assert "window view hours of orders: 3 early, 2 corrected, 4 final | slack K 1 min 30 s" in _lines(layout)
+    told = _lines(layout)
+    assert (
+        "window view hours of orders: 3 early, 2 corrected, 4 final | slack K 1 min 30 s | horizon 2 h"
+        in told
+    )
+    assert (
+        "not final: 3 windows, the oldest ends 1970-01-01 01:00:00 UTC; it is final once the stream's time passes "
+        "1970-01-01 03:00:00 UTC (its end and the horizon, as late as tuples may come), which needs a tuple of 59 min later"
+    ) in told
+    assert "no bound can be promised yet" in told
+    assert "backlog 1,200 records" in told
 
 
 def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:

@@ -18,7 +18,7 @@ _KEPT = 40
 #: batches whose rate is told
 _RATED = 5
 #: kinds that are measurements: they change counts and are no news
-_MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled"})
+_MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
@@ -117,7 +117,7 @@ def _run_stopped(document: Document, _: Mapping[str, Any]) -> None:
 
 def _run_failed(document: Document, event: Mapping[str, Any]) -> None:
     document["state"] = "failed"
-    document["reason"] = event.get("reason") or event.get("cause") or event.get("error")
+    document["reason"] = event.get("told")
     if event.get("stream"):
         _stream(document, event["stream"])["state"] = "failed"
 
@@ -156,9 +156,6 @@ def _add_batch(document: Document, name: str, figures: Mapping[str, Any]) -> Non
     newest = figures.get("newest_event_time_us")
     if newest is not None:
         stream["newest_event_time_us"] = max(newest, stream.get("newest_event_time_us") or newest)
-    for lag in ("backlog", "backlog_records", "backlog_files", "backlog_bytes"):
-        if lag in figures:
-            stream[lag] = figures[lag]
 
 
 def _windows(document: Document, event: Mapping[str, Any]) -> None:
@@ -172,10 +169,13 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
     stream["windows_batch"] = figures["batch"]
     for count in ("late_tuples", "late_beyond"):
         stream[count] = stream.get(count, 0) + (figures.get(count) or 0)
+    for view, standing in (figures.get("standing") or {}).items():
+        known = document["views"].setdefault(view, {})
+        known.update(stream=name, standing=dict(standing), slack_us=standing.get("slack"))
     for view, said in (figures.get("views") or {}).items():
         known = document["views"].setdefault(view, {})
         known["stream"] = name
-        if said.get("early"):
+        if said.get("early") and "standing" not in known:
             known["slack_us"] = said["slack"] / said["early"]
         for what, value in said.items():
             if what in _WINDOW_SUMS:
@@ -193,10 +193,8 @@ def _sampled(document: Document, event: Mapping[str, Any]) -> None:
 
 
 def _unreachable(document: Document, event: Mapping[str, Any]) -> None:
-    _stream(document, event["stream"]).update(
-        state="source unreachable",
-        outage={"since": event.get("since") or event.get("time"), "reason": event.get("reason")},
-    )
+    outage = {"since": event.get("time"), "source": event.get("source"), "told": event.get("told")}
+    _stream(document, event["stream"]).update(state="source unreachable", outage=outage)
 
 
 def _reachable(document: Document, event: Mapping[str, Any]) -> None:
@@ -206,7 +204,12 @@ def _reachable(document: Document, event: Mapping[str, Any]) -> None:
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
-    stream.update(state="retrying", retry=event.get("reason"))
+    stream.update(state="retrying", retry=event.get("told"))
+
+
+def _lag(document: Document, event: Mapping[str, Any]) -> None:
+    lag = {name: event.get(name) for name in ("backlog", "unit", "time", "newest_event_time_us")}
+    _stream(document, event["stream"])["lag"] = lag
 
 
 _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
@@ -223,4 +226,5 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "source_unreachable": _unreachable,
     "source_reachable": _reachable,
     "stream_retried": _retried,
+    "lag": _lag,
 }

@@ -24,7 +24,7 @@ def status_lines(document: Document) -> Iterator[str]:
         yield from _stream(name, stream)
     views = document["views"]
     for name, view in views.items():
-        yield from _view(name, view)
+        yield from _view(name, view, document["state"])
     news = document.get("news", [])[-_NAMED:]
     if news:
         yield "of late:"
@@ -73,7 +73,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     yield " | ".join(parts)
     outage = stream.get("outage")
     if outage:
-        yield f"  source out of reach since {_clock(outage['since'])}: {outage['reason']}"
+        source = f"{outage['source']}: " if outage.get("source") else ""
+        yield f"  source out of reach since {_clock(outage['since'])}: {source}{outage['told']}"
     if stream.get("retries"):
         yield f"  started again {stream['retries']} times, last for: {stream.get('retry')}"
     lag = _lag(stream)
@@ -108,14 +109,9 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
 
 def _lag(stream: Mapping[str, Any]) -> str:
     parts = []
-    backlog = stream.get("backlog")
-    if isinstance(backlog, Mapping):
-        parts.append(
-            "backlog "
-            + ", ".join(f"{count:,} {what}" for what, count in backlog.items() if count is not None)
-        )
-    elif backlog is not None:
-        parts.append(f"backlog {backlog:,}")
+    lag = stream.get("lag") or {}
+    if lag.get("backlog") is not None:
+        parts.append(f"backlog {lag['backlog']:,} {lag.get('unit') or ''}".rstrip())
     if stream.get("newest_event_time_us") is not None:
         parts.append(
             f"newest event time {moment(stream['newest_event_time_us'])}, "
@@ -126,12 +122,37 @@ def _lag(stream: Mapping[str, Any]) -> str:
     return " | ".join(parts)
 
 
-def _view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     parts = [f"window view {name} of {view['stream']}: {counts}"]
+    standing = view.get("standing") or {}
     if view.get("slack_us") is not None:
         parts.append(f"slack K {length(view['slack_us'] / 1e6)}")
+    if standing.get("horizon") is not None:
+        parts.append(f"horizon {length(standing['horizon'] / 1e6)}")
+    if standing.get("newest") is not None:
+        parts.append(f"stream time {moment(standing['newest'])}")
     yield " | ".join(parts)
+    if standing.get("open"):
+        yield f"  not final: {_why_open(standing, state)}"
+    if standing.get("promised") is False:
+        yield "  no bound can be promised yet: too few windows are final to learn from"
+
+
+def _why_open(standing: Mapping[str, Any], state: str) -> str:
+    """Why the oldest window that is not final is not."""
+    windows = f"{standing['open']:,} windows" if standing["open"] > 1 else "1 window"
+    oldest, horizon, newest = (standing.get(part) for part in ("oldest", "horizon", "newest"))
+    if oldest is None or horizon is None or newest is None:
+        return windows
+    due = oldest + horizon
+    told = f"{windows}, the oldest ends {moment(oldest)}; it is final once the stream's time passes {moment(due)} "
+    told += "(its end and the horizon, as late as tuples may come)"
+    missing = length(max(0, due - newest) / 1e6)
+    told += (
+        f", which needs a tuple of {missing} later" if due > newest else ", which it has: with the next batch"
+    )
+    return told if state in ("running", "starting") else f"{told}; the run is {state}"
 
 
 def _event(event: Mapping[str, Any]) -> str:
