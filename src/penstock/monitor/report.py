@@ -146,12 +146,14 @@ def _why_open(standing: Mapping[str, Any], state: str) -> str:
     if oldest is None or horizon is None or newest is None:
         return windows
     due = oldest + horizon
-    told = f"{windows}, the oldest ends {moment(oldest)}; it is final once the stream's time passes {moment(due)} "
-    told += "(its end and the horizon, as late as tuples may come)"
-    missing = length(max(0, due - newest) / 1e6)
-    told += (
-        f", which needs a tuple of {missing} later" if due > newest else ", which it has: with the next batch"
-    )
+    told = f"{windows}, the oldest ends {moment(oldest)}; "
+    if due > newest:
+        told += f"it is final once the stream's time passes {moment(due)} (its end and the horizon, as late as tuples "
+        told += f"may come), which needs a tuple of {length((due - newest) / 1e6)} later"
+    else:
+        told += (
+            "its first tuples may have come before the view was there; it is not final until it is made whole"
+        )
     return told if state in ("running", "starting") else f"{told}; the run is {state}"
 
 
