@@ -42,7 +42,6 @@ class StreamProgram:
         columns: the tuple's own columns, in order.
         event_time: the event time column, or None.
         derived: how derived columns reach the worker, or None where there are none.
-        arrangement: evaluation sequence for the ASC side, or None before anything was measured.
         settings: frozen settings.
         windows: the window operators, or None where there are none.
     """
@@ -54,7 +53,6 @@ class StreamProgram:
     columns: tuple[str, ...]
     event_time: str | None
     derived: DerivedLayout | None
-    arrangement: Arrangement | None
     settings: Settings
     windows: PaneProgram | None = None
 
@@ -114,7 +112,7 @@ class MapStage:
 
     def __init__(self, program: StreamProgram) -> None:
         self.program = program
-        self._selector = Selector(program.plan, program.settings.strategy, program.arrangement)
+        self._selector = Selector(program.plan, program.settings.strategy)
         self._attributes = program.attributes
         names = program.plan.names
         self._answers = len(names) > 0
@@ -132,6 +130,10 @@ class MapStage:
     def encoders(self) -> list[ColumnEncoder]:
         """Turns values into region codes: one a p-attribute."""
         return self._selector.encoders
+
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Lets the ASCs follow another sequence from the next batch on; what was laid out and learned stays."""
+        self._selector.rearrange(arrangement)
 
     def begin(self, time_limit: int = _NO_LIMIT, time_floor: int = -_NO_LIMIT) -> None:
         """Starts a new task: counts, sample and partials are empty again.

@@ -128,6 +128,7 @@ class Selector:
         self._arrangement = arrangement
         if self._evaluator is not None:
             self._evaluator = AscEvaluator(self._evaluator.index, arrangement)
+            self._choice.asc_rearranged()
 
     def match(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT

@@ -55,6 +55,10 @@ class StrategyChoice:
         self._spent_ns += ns
         self._asc_ns_a_row = _smoothed(self._asc_ns_a_row, ns / max(rows, 1))
 
+    def asc_rearranged(self) -> None:
+        """What the ASCs cost by the sequence before says little of this one: they are tried again soon."""
+        self._trial_due_ns = min(self._trial_due_ns, self._spent_ns)
+
     def asc_tried(self, rows: int, ns: int, cost_ns: int) -> None:
         """Takes the time of a trial.
 

@@ -39,7 +39,7 @@ class EventLog:
         self._clock = clock
         self._told = told
         self._lock = threading.Lock()
-        self.recent: deque[dict[str, Any]] = deque(maxlen=keep)
+        self._recent: deque[dict[str, Any]] = deque(maxlen=keep)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _cut_torn_line(path)
@@ -50,11 +50,17 @@ class EventLog:
         event = {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields}
         line = json.dumps(event, separators=(",", ":"), default=str) + "\n"
         with self._lock:
-            self.recent.append(event)
+            self._recent.append(event)
             self._told(event)
             if not self._file.closed:
                 self._file.write(line)
                 self._file.flush()
+
+    @property
+    def recent(self) -> list[dict[str, Any]]:
+        """The newest events, oldest first."""
+        with self._lock:
+            return list(self._recent)
 
     def close(self) -> None:
         """Closes the file; later events stay in memory only."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +30,9 @@ from penstock.spark.publish import ENVELOPES, Publisher
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
 from penstock.spark.worker import TaskReport
+
+#: batches whose rate is told
+_RECENT_BATCHES = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,22 +71,63 @@ class Trigger:
         return {"availableNow": True} if self.available_now else {"processingTime": self.interval}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """What a stream has counted since this process started."""
+    """What a stream has counted since this process started, up to one batch; the next batch makes new ones.
+
+    Attributes:
+        batches, tuples, matched, pairs: published so far.
+        recent: (tuples, seconds) of the newest batches.
+        quarantined: records by reason.
+        view_pairs, view_errors: (tuple, view) pairs, and those lost to an expression that raised, by view.
+        null_event_times, future_event_times: tuples kept from windows: event time NULL, or too far ahead of the
+            clock.
+    """
 
     batches: int = 0
     tuples: int = 0
     matched: int = 0
     pairs: int = 0
-    #: (tuples, seconds) of the newest batches
-    recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=5))
-    quarantined: dict[str, int] = field(default_factory=dict)
-    view_pairs: dict[str, int] = field(default_factory=dict)
-    view_errors: dict[str, int] = field(default_factory=dict)
-    #: tuples kept from windows: event time NULL, or too far ahead of the clock
+    recent: tuple[tuple[int, float], ...] = ()
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    view_pairs: Mapping[str, int] = field(default_factory=dict)
+    view_errors: Mapping[str, int] = field(default_factory=dict)
     null_event_times: int = 0
     future_event_times: int = 0
+
+    def plus(
+        self,
+        counts: StageCounts,
+        names: Sequence[str],
+        quarantined: Mapping[str, int],
+        errors: Mapping[str, int],
+        seconds: float,
+    ) -> Totals:
+        """The totals after one more batch.
+
+        Args:
+            counts: the batch's.
+            names: the names of its plan's views, in order.
+            quarantined: its quarantined records by reason.
+            errors: what its views lost, by view.
+            seconds: wall time it took.
+        """
+        pairs = {
+            names[index]: int(counts.view_pairs[index])
+            for index in np.flatnonzero(counts.view_pairs).tolist()
+        }
+        return Totals(
+            batches=self.batches + 1,
+            tuples=self.tuples + counts.tuples,
+            matched=self.matched + counts.matched,
+            pairs=self.pairs + counts.pairs,
+            recent=(*self.recent, (counts.tuples, seconds))[-_RECENT_BATCHES:],
+            quarantined=_added(self.quarantined, quarantined),
+            view_pairs=_added(self.view_pairs, pairs),
+            view_errors=_added(self.view_errors, errors),
+            null_event_times=self.null_event_times + counts.null_event_times,
+            future_event_times=self.future_event_times + counts.future_event_times,
+        )
 
     @property
     def tuples_per_second(self) -> float:
@@ -134,6 +177,7 @@ class IngestQuery:
             Beginnings(layout, stream, settings),
         )
         self.publisher = Publisher(layout, stream)
+        #: replaced as a whole by the thread of the batches: whoever reads it has a copy of one moment
         self.totals = Totals()
         self.error: BaseException | None = None
         #: whether a batch is being answered
@@ -288,23 +332,9 @@ class IngestQuery:
         times: tuple[float, float, float, float],
     ) -> None:
         began, bound_at, ran_at, ended = times
-        totals = self.totals
-        totals.batches += 1
-        totals.tuples += counts.tuples
-        totals.matched += counts.matched
-        totals.pairs += counts.pairs
-        totals.null_event_times += counts.null_event_times
-        totals.future_event_times += counts.future_event_times
-        totals.recent.append((counts.tuples, ended - began))
-        for index in np.flatnonzero(counts.view_pairs):
-            name = names[index]
-            totals.view_pairs[name] = totals.view_pairs.get(name, 0) + int(counts.view_pairs[index])
-        for target, found in (
-            (totals.quarantined, figures["quarantined"]),
-            (totals.view_errors, figures["errors"]),
-        ):
-            for name, count in found.items():
-                target[name] = target.get(name, 0) + count
+        self.totals = self.totals.plus(
+            counts, names, figures["quarantined"], figures["errors"], ended - began
+        )
         self._events.record(
             "batch",
             stream=self.stream,
@@ -380,6 +410,12 @@ def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:
         (part.newest_event_time for part in parts if part.newest_event_time is not None), default=None
     )
     return total
+
+
+def _added(known: Mapping[str, int], found: Mapping[str, int]) -> Mapping[str, int]:
+    return (
+        {**known, **{name: known.get(name, 0) + count for name, count in found.items()}} if found else known
+    )
 
 
 def _names(files: list[dict[str, Any]], kind: str) -> list[str]:

@@ -32,6 +32,7 @@ from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, Source
 from penstock.spark.window_views import CompiledWindows, compile_windows, sharing, without_repeats
+from penstock.spark.worker import SentSequence
 from penstock.sql.bind import BoundSelections, bind_selections
 from penstock.sql.bind_windows import BoundWindow
 
@@ -40,7 +41,7 @@ _KEPT_PLANS = 3
 _SHOWN = 50
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledPlan:
     """A plan version, ready to run.
 
@@ -50,8 +51,6 @@ class CompiledPlan:
         views: the definitions of the selection views it answers.
         windows: the window views it answers.
         derived: the columns Spark computes for all of them.
-        broadcast: the pickled program on its way to the workers.
-        revision: counts swaps of the evaluation sequence under the same version.
     """
 
     program: StreamProgram
@@ -59,15 +58,14 @@ class CompiledPlan:
     views: Mapping[str, ViewDefinition]
     windows: CompiledWindows
     derived: tuple[Derived, ...]
-    broadcast: Broadcast[bytes]
-    revision: int = 0
 
 
 class StreamPlans:
     """Registers views, stores plan versions, binds batches to them and compiles them.
 
     Views may come and go from any thread; a change takes effect at the next binding, all changes
-    since the last one together.
+    since the last one together. Evaluation sequences may be swapped from any thread. Programs are broadcast,
+    and what earlier batches used is destroyed, by the thread that runs the batches alone: they follow one another.
 
     Args:
         spark: the session.
@@ -109,7 +107,11 @@ class StreamPlans:
         self._identity = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
-        self._retired: list[Broadcast[bytes]] = []
+        #: the program that the newest batch uses, by its version; touched by the thread of the batches alone
+        self._shipped: dict[int, Broadcast[bytes]] = {}
+        #: the evaluation sequence of each version, where one was measured
+        self._sequences: dict[int, SentSequence] = {}
+        self._revision = 0
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
@@ -130,7 +132,8 @@ class StreamPlans:
 
     def definitions(self, version: int) -> dict[str, ViewDefinition]:
         """The selection views of a stored plan version."""
-        plan = self._compiled.get(version)
+        with self._compiling:
+            plan = self._compiled.get(version)
         return self._log.load(version) if plan is None else dict(plan.views)
 
     def change(
@@ -180,12 +183,20 @@ class StreamPlans:
     def batch(self, number: int, staging: str, time_floor: int) -> BoundBatch:
         """Binds a batch and gathers what its jobs need; see `BoundBatch`."""
         plan = self.bind(number)
-        # what earlier batches used is needed no more: batches of a stream follow one another
-        while self._retired:
-            self._retired.pop().destroy()
-        key = (self._identity, plan.program.version, plan.revision)
-        limit = self._log.time_limit(number)
-        return BoundBatch(number, plan.program, plan.derived, key, plan.broadcast, staging, limit, time_floor)
+        version = plan.program.version
+        with self._lock:
+            sequence = self._sequences.get(version)
+        return BoundBatch(
+            number=number,
+            program=plan.program,
+            derived=plan.derived,
+            key=(self._identity, version),
+            broadcast=self._ship(plan.program),
+            sequence=sequence,
+            staging=staging,
+            time_limit=self._log.time_limit(number),
+            time_floor=time_floor,
+        )
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""
@@ -194,20 +205,17 @@ class StreamPlans:
             if plan is None:
                 plan = self._compiled[version] = self._compile(version)
                 for old in sorted(self._compiled)[:-_KEPT_PLANS]:
-                    self._retired.append(self._compiled.pop(old).broadcast)
+                    del self._compiled[old]
             return plan
 
     def swap_sequence(self, version: int, arrangement: Arrangement) -> None:
-        """Installs an evaluation sequence; it changes speed, never results."""
-        with self._compiling:
-            plan = self._compiled.get(version)
-            if plan is None:
-                return
-            program = replace(plan.program, arrangement=arrangement)
-            self._retired.append(plan.broadcast)
-            self._compiled[version] = replace(
-                plan, program=program, broadcast=self._broadcast(program), revision=plan.revision + 1
-            )
+        """Lets batches follow an evaluation sequence from the next binding on; it changes speed, never results."""
+        pickled = pickle.dumps(arrangement, protocol=5)
+        with self._lock:
+            self._revision += 1
+            self._sequences[version] = SentSequence(self._revision, pickled)
+            for old in sorted(self._sequences)[:-_KEPT_PLANS]:
+                del self._sequences[old]
 
     def explain(self) -> str:
         """Where the newest plan's parts run and why."""
@@ -264,7 +272,6 @@ class StreamPlans:
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
             derived=DerivedLayout.of(derived) if derived else None,
-            arrangement=None,
             settings=self._settings,
             windows=windows.panes,
         )
@@ -278,10 +285,17 @@ class StreamPlans:
             place=self._source.place(derived),
             seconds=round(time.perf_counter() - began, 3),
         )
-        return CompiledPlan(program, bound, views, windows, derived, self._broadcast(program))
+        return CompiledPlan(program, bound, views, windows, derived)
 
-    def _broadcast(self, program: StreamProgram) -> Broadcast[bytes]:
-        return self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
+    def _ship(self, program: StreamProgram) -> Broadcast[bytes]:
+        """The broadcast of the program that the batch at hand uses; no other is kept."""
+        version = program.version
+        for old in [shipped for shipped in self._shipped if shipped != version]:
+            self._shipped.pop(old).destroy()
+        if version not in self._shipped:
+            pickled = pickle.dumps(program, protocol=5)
+            self._shipped[version] = self._spark.sparkContext.broadcast(pickled)
+        return self._shipped[version]
 
 
 def _same_window(present: WindowDefinition | None, view: WindowDefinition) -> bool:

@@ -112,6 +112,8 @@ class ReplaySource:
         self._parquet = self._released_into(Path())
         self._begun = False
         self._closed = threading.Event()
+        #: releases what is due; nobody else does while it runs
+        self._clock: threading.Thread | None = None
 
     def prepare(self, layout: Layout, stream: str) -> None:
         """Writes the arrival-ordered copy, unless an earlier run has."""
@@ -130,11 +132,9 @@ class ReplaySource:
         if not self._begun:
             self._begun = True
             if self._release(0.0):
-                self._closed = threading.Event()
-                played = threading.Thread(
-                    target=self._play, args=(self._closed,), daemon=True, name="penstock-replay"
-                )
-                played.start()
+                self._closed.clear()
+                self._clock = threading.Thread(target=self._play, daemon=True, name="penstock-replay")
+                self._clock.start()
         return self._parquet.frame(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
@@ -155,14 +155,17 @@ class ReplaySource:
         )
 
     def close(self) -> None:
-        """Stops the clock."""
+        """Stops the clock; on return it releases nothing more."""
         self._closed.set()
+        if self._clock is not None:
+            self._clock.join()
+            self._clock = None
 
-    def _play(self, closed: threading.Event) -> None:
+    def _play(self) -> None:
         released = len(numbered(self._released, ".parquet"))
         offset = self._due[released - 1] if released else 0.0
         began = time.monotonic()
-        while not closed.wait(0.05) and self._release(offset + time.monotonic() - began):
+        while not self._closed.wait(0.05) and self._release(offset + time.monotonic() - began):
             pass
 
     def _release(self, until: float) -> bool:

@@ -53,19 +53,27 @@ class Run:
         self._settings = settings
         self._trigger = trigger
         self._lock = CheckpointLock(layout.checkpoint)
-        self.queries: dict[str, IngestQuery] = {}
+        #: replaced, never changed: threads read it at any time
+        self.queries: Mapping[str, IngestQuery] = {}
         self._status = StatusFile(layout, self._pairs)
         self._events = EventLog(layout.events, told=self._status.book.note)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
+        #: touched by the controller's thread alone
         self._watched: dict[str, _Watched] = {}
+        # these two likewise
         self._sinks: Mapping[str, Sequence[Sink]] = {}
-        self.windows: dict[str, WindowSide] = {}
+        self.windows: Mapping[str, WindowSide] = {}
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
+        #: one thread may wait for the end while another stops the run
+        self._ending = threading.Lock()
         self._stopped = False
-        self._answers: dict[str, Counter[str]] = {}
         self._places = threading.Semaphore(_MOST_WAITING)
+        #: guards what the threads of batches, the controller's and the user's count and read: the next three
+        self._counting = threading.Lock()
+        self._answers: dict[str, Counter[str]] = {}
         self._passed_over: Counter[str] = Counter()
+        self._sequences: dict[str, _RunningSequence] = {}
         warm_workers(spark)
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
 
@@ -100,7 +108,7 @@ class Run:
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The newest events of this process, oldest first; of one kind if one is named."""
-        return [event for event in list(self._events.recent) if kind in (None, event["kind"])]
+        return [event for event in self._events.recent if kind in (None, event["kind"])]
 
     def status(self) -> dict[str, Any]:
         """A snapshot: by stream the counts since the start, the plan, its place and its sequence."""
@@ -120,12 +128,14 @@ class Run:
             for windows in self.windows.values():
                 windows.stop()
         finally:
-            self._stopped = True
-            self._control.shutdown()
-            self._events.record("run_stopped")
-            self._events.close()
-            self._status.close()
-            self._lock.release()
+            with self._ending:
+                self._control.shutdown()
+                if not self._stopped:
+                    self._events.record("run_stopped")
+                self._stopped = True
+                self._events.close()
+                self._status.close()
+                self._lock.release()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
@@ -143,11 +153,14 @@ class Run:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-        if not self._stopped:
-            self._control.submit(int).result()
-            self._events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
-            self._status.close()
-            self._lock.release()
+        with self._ending:
+            if not self._stopped:
+                self._control.submit(int).result()
+                self._events.record(
+                    "run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()}
+                )
+                self._status.close()
+                self._lock.release()
         return True
 
     @property
@@ -177,7 +190,7 @@ class Run:
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
-        self.queries[name] = query
+        self.queries = {**self.queries, name: query}
         self._status.begin_stream(name)
         self._write_catalog()
         self._events.record("stream_started", stream=name, views=len(views))
@@ -215,16 +228,17 @@ class Run:
             self._copy_results,
             self._trigger.available_now,
         )
-        self.windows[query.stream] = side
+        self.windows = {**self.windows, query.stream: side}
         side.start()
 
     def _answered(self, done: KeyedDone) -> None:
-        totals = self._answers.setdefault(done.stream, Counter())
-        for counts in done.views.values():
-            totals.update(asdict(counts))
+        with self._counting:
+            totals = self._answers.setdefault(done.stream, Counter())
+            for counts in done.views.values():
+                totals.update(asdict(counts))
 
-    def _pairs(self) -> dict[str, dict[str, int]]:
-        return {name: dict(query.totals.view_pairs) for name, query in dict(self.queries).items()}
+    def _pairs(self) -> dict[str, Mapping[str, int]]:
+        return {name: query.totals.view_pairs for name, query in self.queries.items()}
 
     def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
         """Hands views' rows to these sinks, by stream, from the next published batch on."""
@@ -264,7 +278,8 @@ class Run:
         if done.sample is None:
             return
         if not self._places.acquire(blocking=False):
-            self._passed_over[done.stream] += done.counts.tuples
+            with self._counting:
+                self._passed_over[done.stream] += done.counts.tuples
             return
         self._control.submit(self._report_safely, done, done.sample)
 
@@ -302,7 +317,8 @@ class Run:
         counts = done.counts
         evaluations = counts.evaluations if counts.asc_tuples else None
         dropped = counts.tuples - counts.matched
-        tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
+        with self._counting:
+            tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
         actions += self._controller.handle(
             StatisticsReported(done.stream, done.plan, tuples, dropped, evaluations, sample)
         )
@@ -311,10 +327,15 @@ class Run:
                 watched.running = action.arrangement
                 query.plans.swap_sequence(done.plan, action.arrangement)
             self._events.record("decision", batch=done.batch, **action.fields())
+        running = watched.snapshot()
+        with self._counting:
+            self._sequences[done.stream] = running
 
     def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
         totals = query.totals
-        watched = self._watched.get(query.stream)
+        with self._counting:
+            answers = dict(self._answers.get(query.stream, ()))
+            running = self._sequences.get(query.stream, _NOTHING_MEASURED)
         return {
             "active": query.active,
             "batches": totals.batches,
@@ -326,11 +347,22 @@ class Run:
             "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),
-            "windows": dict(self._answers.get(query.stream, ())),
+            "windows": answers,
             "view_pairs": dict(totals.view_pairs),
-            "sequence": None if watched is None else watched.text(),
-            "evaluations_per_tuple": None if watched is None else watched.evaluations,
+            "sequence": running.text,
+            "evaluations_per_tuple": running.evaluations,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningSequence:
+    """What `status` says of a stream's evaluation sequence: its text, and its evaluations a tuple on samples."""
+
+    text: str | None
+    evaluations: float | None
+
+
+_NOTHING_MEASURED = _RunningSequence(None, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -342,11 +374,12 @@ class _Watched:
     running: Arrangement
     evaluations: float = 0.0
 
-    def text(self) -> str:
+    def snapshot(self) -> _RunningSequence:
         """The macro-sequence by column, and how many micro-arrows go beside it."""
         names = [self.index.coded.codings[attribute].name for attribute in self.running.order]
         arrows = self.running.micro_arrows
-        return " > ".join(names) + (f" (+{arrows} micro-arrows)" if arrows else "")
+        text = " > ".join(names) + (f" (+{arrows} micro-arrows)" if arrows else "")
+        return _RunningSequence(text, self.evaluations)
 
 
 def _rearrangement(settings: Settings) -> RearrangementSettings:

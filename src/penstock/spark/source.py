@@ -16,7 +16,7 @@ from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import run_behind_dataframe
 from penstock.spark.derive import derive_packed
 from penstock.spark.layout import Layout
-from penstock.spark.worker import TaskContextData, TaskReport
+from penstock.spark.worker import SentSequence, TaskContextData, TaskReport
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +29,7 @@ class BoundBatch:
         derived: columns Spark computes for it.
         key: identifies the program in the workers' caches.
         broadcast: the pickled program.
+        sequence: the evaluation sequence of its ASCs; None: the order of the attributes.
         staging: folder for the batch's staged files.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
@@ -37,8 +38,9 @@ class BoundBatch:
     number: int
     program: StreamProgram
     derived: tuple[Derived, ...]
-    key: tuple[str, int, int]
+    key: tuple[str, int]
     broadcast: Broadcast[bytes]
+    sequence: SentSequence | None
     staging: str
     time_limit: int
     time_floor: int
@@ -47,7 +49,13 @@ class BoundBatch:
     def job(self) -> TaskContextData:
         """Context of the batch's next job."""
         return TaskContextData(
-            self.key, self.broadcast, self.staging, self._jobs(), self.time_limit, self.time_floor
+            self.key,
+            self.broadcast,
+            self.sequence,
+            self.staging,
+            self._jobs(),
+            self.time_limit,
+            self.time_floor,
         )
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.monitor.book import StatusBook
@@ -29,7 +29,7 @@ class StatusFile:
     """
 
     def __init__(
-        self, layout: Layout, pairs: Callable[[], dict[str, dict[str, int]]], every_seconds: float = 1.0
+        self, layout: Layout, pairs: Callable[[], Mapping[str, Mapping[str, int]]], every_seconds: float = 1.0
     ) -> None:
         self._layout = layout
         self._pairs = pairs

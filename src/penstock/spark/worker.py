@@ -73,40 +73,64 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SentSequence:
+    """An evaluation sequence on its way to the workers, by value: it lives as long as the task that carries it.
+
+    Attributes:
+        revision: tells it from the sequences before it, from 1.
+        arrangement: the pickled Arrangement.
+    """
+
+    revision: int
+    arrangement: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TaskContextData:
     """What every task of one job of a batch knows.
 
     Attributes:
         key: identifies the program in the worker's cache.
         program: the pickled StreamProgram.
+        sequence: the evaluation sequence its ASCs follow; None: the order of the attributes.
         staging: folder for the batch's staged files.
         job: number of the job within the batch.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
     """
 
-    key: tuple[str, int, int]
+    key: tuple[str, int]
     program: Broadcast[bytes]
+    sequence: SentSequence | None
     staging: str
     job: int
     time_limit: int
     time_floor: int
 
 
-_stages: OrderedDict[tuple[str, int, int], MapStage] = OrderedDict()
+@dataclass(slots=True)
+class _KeptStage:
+    stage: MapStage
+    revision: int = 0
+
+
+_stages: OrderedDict[tuple[str, int], _KeptStage] = OrderedDict()
 
 
 def stage_for(context: TaskContextData) -> MapStage:
-    """The compiled stage of a program, kept in this worker from batch to batch."""
-    stage = _stages.get(context.key)
-    if stage is None:
+    """The compiled stage of a program, kept in this worker from batch to batch and from sequence to sequence."""
+    kept = _stages.get(context.key)
+    if kept is None:
         program: StreamProgram = pickle.loads(context.program.value)
-        stage = _stages[context.key] = MapStage(program)
+        kept = _stages[context.key] = _KeptStage(MapStage(program))
         while len(_stages) > _KEPT_STAGES:
             _stages.popitem(last=False)
     _stages.move_to_end(context.key)
-    stage.begin(context.time_limit, context.time_floor)
-    return stage
+    if context.sequence is not None and context.sequence.revision != kept.revision:
+        kept.stage.rearrange(pickle.loads(context.sequence.arrangement))
+        kept.revision = context.sequence.revision
+    kept.stage.begin(context.time_limit, context.time_floor)
+    return kept.stage
 
 
 class StagedWriter:

@@ -1,0 +1,103 @@
+"""A swap of the evaluation sequence beside running batches: nothing stops, nothing is sent again, answers stay."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine_cases import COLUMNS, VIEWS, expected, rows, script, write_orders
+from penstock.operators.asc import AscIndex
+from penstock.operators.map_stage import StreamProgram
+from penstock.plan.arrangement import Arrangement, ArrangementKind
+from penstock.spark.engine import Engine
+from penstock.spark.plans import StreamPlans
+
+pytestmark = pytest.mark.spark
+
+FILES = 4
+
+
+def _sequence(plans: StreamPlans, version: int, *, backwards: bool) -> Arrangement:
+    order = AscIndex(plans.compiled(version).program.plan.coded).attributes
+    return Arrangement(ArrangementKind.MACRO, order[::-1] if backwards else order)
+
+
+def test_a_swap_between_the_binding_and_the_run_of_a_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch's sequence is replaced from another thread once it is bound; the program is broadcast once."""
+    write_orders(tmp_path / "in", FILES, rows=1_000)
+    bind, broadcast = StreamPlans.bind, spark.sparkContext.broadcast
+    sent: list[Any] = []
+
+    def bind_while_another_swaps(plans: StreamPlans, batch: int) -> Any:
+        plan = bind(plans, batch)
+        version = plan.program.version
+        arrangement = _sequence(plans, version, backwards=batch % 2 == 0)
+        swap = threading.Thread(target=plans.swap_sequence, args=(version, arrangement))
+        swap.start()
+        swap.join()
+        return plan
+
+    def noting(value: Any) -> Any:
+        sent.append(pickle.loads(value))
+        return broadcast(value)
+
+    monkeypatch.setattr(StreamPlans, "bind", bind_while_another_swaps)
+    monkeypatch.setattr(spark.sparkContext, "broadcast", noting)
+    text = script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'")
+    # no samples, so that the controller does not swap as well
+    run = (
+        Engine(spark, strategy="asc", sample_tuples=0)
+        .execute(text)
+        .start(tmp_path / "out", available_now=True)
+    )
+    run.await_termination()
+    run.stop()
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert {name: rows(run.results(name)) for name in VIEWS} == expected(spark, tuples, VIEWS)
+    batches = run.events("batch")
+    assert len(batches) == FILES
+    assert [type(value) for value in sent] == [StreamProgram]
+    costs = [batch["evaluations"] / batch["tuples"] for batch in batches]
+    assert min(costs[0], costs[2]) > 1.1 * max(costs[1], costs[3]), "every batch followed the newest sequence"
+
+
+def test_status_is_read_and_sequences_swapped_all_the_time(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 2 * FILES, rows=500)
+    views = {
+        **VIEWS,
+        **{f"v{n}": f"SELECT id FROM orders WHERE amount BETWEEN {n} AND {n + 9}" for n in range(60)},
+    }
+    text = script(tmp_path / "in", views, options=", max_files_per_trigger '1'")
+    run = Engine(spark).execute(text).start(tmp_path / "out", available_now=True)
+    plans, ended, failures = run.queries["orders"].plans, threading.Event(), list[BaseException]()
+
+    def swap() -> None:
+        try:
+            while not run.events("batch") and not ended.wait(0.05):
+                pass
+            turns = itertools.cycle([_sequence(plans, 0, backwards=backwards) for backwards in (True, False)])
+            while not ended.wait(0.001):
+                plans.swap_sequence(0, next(turns))
+                status = run.status()["orders"]
+                assert sum(status["view_pairs"].values()) == status["pairs"]
+                assert len(run.events("batch")) >= status["batches"] - 1
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    run.await_termination()
+    ended.set()
+    thread.join()
+    run.stop()
+    assert not failures
+    tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    assert {name: rows(run.results(name)) for name in VIEWS} == expected(spark, tuples, VIEWS)
