@@ -10,19 +10,27 @@ if TYPE_CHECKING:
     from penstock.operators.matches import Matches
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
+    from penstock.spark.run import Run
+    from penstock.spark.session import build_session
 
 #: public name -> module; loaded at first use, so that what needs Spark is imported only where it is used
 _MODULES = {
     "Engine": "penstock.spark.engine",
     "Matcher": "penstock.matcher",
     "Matches": "penstock.operators.matches",
+    "Run": "penstock.spark.run",
     "Settings": "penstock.settings",
+    "build_session": "penstock.spark.session",
 }
 
-__all__ = ["Engine", "Matcher", "Matches", "Settings"]
+__all__ = ["Engine", "Matcher", "Matches", "Run", "Settings", "build_session"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

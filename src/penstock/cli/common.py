@@ -1,20 +1,26 @@
-"""Options and steps that subcommands share."""
+"""Options and steps that subcommands share.
+
+What takes long to load is imported by the functions that need it: a slip in an option or a script is told before
+Spark, Arrow or numba are there.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.settings import Settings, tuned
-from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
-from penstock.sql.script import parse_script
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.settings import Settings
+    from penstock.spark.engine import Engine
 
 Script = Annotated[
     Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
@@ -52,35 +58,63 @@ def open_script(
     conf: list[str] | None,
     tune: list[str] | None,
     functions: Path | None,
+    to_run: bool = False,
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
     What can be told without Spark is told before Spark starts.
 
+    Args:
+        path: the script.
+        master: a Spark master URL.
+        conf: Spark's settings, each KEY=VALUE.
+        tune: Penstock's settings, each NAME=VALUE.
+        functions: a Python module with FUNCTIONS.
+        to_run: whether there must be something to run.
+
     Raises:
         InputError: a mistake in the script, its sources or the options.
     """
+    settings = read_settings(tune)
+    pairs = _pairs("--conf", "KEY=VALUE", conf)
     text = read_script(path)
-    parse_script(text)
-    engine = build_engine(master, conf, tune, functions)
+    from penstock.sql.script import parse_script
+
+    parsed = parse_script(text)
+    if to_run and not parsed.views and not parsed.inserts:
+        raise InputError("nothing to run: declare at least one stream and one view on it")
+    registered = {} if functions is None else _load_functions(functions)
+    engine = build_engine(master, pairs, settings)
+    for name, (function, returns) in registered.items():
+        engine.function(name, function, returns)
     engine.execute(text)
     return engine, text
 
 
-def build_engine(
-    master: str | None, conf: list[str] | None, tune: list[str] | None, functions: Path | None
-) -> Engine:
-    """An engine on a session of its own.
+def read_settings(tune: list[str] | None) -> Settings:
+    """The settings that --set asks for.
 
     Raises:
-        InputError: a setting is not KEY=VALUE, unknown or out of range, or the functions cannot be loaded.
+        InputError: one is not NAME=VALUE, unknown or out of range.
     """
-    settings = tuned(Settings(), _pairs("--set", "NAME=VALUE", tune))
-    registered = {} if functions is None else _load_functions(functions)
-    engine = Engine(build_session(master, _pairs("--conf", "KEY=VALUE", conf)), settings)
-    for name, (function, returns) in registered.items():
-        engine.function(name, function, returns)
-    return engine
+    from penstock.settings import Settings, tuned
+
+    return tuned(Settings(), _pairs("--set", "NAME=VALUE", tune))
+
+
+def build_engine(master: str | None, conf: dict[str, str], settings: Settings) -> Engine:
+    """An engine on a session of its own; its modules load while the JVM starts.
+
+    Raises:
+        ConnectionFailedError: no usable Java, or the master does not answer.
+    """
+    from penstock.spark.session import build_session
+
+    with ThreadPoolExecutor(1, "penstock-spark") as starter:
+        session = starter.submit(build_session, master, conf)
+        from penstock.spark.engine import Engine
+
+        return Engine(session.result(), settings)
 
 
 def _pairs(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:

@@ -7,22 +7,17 @@ import time
 from collections import Counter
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.demo_data import prepare
-from penstock.cli.demo_queries import standing_queries
-from penstock.cli.results import print_rows
+from penstock.cli.tables import print_rows, table_console
 from penstock.errors import InputError
-from penstock.monitor.live import follow
-from penstock.monitor.snapshot import take_snapshot
-from penstock.spark.engine import Engine
-from penstock.spark.run import Run
-from penstock.spark.session import build_session
+
+if TYPE_CHECKING:
+    from penstock.spark.run import Run
 
 _SAMPLES = ("insured_cases", "storm")
 #: the window view whose corrections are shown
@@ -36,7 +31,15 @@ def demo(
     queries: Annotated[int, typer.Option(help="Standing queries drawn from the templates.", min=1)] = 2_000,
 ) -> None:
     """Replay the 336,776 flights out of New York in 2013 through Spark."""
-    console = Console()
+    import pyarrow.parquet as pq
+
+    from penstock.cli.common import build_engine, read_settings
+    from penstock.cli.demo_data import prepare
+    from penstock.cli.demo_queries import standing_queries
+    from penstock.monitor.live import follow
+    from penstock.monitor.snapshot import take_snapshot
+
+    console = table_console()
     if output.exists():
         if not (output / "_penstock").is_dir():
             raise InputError(f"--output {output} exists and is not a results folder; name another")
@@ -47,7 +50,7 @@ def demo(
     script = script.replace("examples/data/flights", str(flights)).replace(
         "examples/data/weather", str(weather)
     )
-    engine = Engine(build_session(None, {}))
+    engine = build_engine(None, {}, read_settings(None))
     engine.execute(script)
     by_hand = sum(map(len, engine.declared.values()))
     engine.views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in drawn.items()})
@@ -65,6 +68,8 @@ def demo(
 
 
 def _report(console: Console, run: Run, seconds: float) -> None:
+    from penstock.monitor.snapshot import take_snapshot
+
     status = run.status()
     table = Table(
         "stream", "tuples", "queries", "matched", "pairs", "dropped early", "tuples/s", title="The replay"

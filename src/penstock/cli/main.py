@@ -1,4 +1,7 @@
-"""The command line: one subcommand a file; exit codes 0 done, 2 the user's mistake, 1 anything else."""
+"""The command line: one subcommand a file; exit codes 0 done, 2 the user's mistake, 1 anything else.
+
+A subcommand's module names its options and imports nothing that takes long to load; its function imports what it needs.
+"""
 
 from __future__ import annotations
 

@@ -7,16 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
-import pyarrow.csv as pacsv
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from penstock.errors import InputError
-from penstock.spark.results import open_results
-from penstock.spark.session import build_session
 
 #: types that CSV has no form for; they are written as JSON
 _NESTED = ("array", "map", "struct")
@@ -49,6 +42,12 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
+    import pyarrow.csv as pacsv
+
+    from penstock.cli.tables import print_rows, table_console
+    from penstock.spark.results import open_results
+    from penstock.spark.session import build_session
+
     frame = open_results(build_session("local[*]", {}), folder.resolve(), view, changes)
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
@@ -62,21 +61,4 @@ def results(
         for row in lines.toLocalIterator():
             print(row.line)
     else:
-        print_rows(Console(), shown.toArrow(), f"{view}: {frame.count():,} rows")
-
-
-def print_rows(console: Console, rows: pa.Table, title: str) -> None:
-    """Prints rows as a table, whatever their text."""
-    table = Table(*map(escape, rows.column_names), title=escape(title))
-    for row in rows.to_pylist():
-        table.add_row(*(escape(_shown(value)) for value in row.values()))
-    console.print(table)
-
-
-def _shown(value: object) -> str:
-    """A cell; a window as its start and end."""
-    if value is None:
-        return ""
-    if isinstance(value, dict) and value.keys() == {"start", "end"}:
-        return f"{value['start']} - {value['end']}"
-    return str(value)
+        print_rows(table_console(), shown.toArrow(), f"{view}: {frame.count():,} rows")

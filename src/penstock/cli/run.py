@@ -13,9 +13,6 @@ import typer
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
-from penstock.cli.watch import Watcher
-from penstock.monitor.live import follow
-from penstock.monitor.snapshot import take_snapshot
 
 
 def run(
@@ -36,31 +33,54 @@ def run(
     functions: Functions = None,
 ) -> None:
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
+    from penstock.cli.watch import Watcher
+    from penstock.monitor.live import follow
+    from penstock.monitor.snapshot import take_snapshot
+
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    engine, text = open_script(script, master, conf, tune, functions)
-    watcher = Watcher(script, text, engine, console) if watch else None
-    with _told_to_stop() as told:
-        running = engine.start(output, checkpoint, trigger, available_now)
-        for event in running.events("views_changed"):
-            for what, happened in (
-                ("redefined", "redefined, answered anew from here on"),
-                ("dropped", "dropped"),
-            ):
-                if event[what]:
-                    console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
+    with _kept_for_us(output, checkpoint, trigger):
+        engine, text = open_script(script, master, conf, tune, functions, to_run=True)
+        watcher = Watcher(script, text, engine, console) if watch else None
+        with _told_to_stop() as told:
+            running = engine.start(output, checkpoint, trigger, available_now)
+            for event in running.events("views_changed"):
+                for what, happened in (
+                    ("redefined", "redefined, answered anew from here on"),
+                    ("dropped", "dropped"),
+                ):
+                    if event[what]:
+                        console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
 
-        def wait(seconds: float) -> bool:
-            if watcher is not None:
-                watcher.look()
-            return running.await_termination(seconds) or told.is_set()
+            def wait(seconds: float) -> bool:
+                if watcher is not None:
+                    watcher.look()
+                return running.await_termination(seconds) or told.is_set()
 
-        try:
-            follow(console, lambda: take_snapshot(running.status()), wait)
-            if told.is_set():
-                console.print("stopping; the same command goes on from here")
-        finally:
-            running.stop()
+            try:
+                follow(console, lambda: take_snapshot(running.status()), wait)
+                if told.is_set():
+                    console.print("stopping; the same command goes on from here")
+            finally:
+                running.stop()
     console.print(f"results in {output}")
+
+
+@contextmanager
+def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterator[None]:
+    """Tells what is wrong with the folders before Spark starts, and keeps an existing checkpoint from others."""
+    from penstock.spark.checkpoint_lock import CheckpointLock
+    from penstock.spark.layout import Layout
+    from penstock.sql.intervals import trigger_microseconds
+
+    trigger_microseconds(trigger)
+    layout = Layout.of(output, checkpoint)
+    layout.check()
+    lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 @contextmanager

@@ -12,9 +12,6 @@ from typing import Annotated
 
 import typer
 
-from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
-from penstock.monitor.report import status_lines
-
 Folder = Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")]
 _COLUMNS = ("batch", "reason", "origin", "record")
 _CLEAR = "\x1b[H\x1b[2J"
@@ -43,6 +40,9 @@ def status(
     ] = StatusFormat.TEXT,
 ) -> None:
     """Say how the streams and views of a results folder are doing."""
+    from penstock.monitor.folder import folder_status
+    from penstock.monitor.report import status_lines
+
     shown = ""
     while True:
         document = folder_status(folder)
@@ -69,6 +69,8 @@ def quarantine(
     ] = RecordFormat.TABLE,
 ) -> None:
     """Print the records of a stream that were set aside, the newest first."""
+    from penstock.monitor.folder import folder_layout, quarantined_records
+
     records = quarantined_records(folder_layout(folder), stream, limit)
     if output_format is RecordFormat.JSON:
         for record in records:

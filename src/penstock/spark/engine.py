@@ -31,7 +31,7 @@ from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
 from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
 from penstock.sql.bind import BoundSelections, bind_selections
-from penstock.sql.intervals import microseconds_of
+from penstock.sql.intervals import trigger_microseconds
 from penstock.sql.query import SelectQuery
 from penstock.sql.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
 from penstock.sql.views import flatten
@@ -259,17 +259,13 @@ class Engine:
         Raises:
             InputError: nothing to run, a trigger that is no length of time, or folders that do not fit.
         """
-        length = microseconds_of(f"'{trigger}'")
-        if length is None or length < 0:
-            raise InputError(f"trigger {trigger!r}: allowed: a length of time such as '1 second'")
+        trigger_microseconds(trigger)
         with self._lock:
             if self._run is not None and self._run.active:
                 raise InputError("the engine is running; stop it before it is started again")
             if not self._declared.views:
                 raise InputError("nothing to run: declare at least one stream and one view on it")
-            folder = Path(output or tempfile.mkdtemp(prefix="penstock-")).resolve()
-            kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
-            layout = Layout(folder, kept)
+            layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger))
             self._run.set_sinks(self._declared.sinks_by_stream())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,39 +99,77 @@ class Layout:
         """The arrival-ordered copy that a replay source plays."""
         return self.checkpoint / stream / "replay"
 
-    def open(self) -> None:
-        """Creates both folders and makes sure that they belong together.
+    @classmethod
+    def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:
+        """The layout of two folders; the checkpoint lies inside the results where none is named."""
+        folder = Path(output).resolve()
+        kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
+        return cls(folder, kept)
+
+    def check(self) -> None:
+        """Makes sure that both folders can be used, and together; changes nothing.
 
         Raises:
+            InputError: the output is something else than a results folder.
             ConnectionFailedError: a folder cannot be written.
             CheckpointError: the output holds the results of another checkpoint, or the checkpoint
                 was written by an incompatible version.
         """
-        if self.output.is_file() or (
-            self.output.is_dir() and any(self.output.iterdir()) and not (self.output / "_penstock").is_dir()
-        ):
-            raise InputError(
-                f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+        try:
+            if self.output.is_file() or (
+                self.output.is_dir()
+                and any(self.output.iterdir())
+                and not (self.output / "_penstock").is_dir()
+            ):
+                raise InputError(
+                    f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+                )
+            for folder in (self.output, self.checkpoint):
+                _refuse_unwritable(folder)
+            checkpoint: dict[str, Any] | None = read_json(self.checkpoint / "identity.json")
+            results: dict[str, Any] | None = read_json(self.output / "_penstock" / "identity.json")
+        except OSError as error:
+            raise _unusable(error, self.output) from error
+        if checkpoint is not None and checkpoint.get("layout") != LAYOUT_VERSION:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} has layout {checkpoint.get('layout')}, this version reads "
+                f"layout {LAYOUT_VERSION}; start with a new checkpoint and a new output folder"
             )
+        if results is not None and results != checkpoint:
+            raise CheckpointError(
+                f"the output folder {self.output} holds the results of another checkpoint than "
+                f"{self.checkpoint}; use the checkpoint it was written with, or a new output folder"
+            )
+
+    def open(self) -> None:
+        """Creates both folders and makes sure that they belong together.
+
+        Raises:
+            InputError: as `check`.
+        """
+        self.check()
         try:
             for folder in (self.checkpoint, self.output / "_penstock"):
                 folder.mkdir(parents=True, exist_ok=True)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
-            checkpoint: dict[str, Any] = read_json(identity) or {}
-            put_json_if_absent(self.output / "_penstock" / "identity.json", checkpoint)
+            put_json_if_absent(self.output / "_penstock" / "identity.json", read_json(identity))
         except OSError as error:
-            raise ConnectionFailedError(
-                f"cannot write to {error.filename or self.output}: {error.strerror}; "
-                "the output and checkpoint folders must be writable"
-            ) from error
-        if checkpoint.get("layout") != LAYOUT_VERSION:
-            raise CheckpointError(
-                f"the checkpoint {self.checkpoint} has layout {checkpoint['layout']}, this version reads "
-                f"layout {LAYOUT_VERSION}; start with a new checkpoint and a new output folder"
-            )
-        if read_json(self.output / "_penstock" / "identity.json") != checkpoint:
-            raise CheckpointError(
-                f"the output folder {self.output} holds the results of another checkpoint than "
-                f"{self.checkpoint}; use the checkpoint it was written with, or a new output folder"
-            )
+            raise _unusable(error, self.output) from error
+        self.check()
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Raises PermissionError or NotADirectoryError where a folder could not be made or written to."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+
+
+def _unusable(error: OSError, output: Path) -> ConnectionFailedError:
+    return ConnectionFailedError(
+        f"cannot write to {error.filename or output}: {error.strerror}; "
+        "the output and checkpoint folders must be writable"
+    )

@@ -1,0 +1,131 @@
+"""What is told before anything that takes long is loaded or started."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from penstock.cli.tables import print_rows, table_console
+from penstock.errors import CheckpointError, ConnectionFailedError, InputError
+from penstock.spark.checkpoint_lock import CheckpointLock
+from penstock.spark.layout import Layout
+
+SLOW = ("pyspark", "py4j", "numba", "pyarrow", "pandas", "sqlglot")
+CALLED = """
+import sys
+sys.argv = {arguments!r}
+from penstock.cli.main import main
+try:
+    main()
+finally:
+    print("loaded", *sorted(set({slow!r}) & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+def called(
+    *arguments: str, slow: tuple[str, ...] = SLOW, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which says at its end what it has loaded."""
+    program = CALLED.format(arguments=["penstock", *arguments], slow=slow)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["rnu"], "No such command"),
+        (["run", "script.sql", "--outptu", "out"], "No such option"),
+        (["run", "script.sql", "--set", "idle_second=1"], "idle_second"),
+        (["results", "nowhere", "view"], "no such results folder"),
+    ],
+)
+def test_a_slip_in_the_options_loads_nothing_that_is_slow(arguments: list[str], told: str) -> None:
+    ended = called(*arguments)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert ended.stderr.splitlines()[-1] == "loaded"
+
+
+def test_folders_locks_and_scripts_are_judged_without_spark(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    Layout.of(held, None).open()
+    lock = CheckpointLock(held / "_penstock" / "checkpoint")
+    script = tmp_path / "script.sql"
+    script.write_text("CREATE TABLE t (id INT) USING csv OPTIONS (path 'in')")
+    (tmp_path / "file").touch()
+    for options, told in (
+        (["--output", str(held)], f"is in use by process {os.getpid()}"),
+        (["--output", str(tmp_path / "file" / "out")], "file: Not a directory"),
+        (["--output", str(tmp_path)], "is no results folder of Penstock"),
+        (["--output", str(tmp_path / "new"), "--trigger", "often"], "trigger 'often'"),
+        (["--output", str(tmp_path / "new")], "nothing to run"),
+    ):
+        ended = called("run", str(script), *options, slow=("pyspark", "numba"), PATH="/nowhere")
+        assert ended.returncode == 2
+        assert told in ended.stderr
+        assert ended.stderr.splitlines()[-1] == "loaded"
+    lock.release()
+    assert not (tmp_path / "new").exists()
+
+
+def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "out", tmp_path / "kept")
+    layout.check()
+    assert list(tmp_path.iterdir()) == []
+    layout.open()
+    layout.check()
+    with pytest.raises(CheckpointError, match="results of another checkpoint"):
+        Layout.of(tmp_path / "out", tmp_path / "other").check()
+    (tmp_path / "other").touch()
+    with pytest.raises(ConnectionFailedError, match="other: Not a directory"):
+        Layout.of(tmp_path / "new", tmp_path / "other").check()
+    (tmp_path / "kept" / "identity.json").write_text('{"id": "x", "layout": 0}')
+    with pytest.raises(InputError, match="has layout 0"):
+        layout.check()
+
+
+def test_public_names_load_when_they_are_used() -> None:
+    program = (
+        "import sys, penstock\n"
+        "assert not {'pyspark', 'numba', 'pyarrow'} & sys.modules.keys()\n"
+        "penstock.Matcher, penstock.Settings\n"
+        "assert 'pyspark' not in sys.modules\n"
+        "from penstock import Engine, Run, build_session\n"
+        "assert set(penstock.__all__) <= set(dir(penstock))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+WIDE = pa.table({f"column{number}": [f"value-{number}-" + "x" * 20] for number in range(12)})
+
+
+def test_a_piped_table_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_rows(table_console(), WIDE, "wide: 1 rows")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(all(f"column{number} " in line for number in range(12)) for line in lines)
+    assert any(all(WIDE[number][0].as_py() in line for number in range(12)) for line in lines)
+
+
+def test_a_table_fits_its_terminal() -> None:
+    """Columns that do not fit beside each other are printed below each other, and nothing is lost."""
+    for width in (60, 200):
+        shown = io.StringIO()
+        print_rows(Console(file=shown, width=width), WIDE, "wide")
+        assert max(map(len, shown.getvalue().splitlines())) <= width
+        assert all(WIDE[number][0].as_py() in shown.getvalue() for number in range(12))
