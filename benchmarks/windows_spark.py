@@ -130,7 +130,7 @@ def ours(spark: SparkSession, name: str, rows: Rows, queries: dict[str, str], **
             f"OPTIONS (path '{rows.folder}', event_time 'ts', max_files_per_trigger '{FILES_A_BATCH}')"
         )
         engine.views(queries)
-        run = engine.start(folder, available_now=True)
+        run = engine.start(folder, available_now=True, ended=True)
         run.await_termination()
         run.stop()
         batches, keyed = run.events("batch"), run.events("windows")

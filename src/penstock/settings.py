@@ -47,8 +47,8 @@ class Settings(BaseModel):
     correction_span_seconds: float = Field(5.0, ge=0)
     #: ... and by the clock, those of answered windows wait no longer than about this
     correction_seconds: float = Field(30.0, ge=0)
-    #: a stream without tuples for longer is taken to move on with the clock, so that its windows
-    #: close; 0: never
+    #: a stream without tuples for longer is taken to move on with the clock: its windows are answered, none
+    #: is final; 0: never
     idle_seconds: float = Field(30.0, ge=0)
     #: a tuple that is later changes neither slack nor horizon; it corrects its windows from the history
     max_delay_seconds: float = Field(86_400.0, gt=0)

@@ -99,7 +99,7 @@ def test_final_results_equal_spark_over_all_tuples(
     run = (
         engine_on(spark, data, map_in_scan=map_in_scan)
         .views(VIEWS)
-        .start(tmp_path / "out", available_now=True)
+        .start(tmp_path / "out", available_now=True, ended=True)
     )
     run.await_termination()
     for name, sql in VIEWS.items():

@@ -295,12 +295,18 @@ def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path
         again = Ingest(spark, folder, parquet(spark, folder), views)
         again.run()
         assert again.entries == before
-    assert again.query.log.put_idle((before[-1].newest or 0) + 5)
+    newest = before[-1].newest or 0
+    assert again.query.log.put_idle(newest + 5)
+    assert not again.query.log.put_idle(newest + 5)
+    assert again.query.log.put_all()
+    assert not again.query.log.put_all()
     assert again.query.log.put_end()
     assert not again.query.log.put_end()
-    *_, idle, end = again.entries
-    assert (idle.batch, idle.mark, idle.ended) == (2, 1, False)
-    assert (end.batch, end.mark, end.ended, end.newest) == (2, 2, True, (before[-1].newest or 0) + 5)
+    *_, idle, everything, end = again.entries
+    assert [each.newest for each in (idle, everything, end)] == [newest] * 3, "seen, not taken to have come"
+    assert (idle.batch, idle.mark, idle.reached, idle.ended) == (2, 1, newest + 5, False)
+    assert (everything.mark, everything.answer_all, everything.ended) == (2, True, False)
+    assert (end.mark, end.answer_all, end.ended) == (3, False, True)
 
 
 def _uncommit(commits: Path, batch: int) -> None:

@@ -22,7 +22,7 @@ from penstock.operators.slack import (
     WindowOutcome,
     coverage_threshold,
 )
-from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.operators.window import Answer, PaneBatch, Standing, WindowOperator
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
@@ -45,9 +45,12 @@ def feed(operator: WindowOperator, times: list[int], values: list[float] | None 
     return operator.process(PaneBatch(operator.parts.lift(tuples, [PANE]), {}, int(time.max()), delays))
 
 
-def idle(operator: WindowOperator) -> list[Answer]:
+def idle(operator: WindowOperator, reached: int | None = None, answer_all: bool = False) -> list[Answer]:
     """An entry without tuples."""
-    return operator.process(PaneBatch(None, {}, None, np.zeros(0, np.int64)))
+    nothing = np.zeros(0, np.int64)
+    return operator.process(
+        PaneBatch(None, {}, operator.newest, nothing, reached=reached, answer_all=answer_all)
+    )
 
 
 def told(answers: list[Answer]) -> list[tuple[int, int, int, bool]]:
@@ -79,6 +82,48 @@ def test_late_tuples_are_corrected_together_once_they_span_more_than_gamma() -> 
     assert told(feed(operator, [22])) == []
     assert told(feed(operator, [2])) == [(10, 1, 2, False), (30, 1, 2, False)]
     assert told(idle(operator)) == []
+
+
+def test_silence_answers_a_window_beforehand_and_leaves_it_open() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(3))], gamma=0)
+    feed(operator, [1, 4])
+    assert idle(operator, reached=12) == []
+    (answer,) = idle(operator, reached=100)
+    assert (answer.end, answer.final, answer.coverage, answer.slack) == (10, False, None, 90)
+    assert idle(operator, reached=1_000) == [], "nothing has changed"
+    assert operator.horizon == 10, "silence is no delay"
+    assert feed(operator, [5, 11]) == []
+    assert told(idle(operator, reached=1_000)) == [(10, 1, 3, False), (20, 0, 1, False)]
+    assert told(feed(operator, [6, 15])) == [(10, 2, 4, False)], "its slack is over"
+    assert operator.late.registered == 0
+    assert told(feed(operator, [31])) == [(10, 3, 4, True), (20, 1, 2, True)]
+    assert operator.beyond == set()
+
+
+def test_everything_is_answered_now_and_the_stream_goes_on_as_if_it_had_not_been() -> None:
+    batches = [[1, 4, 12], [9, 14, 25], [8, 31, 44], [60]]
+    straight, asked = (WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0) for _ in range(2))
+
+    def finals(answers: list[Answer]) -> list[tuple[int, int]]:
+        return sorted((end, count) for end, _, count, is_final in told(answers) if is_final)
+
+    for number, times in enumerate(batches):
+        assert finals(feed(asked, times)) == finals(feed(straight, times))
+        answered = told(idle(asked, answer_all=True))
+        assert finals(idle(asked, answer_all=True)) == []
+        assert number or answered == [(10, 0, 2, False), (15, 0, 1, False), (20, 0, 1, False)]
+    assert asked.horizon == straight.horizon
+    assert asked.standing()["v"].open == straight.standing()["v"].open > 0
+    assert finals(asked.finish()) == finals(straight.finish())
+
+
+def test_a_view_says_how_far_it_has_come() -> None:
+    operator = WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0)
+    assert operator.standing()["v"] == Standing(3, False, 10, None, None, 0, None)
+    feed(operator, [1, 22])
+    assert operator.standing()["v"] == Standing(3, False, 10, 22, 22, 2, 25)
+    idle(operator, reached=90)
+    assert operator.standing()["v"] == Standing(3, False, 10, 22, 90, 2, 25)
 
 
 def test_a_correction_says_what_it_replaces() -> None:

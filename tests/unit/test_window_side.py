@@ -14,6 +14,7 @@ from penstock.errors import SlowStartError, StreamFailedError
 from penstock.settings import Settings
 from penstock.spark import window_side
 from penstock.spark.events import EventLog
+from penstock.spark.ingest import Trigger
 from penstock.spark.window_side import WindowSide
 
 
@@ -47,9 +48,10 @@ def side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(window_side, "KeyedQuery", lambda *_: keyed)
         monkeypatch.setattr(window_side, "_LOOK_SECONDS", 0.001)
         events = EventLog(tmp_path / "events.jsonl")
-        ingest: Any = SimpleNamespace(stream="s", active=True, totals=SimpleNamespace(tuples=0), busy=False)
+        ingest: Any = SimpleNamespace(stream="s", active=True, interval_seconds=0)
         nothing: Any = None
-        return WindowSide(nothing, ingest, nothing, events, Settings(), nothing, nothing, True), events
+        trigger = Trigger(available_now=True)
+        return WindowSide(nothing, ingest, nothing, events, Settings(), nothing, nothing, trigger), events
 
     return made
 

@@ -22,7 +22,16 @@ def run(
         Path | None,
         typer.Option(help="Folder a restart needs; default inside the results folder.", metavar="DIR"),
     ] = None,
-    available_now: Annotated[bool, typer.Option("--available-now", help="End when all is answered.")] = False,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop when all that is there is answered.")
+    ] = False,
+    ended: Annotated[
+        bool,
+        typer.Option(
+            "--ended",
+            help="With --available-now: what is there is all there will ever be, every window is final.",
+        ),
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow changes of the script while running.")
     ] = False,
@@ -38,11 +47,13 @@ def run(
     from penstock.monitor.snapshot import take_snapshot
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    if ended and not available_now:
+        raise InputError("--ended: allowed with --available-now only: a run that goes on has not ended")
     with _kept_for_us(output, checkpoint, trigger):
         engine, text = open_script(script, master, conf, tune, functions, to_run=True)
         watcher = Watcher(script, text, engine, console) if watch else None
         with _told_to_stop() as told:
-            running = engine.start(output, checkpoint, trigger, available_now)
+            running = engine.start(output, checkpoint, trigger, available_now, ended)
             for event in running.events("views_changed"):
                 for what, happened in (
                     ("redefined", "redefined, answered anew from here on"),

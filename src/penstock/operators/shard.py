@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.aggregates import Parts
 from penstock.operators.panes import Content, together
 from penstock.operators.slack import RequiredSlack
-from penstock.operators.window import Answer, LateCounts, PaneBatch, WindowOperator
+from penstock.operators.window import Answer, LateCounts, PaneBatch, Standing, WindowOperator
 from penstock.plan.windows import WindowPlan
 
 #: version of the stored state; another one is refused
@@ -89,12 +89,11 @@ class LogRecord:
 
     Attributes:
         program: the views the batch is bound to.
-        newest: largest event time of the batch, microseconds; of an idle stream the time it is taken
-            to have reached; None: nothing new.
+        newest: largest event time seen up to here, microseconds, or None.
         delays: int64, delays of some tuples, the largest among them.
         ended: whether the stream has ended, so that every window is final.
         envelopes: the shard's.
-        flush: whether late tuples of answered windows are corrected now, however few.
+        flush, reached, answer_all: see `PaneBatch`.
         whole: operators whose envelopes are those of all batches before their first one.
     """
 
@@ -105,6 +104,8 @@ class LogRecord:
     envelopes: Sequence[Envelope]
     flush: bool = False
     whole: Collection[int] = ()
+    reached: int | None = None
+    answer_all: bool = False
 
 
 def loaded(stored: bytes) -> Any:
@@ -170,9 +171,8 @@ class Shard:
         answers = []
         for id_, operator in self._operators.items():
             own = [envelope for envelope in record.envelopes if envelope.operator == id_]
-            answers += operator.process(
-                pane_batch(own, record.newest, record.delays, record.flush, id_ in record.whole)
-            )
+            batch = pane_batch(own, record.newest, record.delays, record.flush, id_ in record.whole)
+            answers += operator.process(replace(batch, reached=record.reached, answer_all=record.answer_all))
             if record.ended:
                 answers += operator.finish()
         return answers
@@ -216,6 +216,10 @@ class Shard:
             late.add(operator.late)
             operator.late = LateCounts()
         return late
+
+    def standing(self) -> dict[str, Standing]:
+        """How far each view has come."""
+        return {name: found for own in self._operators.values() for name, found in own.standing().items()}
 
     def window_size(self, operator: int, view: str) -> int:
         """Length of a view's windows in microseconds; 0 where it is gone."""

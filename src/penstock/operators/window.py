@@ -5,6 +5,11 @@ answered when end <= t_max - K (revision 0); late tuples are registered for ever
 and corrected together when they span more than Gamma; a window is final when t_max passes end + horizon. What
 arrives later still is handed out for correction from the history.
 
+A stream has two clocks: the newest event time really seen, which alone closes windows and makes them final, and the
+moment up to which a silent stream is *taken* to have come. The second one, and the word to answer everything now, have
+windows answered beforehand and leave nothing behind but these answers: the windows stay open, and what comes
+for them is in their next revision.
+
 Source: the HPM paper, sections on the stream side and the batch side. Its time-domain partition is followed
 per window: a tuple is added to its open windows and registered for each closed one.
 """
@@ -29,8 +34,9 @@ from penstock.plan.windows import WindowPlan
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
-#: a time before all others
+#: times before and after all others
 _BEFORE_ALL = -(2**62)
+_AFTER_ALL = 2**62
 #: a policy hears of every window with fewer groups, of every second one with twice as many, ...
 _GROUPS_HEARD = 64
 #: weight of the newest window in the estimate of the coverage
@@ -44,12 +50,15 @@ class PaneBatch:
     Attributes:
         partials: `pane`, keys and the columns of the parts; None where no tuple came.
         values: the like for kept values, by argument.
-        newest: largest event time of the stream's tuples, or None.
+        newest: largest event time seen of the stream's tuples, or None.
         delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
             that is not too long to matter.
         flush: whether late tuples of answered windows are corrected now, however few.
         makes_whole: whether the rows are those of all batches before the operator's first one; such a batch comes
             once and moves neither t_max nor slack nor horizon.
+        reached: where it is beyond `newest`, the event time that a silent stream is taken to have come to: what is due
+            by then is answered beforehand.
+        answer_all: whether every window with tuples is answered beforehand.
     """
 
     partials: pa.Table | None
@@ -58,6 +67,8 @@ class PaneBatch:
     delays: npt.NDArray[np.int64]
     flush: bool = False
     makes_whole: bool = False
+    reached: int | None = None
+    answer_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,9 +80,11 @@ class Answer:
         start, end: the window.
         revision: 0 for the early answer.
         final: whether all tuples are known.
-        slack: t_max less the window's end when this was answered.
-        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised yet, and
-            where the window may hold tuples of batches before the operator's first one.
+        slack: the time the stream had come to, or was taken to have come to, less the window's end when this was
+            answered; negative where the window was answered before its end.
+        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised: too few
+            windows are known, this one was answered beforehand, or it may hold tuples of batches before the
+            operator's first one.
         promised: whether the view's bound can be promised.
         rows: see `window_rows.window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
@@ -96,8 +109,8 @@ class _Answered:
     Attributes:
         revision: the newest.
         arrival: what had arrived by then is in it.
-        slack: slack of the early answer.
-        first: `arrival` of the early answer.
+        slack: slack of the view when the window closed; when it was answered, as long as it is open.
+        first: `arrival` of that answer.
         looked_at: whether the policy hears of it: of every window where groups are few.
         look: age in slides at which it is looked at next.
         outcome: what the policy heard last; `heard`: what had arrived by then is in it.
@@ -129,6 +142,29 @@ class _View:
     oldest: int = 0
     newest: int = 0
     coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a view has come in one shard, times in microseconds.
+
+    Attributes:
+        slack: K: a window is answered when its end is so far behind `newest`.
+        promised: whether the view's bound can be promised.
+        horizon: a window is final when its end is so far behind `newest`.
+        newest: the newest event time seen, or None.
+        reached: the event time that the stream is taken to have come to, or None; beyond `newest` while it is silent.
+        open: windows with tuples that are not final.
+        oldest: end of the oldest of them, or None.
+    """
+
+    slack: int
+    promised: bool
+    horizon: int
+    newest: int | None
+    reached: int | None
+    open: int
+    oldest: int | None
 
 
 @dataclass(slots=True)
@@ -194,7 +230,9 @@ class WindowOperator:
         self.late = LateCounts()
         #: (view, start) of final windows that late tuples belong to, for the history to correct
         self.beyond: set[tuple[str, int]] = set()
+        #: the newest event time seen, and the one that the stream is taken to have come to
         self.newest: int | None = None
+        self.reached: int | None = None
         #: windows that start at or before it may hold tuples of the batches before, ...
         self._since = begun
         #: ... and lack them still
@@ -202,9 +240,9 @@ class WindowOperator:
         self._gamma = gamma
         self._most_delay = most_delay
         self._horizon = max(least_horizon, *(plan.windows.size for plan in plans))
-        self._arrival = 0
+        self._arrival: int | None = None
         if since is not None:
-            self._begin(since)
+            self._begin(since, since)
 
     @property
     def horizon(self) -> int:
@@ -213,20 +251,45 @@ class WindowOperator:
 
     def process(self, batch: PaneBatch) -> list[Answer]:
         """Takes in a batch and answers what is due; one without tuples, and a flush, correct whatever waits."""
-        if batch.newest is not None:
-            self._take_in(batch, batch.newest)
-        if self.newest is None:
-            return []
+        if batch.newest is not None or batch.partials is not None:
+            self._take_in(batch)
+        known = [each for each in (self.newest, batch.reached) if each is not None]
+        self.reached = max(known, default=None)
+        now = batch.flush or batch.partials is None
         answers = self._make_whole() if batch.makes_whole else []
         for view in self.views.values():
-            answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
-            now = batch.flush or batch.partials is None
+            if self.newest is not None:
+                answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
             if view.waiting and (now or view.newest - view.oldest > self._gamma):
                 answers += self._correct(view)
-            self._look(view)
-            answers += self._finish(view, self.newest - self._horizon)
+            if now:
+                due = _BEFORE_ALL if self.reached is None else self.reached - view.policy.slack
+                answers += self._anticipate(view, _AFTER_ALL if batch.answer_all else due)
+            if self.newest is not None:
+                self._look(view)
+                answers += self._finish(view, self.newest - self._horizon)
         self._forget()
         return answers
+
+    def standing(self) -> dict[str, Standing]:
+        """How far each view has come."""
+        panes = np.fromiter(self.panes, np.int64, len(self.panes))
+        found = {}
+        for name, view in self.views.items():
+            ends = _all_ends(view.plan, panes)
+            final = _BEFORE_ALL if view.final is None else view.final
+            unseen = self._unseen + view.plan.windows.size
+            ends = ends[(ends > view.floor) & ((ends > final) | (ends <= unseen))]
+            found[name] = Standing(
+                slack=view.policy.slack,
+                promised=_promised(view),
+                horizon=self._horizon,
+                newest=self.newest,
+                reached=self.reached,
+                open=len(ends),
+                oldest=int(ends[0]) if len(ends) else None,
+            )
+        return found
 
     def keep(self, names: Collection[str]) -> None:
         """Drops the views that are not among `names`; their open windows are never answered."""
@@ -261,9 +324,10 @@ class WindowOperator:
 
     def finish(self) -> list[Answer]:
         """The stream has ended: every window is closed and final."""
-        if self.newest is None:
+        seen = [*self.panes, *([] if self.newest is None else [self.newest])]
+        if not seen:
             return []
-        last = self.newest + max(view.plan.windows.size for view in self.views.values()) + 1
+        last = max(seen) + max(view.plan.windows.size for view in self.views.values()) + 1
         answers = []
         for view in self.views.values():
             answers += self._finish(view, last)
@@ -271,26 +335,33 @@ class WindowOperator:
         self._forget()
         return answers
 
-    def _begin(self, newest: int) -> None:
-        self.newest = self._arrival = newest
+    def _begin(self, arrival: int, newest: int | None) -> None:
+        self.newest, self._arrival = newest, arrival
         for view in self.views.values():
             view.frontier = view.final = _BEFORE_ALL
 
-    def _take_in(self, batch: PaneBatch, newest: int) -> None:
-        partials = batch.partials
-        if self.newest is None:
+    def _take_in(self, batch: PaneBatch) -> None:
+        partials, newest = batch.partials, batch.newest
+        if self._arrival is None:
             oldest = newest if partials is None else pc.min(partials.column(PANE)).as_py()
-            self._begin(newest)
-            self._arrival = min(oldest, newest) - 1
+            self._begin(min(each for each in (oldest, newest) if each is not None) - 1, newest)
         else:
-            self._arrival = max(self.newest, self._arrival + 1)
+            self._arrival += 1
+            if self.newest is not None:
+                self._arrival = max(self.newest, self._arrival)
         delays = batch.delays[batch.delays <= self._most_delay]
         self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
         if partials is not None:
-            self.panes.append(*self._registered(partials, batch), self._arrival)
-        self.newest = newest if self.newest is None else max(self.newest, newest)
+            self.panes.append(*self._registered(partials, batch), self._at)
+        self.newest = max((each for each in (self.newest, newest) if each is not None), default=None)
         for view in self.views.values():
             view.policy.arrived(delays)
+
+    @property
+    def _at(self) -> int:
+        """What has arrived by then is in the panes."""
+        assert self._arrival is not None, "some tuple came"
+        return self._arrival
 
     def _registered(self, partials: pa.Table, batch: PaneBatch) -> tuple[pa.Table, Mapping[str, pa.Table]]:
         """Registers late rows with their closed windows; gives the rows that some window still needs."""
@@ -357,38 +428,83 @@ class WindowOperator:
         assert view.frontier is not None, "set with the first batch"
         if until <= view.frontier:
             return []
-        windows = view.plan.windows
-        first = view.frontier - windows.size - self.pane
-        due = {
-            end
-            for pane in self.panes
-            if pane > first
-            for end in _ends(view.plan, pane)
-            if max(view.frontier, view.floor) < end <= until
-        }
+        due = self._due(view, until)
         view.frontier = until
         answers = []
-        for end, rows in self._rows(view, sorted(due)):
-            heard = _spread(end // windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
-            heard = heard and self._teaches(view, end)
-            answered = _Answered(0, self._arrival, view.policy.slack, self._arrival, heard)
+        for end, rows in self._rows(view, due):
             final = end <= known and not self._is_unseen(view, end)
-            if not final:
-                view.answered[end] = answered
-            answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final))
+            answered = view.answered.get(end)
+            if answered is None:
+                answered = self._first(view, end, rows)
+                if not final:
+                    view.answered[end] = answered
+                answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final))
+                continue
+            # answered beforehand: what it was worth is what it is worth now, and one final at once is not heard of
+            answered.slack, answered.first, answered.outcome = view.policy.slack, self._at, None
+            if final:
+                answered.looked_at = False
+            else:
+                answers += self._corrected(view, end, answered, rows)
         return answers
+
+    def _anticipate(self, view: _View, until: int) -> list[Answer]:
+        """Answers open windows that end by `until`, and again those that were and have got tuples since."""
+        if view.frontier is None:
+            return []
+        size = view.plan.windows.size
+        due = {*self._due(view, until), *(end for end in view.answered if end > view.frontier)}
+        due = {
+            end
+            for end in due
+            if end not in view.answered
+            or self.panes.newest_arrival(end - size, end) > view.answered[end].arrival
+        }
+        answers = []
+        for end, rows in self._rows(view, sorted(due)):
+            answered = view.answered.get(end)
+            if answered is None:
+                answered = view.answered[end] = self._first(view, end, rows)
+                answers.append(self._answer(view, end, answered, rows, rows.slice(0, 0), final=False))
+            else:
+                answers += self._corrected(view, end, answered, rows)
+        return answers
+
+    def _due(self, view: _View, until: int) -> list[int]:
+        """Ends of the open windows with tuples that end by `until`."""
+        assert view.frontier is not None, "set with the first batch"
+        first = view.frontier - view.plan.windows.size - self.pane
+        return sorted(
+            {
+                end
+                for pane in self.panes
+                if pane > first
+                for end in _ends(view.plan, pane)
+                if max(view.frontier, view.floor) < end <= until
+            }
+        )
+
+    def _first(self, view: _View, end: int, rows: pa.Table) -> _Answered:
+        heard = _spread(end // view.plan.windows.slide) % (1 + rows.num_rows // _GROUPS_HEARD) == 0
+        heard = heard and self._teaches(view, end)
+        return _Answered(0, self._at, view.policy.slack, self._at, heard)
 
     def _correct(self, view: _View) -> list[Answer]:
         answers = []
         for end, rows in self._rows(view, sorted(view.waiting)):
             answered = view.answered.setdefault(end, self._unanswered(view, end))
-            changed, replaced, _ = self._changes(view, end, answered, rows)
-            if changed.num_rows:
-                answered.revision += 1
-                answers.append(self._answer(view, end, answered, changed, replaced, final=False))
-            answered.arrival = self._arrival
+            answers += self._corrected(view, end, answered, rows)
         view.waiting.clear()
         return answers
+
+    def _corrected(self, view: _View, end: int, answered: _Answered, rows: pa.Table) -> list[Answer]:
+        """The next revision of a window that is not final, if anything has changed."""
+        changed, replaced, _ = self._changes(view, end, answered, rows)
+        answered.arrival = self._at
+        if not changed.num_rows:
+            return []
+        answered.revision += 1
+        return [self._answer(view, end, answered, changed, replaced, final=False)]
 
     def _look(self, view: _View) -> None:
         """Tells the policy what is known of windows that are not final, at ages of 2, 4, 8 ... slides."""
@@ -443,7 +559,6 @@ class WindowOperator:
 
     def _outcomes(self, view: _View, ends: Sequence[int], final: bool) -> list[WindowOutcome]:
         """What answered windows were worth, in their order."""
-        assert self.newest is not None, "some tuple came"
         size = view.plan.windows.size
         arrived = {end: self.panes.newest_arrival(end - size, end) for end in ends}
         unheard = sorted(
@@ -463,7 +578,7 @@ class WindowOperator:
         for end in ends:
             known = view.answered[end].outcome
             assert known is not None, "heard above"
-            age = self.newest - end - known.slack
+            age = 0 if self.newest is None else self.newest - end - known.slack
             found.append(WindowOutcome(end, known.slack, known.coverage, known.required, final, age))
         return found
 
@@ -495,15 +610,15 @@ class WindowOperator:
     def _answer(
         self, view: _View, end: int, answered: _Answered, rows: pa.Table, replaced: pa.Table, final: bool
     ) -> Answer:
-        assert self.newest is not None, "some tuple came"
-        promised = bool(getattr(view.policy, "promised", False)) and not self._is_unseen(view, end)
+        seen = view.frontier is not None and end <= view.frontier and not self._is_unseen(view, end)
+        promised = _promised(view) and seen
         return Answer(
             view=view.plan.name,
             start=end - view.plan.windows.size,
             end=end,
             revision=answered.revision,
             final=final,
-            slack=self.newest - end,
+            slack=0 if self.reached is None else self.reached - end,
             coverage=1.0 if final else view.coverage if promised else None,
             promised=promised,
             rows=rows,
@@ -524,6 +639,18 @@ def _ends(plan: WindowPlan, pane: int) -> range:
     windows = plan.windows
     last = (pane - windows.start) // windows.slide * windows.slide + windows.start + windows.size
     return range(last - (last - pane - 1) // windows.slide * windows.slide, last + 1, windows.slide)
+
+
+def _all_ends(plan: WindowPlan, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Ends of the windows that hold any of some panes, ascending."""
+    windows = plan.windows
+    last = (panes - windows.start) // windows.slide * windows.slide + windows.start + windows.size
+    ends = last[:, None] - np.arange(0, windows.size, windows.slide)
+    return np.unique(ends[ends > panes[:, None]])
+
+
+def _promised(view: _View) -> bool:
+    return bool(getattr(view.policy, "promised", False))
 
 
 def _spread(number: int) -> int:

@@ -247,6 +247,7 @@ class Engine:
         checkpoint: str | Path | None = None,
         trigger: str = "0 seconds",
         available_now: bool = False,
+        ended: bool = False,
     ) -> Run:
         """Starts an ingest query for every stream that has views.
 
@@ -254,12 +255,16 @@ class Engine:
             output: the results folder; a temporary one where None.
             checkpoint: what a restart needs; inside the results folder where None.
             trigger: least time between two batches, as Spark writes it.
-            available_now: end when everything available now has been answered.
+            available_now: stop when everything available now has been answered, every window with what is there.
+                Windows that later tuples may still change are not final, and the next run goes on with them.
+            ended: with `available_now`: what is there now is all there will ever be, so that every window is final.
 
         Raises:
-            InputError: nothing to run, a trigger that is no length of time, or folders that do not fit.
+            InputError: nothing to run, `ended` without `available_now`, a trigger that is no length of time, or folders that do not fit.
         """
         trigger_microseconds(trigger)
+        if ended and not available_now:
+            raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
         with self._lock:
             if self._run is not None and self._run.active:
                 raise InputError("the engine is running; stop it before it is started again")
@@ -267,7 +272,7 @@ class Engine:
                 raise InputError("nothing to run: declare at least one stream and one view on it")
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
-            self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger))
+            self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger, ended))
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
                 for name, stream in self._declared.streams.items():

@@ -1,8 +1,9 @@
 """The envelope log of a stream: what the ingest query hands to the keyed query, in order.
 
 An entry is one small JSON file, put if absent once its batch is published; it names the batch's
-envelope files and carries what every shard must know. Entry `<batch>.0` is that of the batch; entries
-`<batch>.1`, `<batch>.2` ... follow it while no data come (idle time, the end of the stream). The keyed query's
+envelope files and carries what every shard must know. Entry `<batch>.0` is that of the batch; control entries
+`<batch>.1`, `<batch>.2` ... follow it while no data come (idle time, the word to answer everything now, the end of
+the stream). The keyed query's
 state is a function of the entries alone.
 """
 
@@ -34,12 +35,15 @@ class LogEntry:
     Attributes:
         batch, mark: its place: entries are ordered by both.
         plan: the plan version the batch is bound to.
-        newest: largest event time of the stream up to here, microseconds, or None.
+        newest: largest event time seen up to here, microseconds, or None; tuples too far ahead to be believed aside.
         delays: delays of some tuples of the batch, microseconds, the largest among them.
         ended: whether the stream has ended.
         files: names of the batch's envelope files.
         flush: whether late tuples of answered windows are corrected now, however few.
         whole: operators whose partials in `files` are those of all batches before their first one.
+        furthest: largest event time of any tuple in the envelopes up to here, or None.
+        reached: the event time a silent stream is taken to have come to; None: `newest`.
+        answer_all: whether every window with tuples is answered now: what is there is all there is for now.
     """
 
     batch: int
@@ -51,6 +55,14 @@ class LogEntry:
     files: tuple[str, ...]
     flush: bool = False
     whole: tuple[int, ...] = ()
+    furthest: int | None = None
+    reached: int | None = None
+    answer_all: bool = False
+
+    @property
+    def reached_or_newest(self) -> int | None:
+        """The event time the stream has come to, or is taken to have come to; None before any."""
+        return max((each for each in (self.reached, self.newest) if each is not None), default=None)
 
     @property
     def name(self) -> str:

@@ -62,10 +62,10 @@ def from_history(
 
 
 def _since(log: EnvelopeLog, entry: LogEntry, moment: int) -> list[LogEntry]:
-    """The entries up to one, in order, without those before the stream reached a moment."""
+    """The entries up to one, in order, without those that hold nothing from a moment on."""
     found = [entry]
     for each in log.backwards(entry):
-        if each.newest is not None and each.newest < moment:
+        if each.furthest is not None and each.furthest < moment:
             break
         found.append(each)
     return found[::-1]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.control.stream_clock import Heard
 from penstock.errors import StreamFailedError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
@@ -30,6 +31,7 @@ from penstock.spark.publish import ENVELOPES, Publisher
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
 from penstock.spark.worker import TaskReport
+from penstock.sql.intervals import microseconds_of
 
 #: batches whose rate is told
 _RECENT_BATCHES = 5
@@ -56,15 +58,22 @@ class BatchDone:
 
 @dataclass(slots=True)
 class Trigger:
-    """When batches start.
+    """When batches start, and when no more will.
 
     Attributes:
-        available_now: end when everything available at the start has been answered.
+        available_now: stop when everything available at the start has been answered.
         interval: least time between two starts, as Spark writes it ('1 second').
+        ended: with `available_now`: what is available is all there will ever be, the stream has ended then.
     """
 
     available_now: bool = False
     interval: str = "0 seconds"
+    ended: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """The interval in seconds."""
+        return (microseconds_of(f"'{self.interval}'") or 0) / 1e6
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments for Spark's `trigger`."""
@@ -189,19 +198,24 @@ class IngestQuery:
         self._sinks = sinks
         self._on_batch = on_batch
         self._query: StreamingQuery | None = None
-        self._ends = threading.Event()
+        self._trigger = Trigger()
+        self._stops = self._is_played = False
 
     def start(self, trigger: Trigger) -> None:
         """Starts the streaming query."""
         drop_unbegun(self._layout.spark(self.stream))
         frame = self.source.frame(self._spark)
-        paced = trigger.available_now and not self.source.exhausted()
-        effective = Trigger(interval="1 second") if paced else trigger
+        plays = self.source.is_finite and not self.source.exhausted()
+        paced = trigger.available_now and plays
+        self._trigger = effective = Trigger(interval="1 second") if paced else trigger
+        self._stops = self._is_played = False
         writer = frame.writeStream.queryName(f"penstock:{self.stream}").foreachBatch(self._process)
         writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
         self._query = writer.trigger(**effective.options()).start()
-        if paced:
-            threading.Thread(target=self._end_when_exhausted, daemon=True, name="penstock-end").start()
+        if self.source.is_finite and (plays or not trigger.available_now):
+            threading.Thread(
+                target=self._follow_to_the_end, args=(paced,), daemon=True, name="penstock-end"
+            ).start()
 
     @property
     def active(self) -> bool:
@@ -214,8 +228,34 @@ class IngestQuery:
         query = self._query
         return query is not None and not query.isActive and self.error is None and query.exception() is None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all tuples there will ever be are published: a stored table was played, or the user has said so."""
+        if self._is_played or not self._trigger.available_now or not self.ended_well:
+            return self._is_played
+        return self._trigger.ended or (self.source.is_finite and self.source.exhausted())
+
+    @property
+    def interval_seconds(self) -> float:
+        """Time between two starts of a batch."""
+        return self._trigger.seconds
+
+    def listen(self) -> Heard:
+        """What the source says now."""
+        query = self._query
+        if query is None or self.busy:
+            return Heard.SOMETHING
+        status = query.status
+        if status["isTriggerActive"]:
+            return Heard.UNKNOWN
+        # of the last trigger; before the first one nobody has asked
+        if status["isDataAvailable"] or status["message"].startswith("Initializing"):
+            return Heard.UNKNOWN
+        return Heard.SOMETHING if self.busy else Heard.NOTHING
+
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
+        self._stops = True
         if self._query is not None:
             self._query.stop()
         self.source.close()
@@ -238,14 +278,22 @@ class IngestQuery:
             told = f"stream {self.stream} stopped: {first_line(cause)}"
             raise StreamFailedError(told) from cause
 
-    def _end_when_exhausted(self) -> None:
+    def _follow_to_the_end(self, stop: bool) -> None:
+        """Waits until a stored table has been played and answered."""
         query = self._query
         assert query is not None, "the query has been started"
         while query.isActive and not self.source.exhausted():
             time.sleep(0.2)
-        if query.isActive:
+        if not query.isActive:
+            return
+        try:
             query.processAllAvailable()
-            query.stop()
+        except Exception:
+            return  # told by `await_termination`
+        if self.source.exhausted() and query.isActive:
+            self._is_played = True
+            if stop:
+                query.stop()
 
     def _process(self, df: DataFrame, batch: int) -> None:
         self.busy = True

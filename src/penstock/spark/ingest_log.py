@@ -91,26 +91,45 @@ class IngestLog:
             flush = now - self._corrected >= self._correction_seconds
             self._corrected = now if flush else self._corrected
             self._put(
-                log, LogEntry(batch, 0, plan, _later(before, newest), delays, False, tuple(files), flush)
+                log,
+                LogEntry(
+                    batch,
+                    0,
+                    plan,
+                    _later(before, newest),
+                    delays,
+                    False,
+                    tuple(files),
+                    flush,
+                    furthest=_later(None if last is None else last.furthest, newest),
+                ),
             )
 
-    def put_idle(self, newest: int) -> bool:
-        """Says that an idle stream is taken to have reached an event time.
+    def put_idle(self, reached: int) -> bool:
+        """Says that a silent stream is taken to have come to an event time.
 
         Returns:
             False where there is no entry to follow, or nothing new to say.
         """
         with self._lock:
             last = self._last
-            if last is None or (last.newest is not None and newest <= last.newest):
+            if last is None or (last.reached_or_newest is not None and reached <= last.reached_or_newest):
                 return False
-            return self._follow(last, newest, ended=False)
+            return self._follow(last, reached=reached)
+
+    def put_all(self) -> bool:
+        """Says that every window is answered now; False where it is said already, or there was no batch."""
+        with self._lock:
+            last = self._last
+            if last is None or last.answer_all or last.ended:
+                return False
+            return self._follow(last, answer_all=True)
 
     def put_end(self) -> bool:
         """Says that the stream has ended; False where it is said already, or there was no batch."""
         with self._lock:
             last = self._last
-            return last is not None and not last.ended and self._follow(last, last.newest, ended=True)
+            return last is not None and not last.ended and self._follow(last, ended=True)
 
     def put_whole(self, operators: Sequence[int], files: Sequence[str]) -> None:
         """Gives operators the partials of all batches before their first one, which is in the log.
@@ -128,9 +147,22 @@ class IngestLog:
             )
             self._put(log, entry)
 
-    def _follow(self, last: LogEntry, newest: int | None, *, ended: bool) -> bool:
+    def _follow(
+        self, last: LogEntry, *, ended: bool = False, reached: int | None = None, answer_all: bool = False
+    ) -> bool:
         assert self._log is not None, "it holds an entry"
-        self._put(self._log, LogEntry(last.batch, last.mark + 1, last.plan, newest, (), ended, ()))
+        following = replace(
+            last,
+            mark=last.mark + 1,
+            delays=(),
+            files=(),
+            flush=False,
+            whole=(),
+            ended=ended,
+            reached=reached,
+            answer_all=answer_all,
+        )
+        self._put(self._log, following)
         return True
 
     def _put(self, log: EnvelopeLog, entry: LogEntry) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -85,6 +86,7 @@ class KafkaJsonSource:
         one_topic: whether all records come from the same topic, so that they need not name it.
     """
 
+    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     load: Callable[[SparkSession], DataFrame]

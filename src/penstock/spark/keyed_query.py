@@ -274,6 +274,7 @@ class KeyedQuery:
             entry=entry,
             entries=entries,
             views=counts,
+            standing=_standing(reports),
             beyond=len(beyond),
             late_tuples=sum(report.late.registered for report in reports),
             late_beyond=sum(report.late.beyond for report in reports),
@@ -292,3 +293,20 @@ class KeyedQuery:
         if staged.operator not in self._views:
             self._views[staged.operator] = stored_views(self._layout, self.stream, staged.operator)
         return self._views[staged.operator][staged.view]
+
+
+def _standing(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:
+    """How far each view has come: of all shards the largest slack and horizon, and the oldest open window."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name for report in reports for name in report.standing):
+        own = [report.standing[name] for report in reports if name in report.standing]
+        found[name] = {
+            "slack": max(each.slack for each in own),
+            "promised": all(each.promised for each in own),
+            "horizon": max(each.horizon for each in own),
+            "newest": max((each.newest for each in own if each.newest is not None), default=None),
+            "reached": max((each.reached for each in own if each.reached is not None), default=None),
+            "open": max(each.open for each in own),
+            "oldest": min((each.oldest for each in own if each.oldest is not None), default=None),
+        }
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +48,7 @@ class ParquetSource:
         in_scan: False keeps the map stage behind the DataFrame.
     """
 
+    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     path: str

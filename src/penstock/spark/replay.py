@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +100,8 @@ class ReplaySource:
         pace: how fast.
         in_scan: False keeps the map stage behind the DataFrame.
     """
+
+    is_finite: ClassVar[bool] = True
 
     def __init__(
         self, table: DataFrame, event_time: str | None, arrival: str, pace: Pace, in_scan: bool

@@ -226,7 +226,7 @@ class Run:
             self._settings,
             self._answered,
             self._copy_results,
-            self._trigger.available_now,
+            self._trigger,
         )
         self.windows = {**self.windows, query.stream: side}
         side.start()

@@ -19,7 +19,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
 from penstock.operators.shard import KeyedProgram, LogRecord, Shard, loaded
-from penstock.operators.window import LateCounts
+from penstock.operators.window import LateCounts, Standing
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
 from penstock.spark.history import Beyond, from_history
 from penstock.spark.publish import results_of
@@ -46,6 +46,7 @@ class ShardReport:
         results: what it staged.
         beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
         late: late tuples it took in.
+        standing: how far each view has come.
         restored: panes read from the state.
         seconds: wall time.
         state_bytes: bytes written to the state: scalars and panes.
@@ -57,6 +58,7 @@ class ShardReport:
     results: list[StagedResults]
     beyond: list[Beyond]
     late: LateCounts
+    standing: dict[str, Standing]
     restored: int
     seconds: float
     state_bytes: tuple[int, int]
@@ -118,7 +120,16 @@ class ShardTask:
         _shards[context.identity, context.stream, shard_number] = stored, shard
         seconds = perf_counter() - began
         return ShardReport(
-            shard_number, stored.entry, len(entries), results, beyond, late, restored, seconds, sizes
+            shard_number,
+            stored.entry,
+            len(entries),
+            results,
+            beyond,
+            late,
+            shard.standing(),
+            restored,
+            seconds,
+            sizes,
         )
 
     def _staging(self) -> Path:
@@ -168,6 +179,8 @@ class ShardTask:
             envelopes=list(read_envelopes((log.envelopes / name for name in entry.files), number)),
             flush=entry.flush,
             whole=entry.whole,
+            reached=entry.reached,
+            answer_all=entry.answer_all,
         )
         operators = {view.name: plan.id for plan in program.operators for view in plan.views}
         for answer in shard.process(record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,10 @@ class Source(Protocol):
     Attributes:
         schema: the tuple's columns.
         event_time: name of the event time column, or None.
+        is_finite: whether it is a stored table that is played: it ends by itself.
     """
+
+    is_finite: ClassVar[bool]
 
     @property
     def schema(self) -> StructType:
@@ -118,6 +121,7 @@ class DataFrameSource:
         why: why the map stage cannot run in the scan.
     """
 
+    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     open: Callable[[SparkSession], DataFrame]

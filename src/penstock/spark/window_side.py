@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.control.stream_clock import StreamClock
 from penstock.errors import SlowStartError
 from penstock.settings import Settings
 from penstock.spark.events import EventLog
-from penstock.spark.ingest import IngestQuery
+from penstock.spark.ingest import IngestQuery, Trigger
 from penstock.spark.keyed_query import KeyedDone, KeyedQuery
 from penstock.spark.layout import Layout
 
@@ -32,7 +32,7 @@ class WindowSide:
         settings: frozen settings.
         on_batch: told of each published batch of results.
         sinks: see `KeyedQuery`.
-        ends: whether every window becomes final when the ingest query has ended by itself.
+        trigger: when the ingest query stops by itself, and whether the stream has ended then.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class WindowSide:
         settings: Settings,
         on_batch: Callable[[KeyedDone], None],
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None],
-        ends: bool,
+        trigger: Trigger,
     ) -> None:
         self._ingest = ingest
         self._events = events
-        self._idle_seconds = settings.idle_seconds
-        self._ends = ends
+        self._trigger = trigger
+        self._clock = StreamClock(
+            0 if trigger.available_now else settings.idle_seconds, ingest.interval_seconds
+        )
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self.keyed = KeyedQuery(spark, ingest.stream, layout, events, settings, on_batch, sinks)
@@ -57,7 +59,7 @@ class WindowSide:
 
     def start(self) -> None:
         """Starts the keyed query."""
-        self.keyed.start(rests=self._ends)
+        self.keyed.start(rests=self._trigger.available_now)
         self._thread.start()
 
     @property
@@ -96,7 +98,7 @@ class WindowSide:
                     if self._stopping.is_set():
                         return
                     self._events.record("windows_restarted", stream=self._ingest.stream, reason=str(error))
-                    self.keyed.start(rests=self._ends)
+                    self.keyed.start(rests=self._trigger.available_now)
                 else:
                     return
             self._follow()
@@ -104,25 +106,24 @@ class WindowSide:
             self._failure = error
 
     def _follow(self) -> None:
-        seen, since = self._ingest.totals.tuples, time.monotonic()
+        self._clock.restart()
         while not self._stopping.wait(_LOOK_SECONDS):
             if not self.keyed.active:
                 self.keyed.await_termination()
                 return
             if not self._ingest.active:
                 break
-            if self._ingest.totals.tuples != seen:
-                seen, since = self._ingest.totals.tuples, time.monotonic()
-            if self._ingest.busy:
-                since = time.monotonic()
-            idle = time.monotonic() - since
-            if self._idle_seconds and not self._ends and idle > self._idle_seconds:
-                since += idle
-                last = self._ingest.log.last
-                if last is not None and last.newest is not None:
-                    self._ingest.log.put_idle(last.newest + int(idle * 1e6))
-        if self._ends and not self._stopping.is_set() and self._ingest.ended_well:
-            self._ingest.log.put_end()
+            if self._ingest.has_ended:
+                self._ingest.log.put_end()
+            silent = self._clock.look(self._ingest.totals.batches, self._ingest.listen())
+            last = self._ingest.log.last
+            if silent and last is not None and last.reached_or_newest is not None:
+                self._ingest.log.put_idle(last.reached_or_newest + int(silent * 1e6))
+        if self._trigger.available_now and not self._stopping.is_set() and self._ingest.ended_well:
+            if self._ingest.has_ended:
+                self._ingest.log.put_end()
+            else:
+                self._ingest.log.put_all()
             last = self._ingest.log.last
             if last is not None:
                 self.keyed.finish(last.batch, last.mark)
