@@ -41,7 +41,7 @@ def test_a_source_that_cannot_be_read_again_leaves_windows_that_are_never_final(
     write(data, range(2, 8))
     wait_for(run, 16_000)
     run.stop()
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, available_now=True, ended=True)
     run.await_termination()
     changes = run.changes("sums")
     unseen = changes.where(changes.w.start <= since)
