@@ -281,6 +281,7 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
         "--output",
         "out",
         "--available-now",
+        "--ended",
         seconds=500,
         PYTHONPATH=str(folder / "slow"),
     )
