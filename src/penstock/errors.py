@@ -70,7 +70,7 @@ class DuplicateNameError(SqlError):
     """A name that is taken."""
 
 
-class ConnectionFailedError(InputError):
+class ConnectionFailedError(SqlError):
     """A path, topic, broker, master or Java that cannot be reached or used."""
 
 

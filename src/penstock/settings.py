@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -66,8 +67,20 @@ def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: a field is unknown or its value out of range.
     """
+    for name in changes:
+        if name not in Settings.model_fields:
+            raise InputError(f"settings: there is no {name}{_meant(name)}")
     try:
         return Settings.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:
         told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise InputError(f"settings: {told}; existing settings: {', '.join(Settings.model_fields)}") from None
+
+
+def _meant(name: str) -> str:
+    """The setting that was meant, or all that exist."""
+    plain = {known.replace("_", ""): known for known in Settings.model_fields}
+    nearest = get_close_matches("".join(filter(str.isalnum, name.lower())), plain, 1, cutoff=0.7)
+    if nearest:
+        return f"; did you mean {plain[nearest[0]]}?"
+    return f"; existing settings: {', '.join(Settings.model_fields)}"

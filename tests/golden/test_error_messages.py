@@ -47,6 +47,8 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT count(*) > 1 AND (distance > 1) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT sun(distance) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '0 days')",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE distance > 5\nCREATE VIEW w AS SELECT * FROM v",
+    "CREATE TABLE weather USING csv OPTIONS (path 'x')\nINSERT INTO weather SELECT * FROM flights",
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
 ]
 

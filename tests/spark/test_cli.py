@@ -144,7 +144,7 @@ WITH_SPARK = {
     ),
     "missing path": (
         "CREATE TABLE orders USING parquet OPTIONS (path 'nowhere'); CREATE VIEW v AS SELECT * FROM orders",
-        "table orders: path nowhere does not exist",
+        "table orders: path nowhere does not exist\n  line 1: CREATE TABLE orders USING parquet OPTIONS (path 'nowhere');",
     ),
     "unknown option": (
         "CREATE TABLE orders USING replay OPTIONS (path 'in', speed 'fast', format 'csv'); CREATE VIEW v AS SELECT * FROM orders",
@@ -165,6 +165,15 @@ WITH_SPARK = {
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_file_per_triger '1');"
         "CREATE VIEW v AS SELECT * FROM orders",
         "table orders: there is no option max_file_per_triger; did you mean max_files_per_trigger?",
+    ),
+    "misspelt option of a reader": (
+        "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in',\n  heder 'true');"
+        "CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: there is no option heder; did you mean header?\n  line 2:   heder 'true');",
+    ),
+    "unknown type": (
+        "CREATE TABLE orders (id INT,\n  city STRNG) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
+        "\n  line 2:   city STRNG) USING csv",
     ),
     "no number": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_files_per_trigger 'x');"
@@ -258,6 +267,19 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     ):
         assert _call("results", *arguments) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_columns_in_another_order_than_the_header_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swapped = TABLE.replace("city STRING, amount DOUBLE", "amount DOUBLE, city STRING")
+    (folder / "script.sql").write_text(f"{swapped};\nCREATE VIEW v AS SELECT * FROM orders WHERE amount > 5")
+    assert _call("check", "script.sql") == 0
+    told = capsys.readouterr().out
+    assert told.startswith("warning: orders: the columns are declared in another order than the header of ")
+    assert "so amount holds what the header calls city" in told
+    assert told.endswith("script.sql is good\n")
 
 
 def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> None:

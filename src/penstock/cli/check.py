@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
 
 
 def check(
@@ -13,6 +13,7 @@ def check(
     """Check a script: names, types, sources and sinks. Nothing is started."""
     engine, _ = open_script(script, master, conf, tune, functions)
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    tell_warnings(engine, console)
     for stream, views in engine.declared.items():
         console.print(f"stream {stream}: {len(views)} views")
     console.print(f"{script} is good")

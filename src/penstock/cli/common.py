@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from penstock.errors import ConnectionFailedError, InputError
 
@@ -89,6 +90,12 @@ def open_script(
         engine.function(name, function, returns)
     engine.execute(text)
     return engine, text
+
+
+def tell_warnings(engine: Engine, console: Console) -> None:
+    """Prints what is allowed and seldom meant."""
+    for warning in engine.warnings:
+        console.print(f"warning: {warning}", style="yellow")
 
 
 def read_settings(tune: list[str] | None) -> Settings:

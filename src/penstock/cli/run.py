@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
+from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
 
 
 def run(
@@ -51,6 +51,7 @@ def run(
         raise InputError("--ended: allowed with --available-now only: a run that goes on has not ended")
     with _kept_for_us(output, checkpoint, trigger):
         engine, text = open_script(script, master, conf, tune, functions, to_run=True)
+        tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
         with _told_to_stop() as told:
             running = engine.start(output, checkpoint, trigger, available_now, ended)

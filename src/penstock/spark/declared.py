@@ -38,10 +38,14 @@ class Declared:
     streams: dict[str, Stream] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
+    #: by the view, table or stream they are about
+    warnings: dict[str, list[str]] = field(default_factory=dict)
 
     def copy(self) -> Declared:
         """A copy to change; a mistake half way then leaves nothing behind."""
-        return Declared(dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks))
+        return Declared(
+            dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks), dict(self.warnings)
+        )
 
     @property
     def names(self) -> list[str]:
@@ -130,9 +134,7 @@ class Declared:
                 raise SqlError(
                     f"table {name} has other {' and '.join(parts)} than the running stream; put them back, or stop the "
                     "run and start it again",
-                    script.text,
-                    now.start,
-                    now.end,
+                    *now.at(),
                 )
 
     def dependents(self, names: Collection[str]) -> list[str]:

@@ -29,6 +29,7 @@ from penstock.spark.session import require_classic
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
+from penstock.spark.table_checks import table_warnings
 from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
 from penstock.sql.bind import BoundSelections, bind_selections
 from penstock.sql.intervals import trigger_microseconds
@@ -228,6 +229,17 @@ class Engine:
         """The views on each stream."""
         return {name: list(self._declared.on(name)) for name in self._declared.streams}
 
+    @property
+    def warnings(self) -> list[str]:
+        """What was declared that is allowed and seldom meant, a text each, with the name of what it is about."""
+        declared = self._declared
+        return [
+            f"{name}: {text}"
+            for name, texts in declared.warnings.items()
+            if name in declared.names
+            for text in texts
+        ]
+
     def explain(self) -> str:
         """What will run where and why, without starting anything."""
         lines = []
@@ -291,7 +303,10 @@ class Engine:
         for table in tables:
             staged.tables[table.name] = table
             if table.name.upper() not in targets:
-                staged.streams[table.name] = self._new_stream(open_table(self._spark, table, self._settings))
+                with table.pointing():
+                    source = open_table(self._spark, table, self._settings)
+                staged.streams[table.name] = self._new_stream(source)
+                staged.warnings[table.name] = table_warnings(table)
 
     def _stage_views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
@@ -332,7 +347,8 @@ class Engine:
 
     def _stage_insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
-        write = open_sink(table)
+        with table.pointing():
+            write = open_sink(table)
         query = insert.query
         plain = isinstance(query, SelectQuery) and query.projection is None and not query.conditions
         if plain and query.source.upper() in {name.upper() for name in staged.views}:

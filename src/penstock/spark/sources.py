@@ -20,6 +20,7 @@ from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.kafka_source import open_kafka
 from penstock.spark.messages import first_line, quoted
 from penstock.spark.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.reader_options import known_options, plain_option
 from penstock.spark.replay import Pace, ReplaySource
 from penstock.spark.results import BATCH, ORDINAL
 from penstock.spark.source import DataFrameSource, Source
@@ -35,27 +36,13 @@ RESERVED = frozenset(
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
 _STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
-#: options that are often written, ...
-_OPTIONS = (
-    "path",
-    "event_time",
-    "arrival_time",
-    "speed",
-    "format",
-    "subscribe",
-    "starting_offsets",
-    "ending_offsets",
-    "latest_first",
-    "max_file_age",
-    "max_bytes_per_trigger",
-)
-#: ... and those that count something
+#: options that count something
 _NUMBERS = (
-    "max_files_per_trigger",
-    "max_offsets_per_trigger",
-    "min_offsets_per_trigger",
-    "rows_per_trigger",
-    "rows_per_second",
+    "maxfilespertrigger",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "rowspertrigger",
+    "rowspersecond",
 )
 _FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
@@ -76,7 +63,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         InputError: an option is missing or out of range.
     """
     _check_options(table)
-    options = {_plain(name): value for name, value in table.options.items()}
+    options = {plain_option(name): value for name, value in table.options.items()}
     event_time = options.pop("eventtime", None)
     kind = table.source.lower()
     if kind == "kafka":
@@ -90,9 +77,15 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         source = _open_files(spark, table, kind, options, event_time, settings)
     else:
         raise UnsupportedError(
-            f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}"
+            f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}",
+            *table.at("using"),
         )
-    check_columns(table.name, source.schema, source.event_time)
+    try:
+        check_columns(table.name, source.schema, source.event_time)
+    except InputError as error:
+        about = next((column.name for column in table.columns if f"column {column.name} " in str(error)), "")
+        part = "event_time" if "event_time" in str(error) else about
+        raise SqlError(str(error), *table.at(part)) from error
     return source
 
 
@@ -151,6 +144,11 @@ def _declared(spark: SparkSession, table: CreateTable) -> StructType | None:
     try:
         return spark.createDataFrame([], text).schema
     except PySparkException as error:
+        for column in table.columns:
+            try:
+                spark.createDataFrame([], f"{quoted(column.name)} {column.type_sql}")
+            except PySparkException as own:
+                raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
         raise SqlError(f"table {table.name}: {first_line(error)}") from error
 
 
@@ -233,12 +231,14 @@ def _open_replay(
     if arrival not in stored.columns:
         raise UnknownNameError(
             f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
-            f"existing columns: {', '.join(stored.columns)}"
+            f"existing columns: {', '.join(stored.columns)}",
+            *table.at("arrival_time"),
         )
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
-        raise InputError(
-            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp"
+        raise SqlError(
+            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp",
+            *table.at("arrival_time"),
         )
     check_columns(table.name, stored.schema, event_time)
     pace = Pace(_speed(table, options.get("speed", "1")), int(options.get("rowspertrigger", "100000")))
@@ -251,7 +251,9 @@ def _speed(table: CreateTable, text: str) -> float:
     except ValueError:
         speed = -1.0
     if not speed > 0:
-        raise InputError(f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0")
+        raise SqlError(
+            f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0", *table.at("speed")
+        )
     return speed
 
 
@@ -260,31 +262,31 @@ def _path(table: CreateTable, options: dict[str, str]) -> str:
     if path is None:
         raise InputError(f"table {table.name}: the option path is missing")
     if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
-        raise ConnectionFailedError(f"table {table.name}: path {path} does not exist")
+        raise ConnectionFailedError(f"table {table.name}: path {path} does not exist", *table.at("path"))
     if Path(path).is_file() and table.source != "replay":
-        raise InputError(
-            f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added"
+        raise SqlError(
+            f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added",
+            *table.at("path"),
         )
     return str(Path(path).resolve()) if "://" not in path else path
 
 
 def _check_options(table: CreateTable) -> None:
-    """Other options are Spark's own: what is nearly one of these is a slip."""
-    known = {_plain(name): name for name in (*_OPTIONS, *_NUMBERS)}
+    """What is nearly an option of Penstock or of Spark's reader is a slip; further ones are handed to Spark."""
+    known = known_options(table.source, table.options.get("format"))
     for name, value in table.options.items():
-        plain = _plain(name)
-        nearest = get_close_matches(plain, known, 1, cutoff=0.85)
-        if nearest and plain not in known:
-            raise UnknownNameError(
-                f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?"
+        plain = plain_option(name)
+        if plain not in known and not plain.startswith("kafka."):
+            nearest = get_close_matches(plain, known, 1, cutoff=0.8)
+            if nearest:
+                raise UnknownNameError(
+                    f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?",
+                    *table.at(name),
+                )
+        if plain in _NUMBERS and not (value.isdecimal() and int(value) > 0):
+            raise SqlError(
+                f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1", *table.at(name)
             )
-        if known.get(plain) in _NUMBERS and not (value.isdecimal() and int(value) > 0):
-            raise InputError(f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1")
-
-
-def _plain(name: str) -> str:
-    """An option as Spark reads it, which takes no notice of case: max_files_per_trigger is maxFilesPerTrigger."""
-    return name if name.startswith("kafka.") else name.replace("_", "").lower()
 
 
 def _guarded(table: CreateTable, load: Callable[[], T]) -> T:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.lexing import name_of, tokenize
 from penstock.sql.literals import string
 from penstock.sql.parts import split_query
@@ -18,6 +19,13 @@ from penstock.sql.window_query import WindowQuery
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
     "CREATE VIEW name AS SELECT ..., INSERT INTO name SELECT ..."
+)
+
+#: how statements begin, and nothing within one
+_BEGINNINGS = (
+    (TokenType.CREATE, TokenType.TABLE),
+    (TokenType.CREATE, TokenType.VIEW),
+    (TokenType.INSERT, TokenType.INTO),
 )
 
 #: what a view may be
@@ -42,6 +50,8 @@ class CreateTable:
         source: the word after USING, in lower case.
         options: keys in lower case.
         start, end: place in the script.
+        text: the script.
+        places: where parts of the statement stand in it: "" the name, options by key, columns by name.
     """
 
     name: str
@@ -50,6 +60,24 @@ class CreateTable:
     options: dict[str, str]
     start: int
     end: int
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def at(self, part: str = "") -> tuple[str, int, int]:
+        """The script and the place of a part in it, for a `SqlError`; the name's where there is no such part."""
+        return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
+
+    @contextmanager
+    def pointing(self) -> Iterator[None]:
+        """Gives mistakes that know of no place in a text the statement's."""
+        try:
+            yield
+        except SqlError as error:
+            if error.text:
+                raise
+            raise type(error)(error.message, *self.at()) from error
+        except InputError as error:
+            raise SqlError(str(error), *self.at()) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +150,7 @@ def parse_script(text: str, known: Iterable[str] = ()) -> Script:
     """
     names = {name.upper(): name for name in known}
     statements: list[Statement] = []
-    for tokens in _split(tokenize(text)):
+    for tokens in _split(text, tokenize(text)):
         parser = _StatementParser(text, tokens)
         statement = parser.parse()
         if isinstance(statement, CreateTable):
@@ -164,13 +192,18 @@ def _missing(name: str, names: dict[str, str]) -> str:
     return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
 
 
-def _split(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+def _split(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     first = 0
     for position, token in enumerate(tokens):
         if token.token_type is TokenType.SEMICOLON:
             if position > first:
                 yield tokens[first:position]
             first = position + 1
+        elif (
+            position > first
+            and tuple(each.token_type for each in tokens[position : position + 2]) in _BEGINNINGS
+        ):
+            raise SqlError("A ; is missing before this statement.", text, token.start, token.end + 1)
     if first < len(tokens):
         yield tokens[first:]
 
@@ -184,6 +217,8 @@ class _StatementParser:
     position: int = 0
     #: place of the name that the statement declares or inserts into
     name_place: tuple[int, int] = field(default=(0, 0))
+    #: of a table: see `CreateTable`
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def parse(self) -> Statement:
         if self._accept(TokenType.CREATE):
@@ -226,6 +261,7 @@ class _StatementParser:
             columns = self._columns()
         if not self._accept(TokenType.USING):
             raise self._fail("USING and a source are expected here.")
+        self.places["using"] = self._place()
         source = self._name("The name of a source").lower()
         options: dict[str, str] = {}
         while self.position < len(self.tokens):
@@ -233,7 +269,16 @@ class _StatementParser:
                 raise self._fail("OPTIONS (key 'value', ...) or the end of the statement is expected here.")
             self.position += 1
             self._options(options)
-        return CreateTable(name, columns, source, options, self.tokens[0].start, self.tokens[-1].end + 1)
+        return CreateTable(
+            name,
+            columns,
+            source,
+            options,
+            self.tokens[0].start,
+            self.tokens[-1].end + 1,
+            self.script,
+            {**self.places, "": self.name_place},
+        )
 
     def _columns(self) -> tuple[Column, ...]:
         columns: list[Column] = []
@@ -243,6 +288,7 @@ class _StatementParser:
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
             columns.append(Column(name, self._type()))
+            self.places[name] = place
             if self._accept(TokenType.R_PAREN):
                 return tuple(columns)
             if not self._accept(TokenType.COMMA):
@@ -271,6 +317,7 @@ class _StatementParser:
             key = self._option_key()
             if key in options:
                 raise DuplicateNameError(f"Option {key} is given twice.", self.script, *place)
+            self.places[key] = place[0], self.tokens[self.position - 1].end + 1
             self._accept(TokenType.EQ)
             options[key] = self._option_value()
             if not self._accept(TokenType.COMMA) and self._kind() is not TokenType.R_PAREN:

@@ -1,0 +1,90 @@
+"""What is told of a table before anything runs: options nobody knows, columns that no record has, a header's order."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.settings import Settings, tuned
+from penstock.spark.table_checks import table_warnings
+from penstock.sql.script import CreateTable, parse_script
+
+
+def _table(source: str, options: str, columns: str = "(id INT, city STRING, amount DOUBLE)") -> CreateTable:
+    (table,) = parse_script(f"CREATE TABLE orders {columns} USING {source} OPTIONS ({options})").tables
+    return table
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("id,city,amount", None),
+        ("ID, City ,amount,extra", None),
+        ("id,amount,city", "another order than the header of .*: id, amount, city"),
+        ("amount,id,city", "so id holds what the header calls amount"),
+        ("id,town,amount", "has no city; CSV is read by position, so city holds what the header calls town"),
+        ("id,city", "has no amount; CSV is read by position, so amount is NULL"),
+    ],
+)
+def test_columns_are_compared_with_a_csv_header(tmp_path: Path, header: str, told: str | None) -> None:
+    (tmp_path / "1.csv").write_text(f"{header}\n1,2,3\n")
+    found = table_warnings(_table("csv", f"path '{tmp_path}', header 'true'"))
+    assert len(found) == (told is not None)
+    if told is not None:
+        with pytest.raises(AssertionError, match=told):
+            raise AssertionError(found[0])
+    assert table_warnings(_table("csv", f"path '{tmp_path}'")) == []
+
+
+def test_other_separators_and_compressed_files_are_read(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "1.csv.gz", "wt") as file:
+        file.write("'id';'amount';'city'\n")
+    (warning,) = table_warnings(_table("csv", f"path '{tmp_path}/*', header true, sep ';', quote \"'\""))
+    assert "city holds what the header calls amount" in warning
+
+
+def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "1.json").write_text('{"id": 1, "City": "Bern"}\nbroken\n{"amount": 2}\n')
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'"))
+    assert warning.startswith(
+        "the records looked at have no city, which will be NULL; did you mean City? They have: "
+    )
+    (tmp_path / "parquet").mkdir()
+    pq.write_table(pa.table({"ID": [1], "city": ["a"], "amuont": [2.0]}), tmp_path / "parquet" / "1.parquet")
+    (tmp_path / "parquet" / "2.parquet").write_text("no Parquet")
+    (warning,) = table_warnings(_table("parquet", f"path '{tmp_path / 'parquet'}'"))
+    assert warning.startswith("the files looked at have no amount, which will be NULL; did you mean amuont?")
+    assert table_warnings(_table("json", f"path '{tmp_path / 'none'}'")) == []
+
+
+def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:
+    (warning,) = table_warnings(_table("csv", f"path '{tmp_path}', Nonsense 'x', max_files_per_trigger 1"))
+    assert warning == "option nonsense is known neither to Penstock nor to Spark's reader of csv"
+    assert table_warnings(_table("kafka", "subscribe 'x', kafka.whatever 'y', failOnDataLoss false")) == []
+
+
+def test_a_mistake_of_a_table_points_to_its_place() -> None:
+    table = _table("csv", "path 'in',\n  speed 'x'")
+    for part, line in (("speed", "line 2:   speed 'x')\n            ^^^^^"), ("", "TABLE orders (id")):
+        assert line in str(SqlError("wrong", *table.at(part)))
+    for raised in (InputError("wrong"), ConnectionFailedError("wrong")):
+        with pytest.raises(SqlError, match="wrong\n  line 1: CREATE TABLE orders"), table.pointing():
+            raise raised
+    placed = SqlError("wrong", "SELECT", 0, 6)
+    with pytest.raises(SqlError) as told, table.pointing():
+        raise placed
+    assert told.value is placed
+
+
+@pytest.mark.parametrize("name", ["batch rows", "batchrows", "Batch_Row", "batch-rows"])
+def test_a_slip_in_a_setting_is_answered_by_the_one_that_was_meant(name: str) -> None:
+    with pytest.raises(InputError, match=f"there is no {name}; did you mean batch_rows"):
+        tuned(Settings(), {name: "2048"})
+    with pytest.raises(InputError, match="there is no colour; existing settings: batch_rows, "):
+        tuned(Settings(), {"colour": "red"})
