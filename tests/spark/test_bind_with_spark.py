@@ -138,3 +138,34 @@ def test_mistakes_are_underlined_in_the_script(
     assert type(error) is kind
     assert error.text == script
     assert script[error.start : error.end] == marked
+
+
+@pytest.mark.parametrize(
+    ("condition", "culprit"),
+    [
+        ("d > 'abc'", "'abc'"),
+        ("i IN (1, 'x')", "'x'"),
+        ("d BETWEEN 0 AND 'high'", "'high'"),
+        ("length(s) = 'three'", "'three'"),
+        ("i = 1 OR NOT '2.5' < i", "'2.5'"),
+    ],
+)
+def test_a_comparison_that_can_only_raise_is_refused_when_declared(
+    host: SparkExpressionHost, condition: str, culprit: str
+) -> None:
+    with pytest.raises(TypeMismatchError, match="cannot be cast to") as refused:
+        bind_selections({"q": condition}, TABLE.schema, host, declaring=True)
+    assert condition[refused.value.start : refused.value.end] == culprit
+    assert bind_selections({"q": condition}, TABLE.schema, host).derived
+
+
+def test_a_string_column_cast_for_every_row_is_warned_of(host: SparkExpressionHost) -> None:
+    conditions = {"a": "i > 0 AND s > 5", "b": "s IN (1, '2')", "c": "s = '5' AND i > '3' AND d = ' 1e3 '"}
+    bound = bind_selections(conditions, TABLE.schema, host, declaring=True)
+    assert [name for name, _ in bound.warnings] == ["a", "b"]
+    text = bound.warnings[0][1]
+    assert "casts `s` to BIGINT" in text
+    line, caret = text.splitlines()[-2:]
+    assert line.index("5") == caret.index("^")
+    assert line.endswith("i > 0 AND s > 5")
+    assert bind_selections(conditions, TABLE.schema, host).warnings == ()

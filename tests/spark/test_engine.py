@@ -341,3 +341,34 @@ def test_inserts_into_one_table_and_a_projection_that_raises(
     assert "{'id': 0, 'inverse': None}" in shown
     assert "{'id': 1, 'inverse': 1}" in shown
     assert shown.count("{'id': 3}") == shown.count("{'id': 4}") == 1
+
+
+def test_warnings_of_views_come_and_go_with_them(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=1, rows=10)
+    views = {"cast": "SELECT * FROM orders WHERE name > 5", "fine": "SELECT * FROM orders WHERE name > '5'"}
+    engine = Engine(spark).execute(script(tmp_path / "in", views))
+    (warning,) = engine.warnings
+    assert warning.startswith("cast: `name` is of type STRING")
+    engine.view("cast", "SELECT * FROM orders WHERE name > '5'")
+    assert engine.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("ansi.enabled", "false"), ("caseSensitive", "true"), ("timestampType", "TIMESTAMP_NTZ")],
+)
+def test_a_session_in_which_conditions_mean_something_else_is_refused(
+    spark: SparkSession, tmp_path: Path, setting: str, value: str
+) -> None:
+    write_orders(tmp_path / "in", files=1, rows=10)
+    engine = Engine(spark).execute(script(tmp_path / "in", VIEWS))
+    name = f"spark.sql.{setting}"
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        with pytest.raises(InputError, match=f"{setting} is {value}"):
+            Engine(spark)
+        with pytest.raises(InputError, match=f"{setting} is {value}"):
+            engine.start(tmp_path / "out")
+    finally:
+        spark.conf.set(name, before or "")

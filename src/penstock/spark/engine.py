@@ -25,7 +25,7 @@ from penstock.spark.layout import Layout
 from penstock.spark.plans import explain_bound, explain_windows
 from penstock.spark.run import Run
 from penstock.spark.schemas import arrow_schema
-from penstock.spark.session import require_classic
+from penstock.spark.session import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.source import Source
 from penstock.spark.sources import check_columns, open_table, stream_source
@@ -65,7 +65,8 @@ class Engine:
         settings: what may be tuned; keyword arguments set single fields of `Settings`.
 
     Raises:
-        InputError: a Spark Connect session, or a setting that is unknown or out of range.
+        InputError: a Spark Connect session or one without ANSI mode, or a setting that is unknown or out
+            of range.
 
     Example:
         >>> engine = Engine(spark)                                        # doctest: +SKIP
@@ -77,6 +78,7 @@ class Engine:
 
     def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Any) -> None:
         require_classic(spark)
+        require_meaning(spark)
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
         self._declared = Declared()
@@ -277,6 +279,7 @@ class Engine:
         trigger_microseconds(trigger)
         if ended and not available_now:
             raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
+        require_meaning(self._spark)
         with self._lock:
             if self._run is not None and self._run.active:
                 raise InputError("the engine is running; stop it before it is started again")
@@ -343,7 +346,10 @@ class Engine:
             staged.views[name] = View(stream, query, definition)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
-            self._bind(staged.streams[stream], queries)
+            bound = self._bind(staged.streams[stream], queries, declaring=True)
+            staged.warnings.update((name, []) for name in queries)
+            for name, warning in bound.warnings:
+                staged.warnings[name].append(warning)
 
     def _stage_insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
@@ -358,9 +364,13 @@ class Engine:
             self._stage_views(staged, {view: insert.text})
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
-    def _bind(self, stream: Stream, queries: Mapping[str, SelectQuery | str]) -> BoundSelections:
+    def _bind(
+        self, stream: Stream, queries: Mapping[str, SelectQuery | str], *, declaring: bool = False
+    ) -> BoundSelections:
+        require_meaning(self._spark)
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        return bind_selections(queries, arrow_schema(stream.source.schema), stream.host, timezone)
+        schema = arrow_schema(stream.source.schema)
+        return bind_selections(queries, schema, stream.host, timezone, declaring=declaring)
 
     def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
         schema = arrow_schema(stream.source.schema)

@@ -18,6 +18,16 @@ from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
 _LOG4J2 = Path(__file__).with_name("log4j2.properties")
+#: Spark settings that change what a condition means, with the one value under which Penstock and Spark agree
+_MEANING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
 #: Spark settings under which checkpoints cost less on file systems with atomic rename, the only ones a
 #: Layout lies on: without it Spark starts some ten `readlink` processes a batch (docs/decisions/0012)
 CHECKPOINTS = {
@@ -106,3 +116,17 @@ def require_classic(spark: SparkSession) -> None:
             "Penstock runs inside the Spark driver and cannot use a Spark Connect session; "
             "allowed: a classic session (SparkSession.builder.master(...), not .remote(...))"
         )
+
+
+def require_meaning(spark: SparkSession) -> None:
+    """Refuses a session in which conditions mean something else than Penstock's kernels take them for.
+
+    Raises:
+        InputError: a setting has another value than the one that is allowed.
+    """
+    for name, allowed in _MEANING.items():
+        found = spark.conf.get(name, allowed)
+        if found is not None and found.upper() != allowed.upper():
+            raise InputError(
+                f"{name} is {found} in this Spark session, which changes what conditions mean; allowed: {allowed}"
+            )

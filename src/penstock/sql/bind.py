@@ -31,6 +31,7 @@ from penstock.plan.value_sets import (
 )
 from penstock.sql.clauses import Clause
 from penstock.sql.comparisons import MismatchedError, compare, like, member, spark_name
+from penstock.sql.implicit_casts import refuse_raising, warning_of_cast
 from penstock.sql.lexing import quote
 from penstock.sql.literals import Kind, Literal
 from penstock.sql.nodes import (
@@ -69,11 +70,13 @@ class BoundSelections:
         error_queries: for each query that uses an expression that may raise, the query of the same
             name for the tuples where it raises while the other predicates of a term hold. Over the
             attributes of `selections`.
+        warnings: (query, text) of what is allowed and seldom meant; none unless `declaring`.
     """
 
     selections: SelectionSet
     derived: tuple[Derived, ...]
     error_queries: tuple[Query, ...]
+    warnings: tuple[tuple[str, str], ...] = ()
 
 
 def bind_selections(
@@ -81,6 +84,8 @@ def bind_selections(
     schema: pa.Schema,
     host: ExpressionHost | None,
     timezone: str = "UTC",
+    *,
+    declaring: bool = False,
 ) -> BoundSelections:
     """Binds selection views, or the texts of WHERE clauses, to a stream's columns.
 
@@ -89,17 +94,19 @@ def bind_selections(
         schema: the stream's columns.
         host: Spark's analysis of expressions; None where there is no Spark.
         timezone: the session's time zone.
+        declaring: whether the views are new. What an earlier run bound is bound again as it was; new
+            ones are refused where a comparison can only raise.
 
     Raises:
         SqlError: with the place underlined: no condition, an unknown column, values that do not
             compare, or, without a host, an expression that only Spark can compute.
     """
-    binder = _Binder(schema, host, timezone)
+    binder = _Binder(schema, host, timezone, declaring)
     clauses = {name: _clauses(view) for name, view in views.items()}
     parsed = {name: [binder.parse(clause) for clause in parts] for name, parts in clauses.items()}
     binder.operands.analyse(pair for parts in parsed.values() for pair in parts)
     parsed.update(binder.misread(parsed))
-    queries = {name: binder.terms(parts) for name, parts in parsed.items()}
+    queries = {name: binder.terms(name, parts) for name, parts in parsed.items()}
     return binder.bound(queries)
 
 
@@ -118,9 +125,14 @@ class _LeftToSparkError(Exception):
 class _Binder:
     """The attributes in use so far, and how predicates become value sets over them."""
 
-    def __init__(self, schema: pa.Schema, host: ExpressionHost | None, timezone: str) -> None:
+    def __init__(
+        self, schema: pa.Schema, host: ExpressionHost | None, timezone: str, declaring: bool
+    ) -> None:
         self.operands = Operands(schema, host)
         self._host = host
+        self._declaring = declaring
+        self._query = ""
+        self._warnings: dict[tuple[str, str], None] = {}
         self._parser = ConditionParser()
         #: clauses that only Spark may be able to read -> what we found wrong
         self._unread: dict[str, SqlError] = {}
@@ -145,8 +157,9 @@ class _Binder:
             self._unread[clause.text.strip()] = placed
             return clause, None
 
-    def terms(self, parts: Sequence[_Parsed]) -> list[Conjunction]:
-        """The conjunction of some clauses as a disjunction of conjunctions."""
+    def terms(self, query: str, parts: Sequence[_Parsed]) -> list[Conjunction]:
+        """The conjunction of some clauses of a query as a disjunction of conjunctions."""
+        self._query = query
         found: list[list[Conjunction]] = []
         for clause, condition in parts:
             self._clause = clause
@@ -207,7 +220,10 @@ class _Binder:
             if raised:
                 error_queries.append(Query(name, raised))
         return BoundSelections(
-            SelectionSet(tuple(attributes), tuple(selections)), tuple(derived), tuple(error_queries)
+            SelectionSet(tuple(attributes), tuple(selections)),
+            tuple(derived),
+            tuple(error_queries),
+            tuple(self._warnings),
         )
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
@@ -322,7 +338,18 @@ class _Binder:
                 found = compare(operator, column.type, moment, self._timezone)
         except MismatchedError:
             raise self._mismatch(column, operand, literal) from None
+        if found is None:
+            self._judge(column, operand, literal)
         return found
+
+    def _judge(self, column: Compared, operand: Operand, literal: Literal) -> None:
+        """Refuses a comparison left to Spark that can only raise, warns of one that may for most rows."""
+        if self._host is None or not self._declaring:
+            return
+        refuse_raising(self._host, self._clause, column, operand, literal)
+        warning = warning_of_cast(self._clause, column, operand, literal)
+        if warning is not None:
+            self._warnings[self._query, warning] = None
 
     def _moment(self, operand: Operand, literal: Literal, kind: pa.DataType) -> Literal | None:
         """A string that only Spark reads as a date or timestamp."""
@@ -385,6 +412,8 @@ class _Binder:
             item, literal = known[0]
             raise self._mismatch(column, item, literal) from None
         if found is None:
+            for item, literal in known:
+                self._judge(column, item, literal)
             return self._derive(predicate)
         has_null = len(known) < len(predicate.items)
         return Truth(self._attribute(column), found, NOTHING if has_null else None)
