@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
+from penstock.errors import InputError
 
 
 def run(
