@@ -72,7 +72,14 @@ def _report(console: Console, run: Run, seconds: float) -> None:
 
     status = run.status()
     table = Table(
-        "stream", "tuples", "queries", "matched", "pairs", "dropped early", "tuples/s", title="The replay"
+        "stream",
+        "tuples",
+        "queries",
+        "matched",
+        "pairs",
+        "matched by no query",
+        "tuples/s",
+        title="The replay",
     )
     for stream in take_snapshot(status):
         table.add_row(

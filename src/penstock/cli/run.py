@@ -45,6 +45,7 @@ def run(
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
     from penstock.cli.watch import Watcher
     from penstock.monitor.live import follow
+    from penstock.monitor.report import News
     from penstock.monitor.snapshot import take_snapshot
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -70,7 +71,7 @@ def run(
                 return running.await_termination(seconds) or told.is_set()
 
             try:
-                follow(console, lambda: take_snapshot(running.status()), wait)
+                follow(console, lambda: take_snapshot(running.status()), wait, News(running.events).lines)
                 if told.is_set():
                     console.print("stopping; the same command goes on from here")
             finally:

@@ -18,7 +18,7 @@ _KEPT = 40
 #: batches whose rate is told
 _RATED = 5
 #: kinds that are measurements: they change counts and are no news
-_MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
+MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
@@ -53,6 +53,11 @@ class StatusBook:
         with self._lock:
             return deepcopy(self._document)
 
+    def stream(self, name: str) -> Document:
+        """A copy of what is known of a stream."""
+        with self._lock:
+            return deepcopy(self._document["streams"].get(name, {}))
+
     def update(self, **fields: Any) -> None:
         """Sets fields of the document itself."""
         with self._lock:
@@ -67,7 +72,7 @@ class StatusBook:
             take_in = _HANDLERS.get(str(event.get("kind")))
             if take_in is not None:
                 take_in(self._document, event)
-            if event.get("kind") not in _MEASURED:
+            if event.get("kind") not in MEASURED:
                 self._document["news"] = [*self._document["news"], dict(event)][-_KEPT:]
 
     def catch_up(self, stream: str, batches: Iterable[Mapping[str, Any]]) -> None:

@@ -101,7 +101,7 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
         for file in reversed(document["files"]):
             if file["kind"] != "quarantine":
                 continue
-            rows = pq.read_table(layout.quarantine(stream) / file["name"])
+            rows = pq.ParquetFile(layout.quarantine(stream) / file["name"]).read()
             for row in reversed(rows.to_pylist()):
                 yield {
                     "batch": str(first) if first == last else f"{first}-{last}",

@@ -18,6 +18,7 @@ def follow(
     console: Console,
     read: Callable[[], Sequence[StreamSnapshot]],
     wait: Callable[[float], bool],
+    news: Callable[[], Sequence[str]] = tuple,
     every_seconds: float = 0.5,
 ) -> None:
     """Shows snapshots until the run has ended.
@@ -26,28 +27,34 @@ def follow(
         console: where to.
         read: takes a snapshot.
         wait: waits at most that many seconds for the end; True once it has come.
+        news: what has happened since the last call and is to be read, a line each.
         every_seconds: time between two snapshots on a terminal.
     """
     if not console.is_terminal:
-        _follow_plainly(console, read, wait)
+        _follow_plainly(console, read, wait, news)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
         ended = False
         while not ended:
             ended = wait(every_seconds)
+            _tell(console, news)
             live.update(
                 Text("\n".join(stream.line() for stream in read()), overflow="ellipsis"), refresh=True
             )
 
 
 def _follow_plainly(
-    console: Console, read: Callable[[], Sequence[StreamSnapshot]], wait: Callable[[float], bool]
+    console: Console,
+    read: Callable[[], Sequence[StreamSnapshot]],
+    wait: Callable[[float], bool],
+    news: Callable[[], Sequence[str]],
 ) -> None:
     shown: list[StreamSnapshot] = []
     last = time.monotonic()
     ended = False
     while not ended:
         ended = wait(0.5)
+        _tell(console, news)
         now = time.monotonic()
         if ended or now - last >= _PLAIN_SECONDS:
             last = now
@@ -56,3 +63,8 @@ def _follow_plainly(
                 shown = snapshots
                 for stream in snapshots:
                     console.print(stream.line(), soft_wrap=True, highlight=False, markup=False)
+
+
+def _tell(console: Console, news: Callable[[], Sequence[str]]) -> None:
+    for line in news():
+        console.print(line, style="yellow", soft_wrap=True, highlight=False, markup=False)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from penstock.monitor.book import Document
+from penstock.monitor.book import MEASURED, Document
 
 #: views, errors and events named at the most
 _NAMED = 8
 #: characters of a sample
 _WIDTH = 100
 #: fields of an event that its line need not repeat
-_PLAIN = frozenset({"time", "kind", "stream", "figures", "arrangement", "version", "plan", "sampled_tuples"})
+_SILENT = frozenset(
+    {"time", "kind", "stream", "told", "reason", "figures", "arrangement", "version", "plan", "cause", "part"}
+)
+#: what the screen of a run counts or says itself
+_COUNTED = frozenset(
+    {"run_started", "stream_started", "run_ended", "run_stopped", "run_failed", "decision", "views_changed"}
+    | {"records_quarantined", "expression_raised", "event_times_unusable"}
+)
+#: kinds whose name does not say it
+_WORDS = {
+    "source_unreachable": "source out of reach",
+    "source_reachable": "source back",
+    "stream_retried": "tried again after a failure",
+    "windows_restarted": "its windows were started again",
+    "run_failed": "stopped by a failure",
+    "records_quarantined": "records set aside",
+    "expression_raised": "an expression raised for some tuples",
+    "event_times_unusable": "tuples kept from windows",
+}
 
 
 def status_lines(document: Document) -> Iterator[str]:
@@ -28,7 +46,7 @@ def status_lines(document: Document) -> Iterator[str]:
     news = document.get("news", [])[-_NAMED:]
     if news:
         yield "of late:"
-        yield from (f"  {_event(event)}" for event in news)
+        yield from (f"  {event_line(event)}" for event in news)
 
 
 def length(seconds: float) -> str:
@@ -157,14 +175,54 @@ def _why_open(standing: Mapping[str, Any], state: str) -> str:
     return told if state in ("running", "starting") else f"{told}; the run is {state}"
 
 
-def _event(event: Mapping[str, Any]) -> str:
-    fields = [
-        f"{name}={_cut(str(value))}"
-        for name, value in event.items()
-        if name not in _PLAIN and value not in (None, {}, [])
+def event_line(event: Mapping[str, Any]) -> str:
+    """An event of `events.jsonl` as a line to read."""
+    kind = str(event.get("kind"))
+    what = _WORDS.get(kind, kind.replace("_", " "))
+    words = [
+        _clock(str(event.get("time"))),
+        f"stream {event['stream']}: {what}" if event.get("stream") else what,
     ]
-    words = [_clock(str(event.get("time"))), str(event.get("kind")), str(event.get("stream") or ""), *fields]
-    return " ".join(word for word in words if word)
+    told = event.get("told") or event.get("reason")
+    fields = [
+        f"{name.replace('_', ' ')} {_cut(_plain(value))}"
+        for name, value in event.items()
+        if name not in _SILENT and value not in (None, {}, [])
+    ]
+    line = " ".join(words) + (f": {told}" if told else "")
+    return f"{line} ({', '.join(fields)})" if fields else line
+
+
+class News:
+    """What a run's events say that is to be read at once: everything but measurements and what the screen counts.
+
+    Args:
+        events: gives the newest events of the run, oldest first.
+    """
+
+    def __init__(self, events: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        self._events = events
+        self._seen: Mapping[str, Any] | None = None
+
+    def lines(self) -> list[str]:
+        """Those since the last call, a line each."""
+        fresh: list[Mapping[str, Any]] = []
+        for event in reversed(self._events()):
+            if event is self._seen:
+                break
+            fresh.append(event)
+        if fresh:
+            self._seen = fresh[0]
+        return [event_line(event) for event in reversed(fresh) if event["kind"] not in MEASURED | _COUNTED]
+
+
+def _plain(value: object) -> str:
+    """A value of an event without the punctuation of programs."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _clock(time: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from penstock.monitor.report import length
 
 #: views named at the most
 _NAMED = 3
@@ -26,6 +29,9 @@ class StreamSnapshot:
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
         windows: answers of window views so far: early, corrected and final ones.
+        state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
+        backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
+        age_seconds: how far the newest event time is behind the clock, or None.
     """
 
     name: str
@@ -42,6 +48,9 @@ class StreamSnapshot:
     evaluations_per_tuple: float | None
     sequence: str | None
     windows: tuple[int, int, int] = (0, 0, 0)
+    state: str = "running"
+    backlog: str = ""
+    age_seconds: float | None = None
 
     @property
     def dropped_share(self) -> float:
@@ -53,12 +62,15 @@ class StreamSnapshot:
         parts = [
             f"{self.name}: {self.tuples:,} tuples",
             f"{self.tuples_per_second:,.0f}/s",
-            f"{self.matched:,} matched",
-            f"{self.dropped_share:.1%} dropped",
+            f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query",
             f"{self.views:,} queries",
         ]
-        if self.evaluations_per_tuple is not None:
-            parts.append(f"{self.evaluations_per_tuple:.2f} evaluations/tuple")
+        if self.state not in ("running", "waiting"):
+            parts.insert(0, self.state.upper())
+        if self.backlog:
+            parts.append(f"backlog {self.backlog}")
+        if self.age_seconds is not None:
+            parts.append(f"newest event time {length(self.age_seconds)} ago")
         if any(self.windows):
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
         if self.quarantined:
@@ -67,8 +79,6 @@ class StreamSnapshot:
             parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
         if self.errors:
             parts.append(f"{self.errors:,} expression errors in {self.raising}")
-        if self.sequence:
-            parts.append(self.sequence)
         return " | ".join(parts)
 
 
@@ -89,10 +99,24 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             tuples_per_second=stream["tuples_per_second"],
             evaluations_per_tuple=stream["evaluations_per_tuple"],
             sequence=stream["sequence"],
+            state=stream.get("state") or "running",
+            backlog=_backlog(stream.get("lag")),
+            age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in ("early", "corrected", "final")),
         )
         for name, stream in status.items()
     ]
+
+
+def _backlog(lag: Mapping[str, Any] | None) -> str:
+    if lag is None or lag.get("backlog") is None:
+        return ""
+    return f"{lag['backlog']:,} {lag.get('unit') or ''}".rstrip()
+
+
+def _age(newest: int | None) -> float | None:
+    # whole minutes: a line that changes with each second is read by nobody
+    return None if newest is None else (time.time() - newest / 1e6) // 60 * 60
 
 
 def _named(errors: Mapping[str, int]) -> str:

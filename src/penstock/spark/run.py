@@ -336,7 +336,12 @@ class Run:
         with self._counting:
             answers = dict(self._answers.get(query.stream, ()))
             running = self._sequences.get(query.stream, _NOTHING_MEASURED)
+        known = self._status.book.stream(query.stream)
         return {
+            **{
+                name: known.get(name)
+                for name in ("state", "outage", "retries", "lag", "newest_event_time_us")
+            },
             "active": query.active,
             "batches": totals.batches,
             "tuples": totals.tuples,
