@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import CheckpointError
 from penstock.spark.failpoints import failpoint
-from penstock.spark.files import numbered, put_json_if_absent, read_json
+from penstock.spark.files import numbered, put_json_if_absent, read_json, replace_json
 from penstock.spark.layout import Layout
 
 #: a binding without a limit believes every event time
@@ -200,14 +200,34 @@ class PlanLog:
         document = read_json(self._bindings / f"{batch}.json") or {}
         return int(document.get("time_limit", NO_LIMIT))
 
-    def bind(self, batch: int, version: int, time_limit: int = NO_LIMIT) -> int:
-        """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to."""
-        binding = {"version": version, "time_limit": time_limit}
+    def bind(self, batch: int, version: int, time_limit: int = NO_LIMIT, offsets: str | None = None) -> int:
+        """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to.
+
+        Args:
+            batch: its number.
+            version: the plan version.
+            time_limit: see `time_limit`.
+            offsets: what the batch reads, see `offsets_digest`.
+        """
+        binding = {"version": version, "time_limit": time_limit, "offsets": offsets}
         put_json_if_absent(self._bindings / f"{batch}.json", binding)
         failpoint("bound", batch)
         bound = self.bound(batch)
         assert bound is not None, "a binding is never removed before its batch is published"
         return bound
+
+    def rebind(self, batch: int, offsets: str | None) -> bool:
+        """Notes that a bound batch reads other records than when it was bound; False where it reads the same.
+
+        Only for a batch that is not published: what else it is bound to stays.
+        """
+        path = self._bindings / f"{batch}.json"
+        binding: dict[str, Any] = read_json(path) or {}
+        known = binding.get("offsets")
+        if known is None or offsets is None or known == offsets:
+            return False
+        replace_json(path, {**binding, "offsets": offsets})
+        return True
 
     def forget(self, before_batch: int, keep_plans: int) -> None:
         """Removes the bindings of batches before one, and plan versions that no batch can need."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections import deque
@@ -11,6 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+_log = logging.getLogger(__name__)
+#: lines that wait for room on the disk
+_MOST_WAITING = 10_000
 #: bytes of a log's end looked at in one go
 _LOOKED_AT = 1 << 16
 
@@ -21,6 +25,9 @@ def _now() -> datetime:
 
 class EventLog:
     """Appends to `events.jsonl` and keeps the newest events in memory.
+
+    Where the file cannot be written (a full disk), the run goes on: lines wait, so many at the most, and are
+    written with a later event; both are told.
 
     Args:
         path: the file; a last line torn by a crash is cut off when it is opened.
@@ -43,18 +50,56 @@ class EventLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _cut_torn_line(path)
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+        #: lines not written yet; the first may be written in part
+        self._waiting: deque[bytes] = deque()
+        self._failure: OSError | None = None
+        self._lost = 0
 
     def record(self, kind: str, **fields: Any) -> None:
         """Writes one event with the current time."""
-        event = {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields}
-        line = json.dumps(event, separators=(",", ":"), default=str) + "\n"
+        event = self._event(kind, **fields)
         with self._lock:
-            self._recent.append(event)
-            self._told(event)
-            if not self._file.closed:
-                self._file.write(line)
-                self._file.flush()
+            if self._failure is not None and self._drained():
+                self._keep(
+                    self._event("events_delayed", error=str(self._failure), lost=self._lost), is_due=True
+                )
+                self._failure, self._lost = None, 0
+            self._keep(event, is_due=self._failure is None)
+
+    def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        return {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields}
+
+    def _keep(self, event: dict[str, Any], *, is_due: bool) -> None:
+        self._recent.append(event)
+        self._told(event)
+        if self._file.closed:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            # the first may be written in part
+            del self._waiting[1]
+            self._lost += 1
+        self._waiting.append(json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n")
+        if is_due:
+            self._drained()
+
+    def _drained(self) -> bool:
+        """Writes what waits, as far as the disk takes it; False where some of it is left."""
+        try:
+            while self._waiting:
+                written = self._file.write(self._waiting[0])
+                rest = self._waiting[0][written:]
+                if rest:
+                    self._waiting[0] = rest
+                else:
+                    self._waiting.popleft()
+        except OSError as error:
+            if self._failure is None:
+                _log.warning("cannot write %s: %s; events wait for room", self._path, error)
+            self._failure = error
+            return False
+        return True
 
     @property
     def recent(self) -> list[dict[str, Any]]:
@@ -65,6 +110,8 @@ class EventLog:
     def close(self) -> None:
         """Closes the file; later events stay in memory only."""
         with self._lock:
+            if not self._file.closed:
+                self._drained()
             self._file.close()
 
 

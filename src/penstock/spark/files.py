@@ -1,4 +1,4 @@
-"""Durable small files: atomic replace, put-if-absent, and names that Spark readers skip.
+"""Durable files: synced content and names, atomic replace, put-if-absent, and names that Spark readers skip.
 
 The output and checkpoint folders are paths that the driver and every worker see under the same
 name (a local disk for `local[*]`, a shared file system on a cluster).
@@ -14,20 +14,56 @@ from pathlib import Path
 from typing import Any
 
 
+def sync_file(path: Path) -> None:
+    """Makes a file's content last through a power cut."""
+    _sync(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes new names in a folder, and names that are gone, last through a power cut."""
+    _sync(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder and those above it unless they are there, durable on return."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _write_beside(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
     return beside
 
 
 def replace_json(path: Path, document: Any) -> None:
     """Writes a JSON document under its final name in one atomic step, durable on return."""
-    _write_beside(path, json.dumps(document, separators=(",", ":")).encode()).replace(path)
-    _sync(path.parent)
+    beside = _write_beside(path, json.dumps(document, separators=(",", ":")).encode())
+    try:
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
 
 
 def put_json_if_absent(path: Path, document: Any) -> bool:
@@ -39,17 +75,8 @@ def put_json_if_absent(path: Path, document: Any) -> bool:
         return False
     finally:
         beside.unlink()
-    _sync(path.parent)
+    sync_folder(path.parent)
     return True
-
-
-def _sync(folder: Path) -> None:
-    """Makes a new name in a folder last through a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_json(path: Path) -> Any | None:

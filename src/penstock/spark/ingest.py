@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.control.stream_clock import Heard
-from penstock.errors import StreamFailedError
+from penstock.errors import CheckpointError, StreamFailedError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.beginnings import Beginnings
@@ -26,8 +26,9 @@ from penstock.spark.files import drop_unbegun
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
+from penstock.spark.offsets import REMEDY, offsets_digest, refuse_others
 from penstock.spark.plans import StreamPlans
-from penstock.spark.publish import ENVELOPES, Publisher
+from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compaction_failed
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
 from penstock.spark.worker import TaskReport
@@ -307,16 +308,17 @@ class IngestQuery:
             self.busy = False
 
     def _answer(self, df: DataFrame, batch: int) -> None:
-        manifest = self.publisher.published(batch)
-        if manifest is not None:
-            (figures,) = manifest["batches"]
-            self._put_entry(figures, manifest["files"])
-            self._sinks(self.stream, batch, figures["plan"], _names(manifest["files"], "matches"))
-            return
         began = time.perf_counter()
+        offsets = offsets_digest(self._layout.spark(self.stream), batch)
+        published = self.publisher.published(batch)
+        if published is not None:
+            self._repeat(published, offsets)
+            return
         staging = self._layout.staging(self.stream, batch)
-        shutil.rmtree(staging, ignore_errors=True)
-        bound = self.plans.batch(batch, str(staging), self.log.floor)
+        staged_envelopes = self._layout.staged_envelopes(self.stream, batch)
+        for folder in (staging, staged_envelopes):
+            shutil.rmtree(folder, ignore_errors=True)
+        bound = self.plans.batch(batch, staging, staged_envelopes, self.log.floor, offsets)
         bound_at = time.perf_counter()
         reports = self.source.run(df, bound)
         ran_at = time.perf_counter()
@@ -341,6 +343,7 @@ class IngestQuery:
         figures = {
             "batch": batch,
             "plan": bound.program.version,
+            "offsets": offsets,
             "tuples": counts.tuples,
             "matched": counts.matched,
             "pairs": counts.pairs,
@@ -363,6 +366,26 @@ class IngestQuery:
             BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
         )
         self._tidy(batch)
+
+    def _repeat(self, published: Published, offsets: str | None) -> None:
+        """Brings the log and the sinks to a batch that is published already."""
+        figures, files = published.figures, published.files
+        refuse_others(self.stream, figures, offsets, self._layout.spark(self.stream))
+        if files is None:
+            # merged long ago: what comes after publication has been done for later batches too
+            return
+        gone = [
+            name
+            for name in _names(files, ENVELOPES)
+            if not (self._layout.envelopes(self.stream) / name).exists()
+        ]
+        if gone:
+            raise CheckpointError(
+                f"stream {self.stream}: {self._layout.envelopes(self.stream) / gone[0]} of the published batch "
+                f"{figures['batch']} is missing; {REMEDY}"
+            )
+        self._put_entry(figures, files)
+        self._sinks(self.stream, figures["batch"], figures["plan"], _names(files, "matches"))
 
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
         times = {
@@ -420,10 +443,15 @@ class IngestQuery:
     def _tidy(self, batch: int) -> None:
         every = self._settings.compact_every_batches
         if every and batch and batch % every == 0:
-            compacted = self.publisher.compact(batch - 1)
-            if compacted:
-                self._events.record("compacted", stream=self.stream, first=compacted[0], last=compacted[1])
-            self.plans.forget(batch)
+            try:
+                compacted = self.publisher.compact(batch - 1)
+                if compacted:
+                    self._events.record(
+                        "compacted", stream=self.stream, first=compacted[0], last=compacted[1]
+                    )
+                self.plans.forget(batch)
+            except OSError as error:
+                tell_compaction_failed(self._events, self.stream, batch, error)
 
 
 def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:

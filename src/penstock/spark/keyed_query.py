@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import SlowStartError, StreamFailedError
+from penstock.errors import CheckpointError, SlowStartError, StreamFailedError
 from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
@@ -24,7 +24,14 @@ from penstock.spark.files import drop_unbegun, read_json
 from penstock.spark.keyed_processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
-from penstock.spark.publish import Publisher, Staged, read_manifests, results_of
+from penstock.spark.offsets import REMEDY
+from penstock.spark.publish import (
+    Publisher,
+    Staged,
+    read_manifests,
+    results_of,
+    tell_compaction_failed,
+)
 from penstock.spark.result_views import stored_views
 from penstock.spark.session import CHECKPOINTS
 from penstock.spark.shard_task import ShardReport
@@ -103,7 +110,7 @@ class KeyedQuery:
         entries_per_batch: int = 64,
     ) -> None:
         self.stream = stream
-        self.publisher = Publisher(layout, results_of(stream), ())
+        self.publisher = Publisher(layout, results_of(stream), (), owner=stream)
         self.error: BaseException | None = None
         self._spark = spark
         self._layout = layout
@@ -233,21 +240,36 @@ class KeyedQuery:
         reports: list[ShardReport] = [pickle.loads(bytes(row.report)) for row in df.collect()]
         failpoint("keyed_staged", batch)
         ran_at = time.perf_counter()
-        manifest = self.publisher.published(batch)
-        if manifest is None:
-            files = self._publish(batch, reports, began, ran_at)
+        published = self.publisher.published(batch)
+        if published is None:
+            files: list[dict[str, Any]] | None = self._publish(batch, reports, began, ran_at)
         else:
             shutil.rmtree(staging, ignore_errors=True)
-            files = manifest["files"]
-        self._sinks(self.stream, batch, files)
+            self._refuse_others(published.figures, reports)
+            files = published.files
+        if files is not None:
+            self._sinks(self.stream, batch, files)
         with self._progress:
             self._done = max([self._done, *(report.entry for report in reports)])
             self._progress.notify_all()
         if self._compact_every and batch and batch % self._compact_every == 0:
-            self.publisher.compact(batch - 1)
+            try:
+                self.publisher.compact(batch - 1)
+            except OSError as error:
+                tell_compaction_failed(self._events, results_of(self.stream), batch, error)
         failpoint("keyed_before_commit", batch)
         if self._rests:
             self._woken.wait(min(_MOST_REST, _REST * (time.perf_counter() - began)))
+
+    def _refuse_others(self, figures: Mapping[str, Any], reports: Sequence[ShardReport]) -> None:
+        """Makes sure that a published batch which Spark repeats took in what it does now."""
+        entry = max((report.entry for report in reports), default=figures["entry"])
+        if entry != figures["entry"]:
+            raise CheckpointError(
+                f"the windows of stream {self.stream}: batch {figures['batch']} is published with the log up to "
+                f"{figures['entry']}, and Spark now takes it up to {entry}: "
+                f"{self._layout.keyed_spark(self.stream)} was set back to an older copy or has lost files; {REMEDY}"
+            )
 
     def _publish(
         self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float

@@ -44,6 +44,10 @@ class Layout:
         """What the tasks of a batch wrote, before publication."""
         return self.output / "_penstock" / "staging" / stream / str(batch)
 
+    def staged_envelopes(self, stream: str, batch: int) -> Path:
+        """What the tasks of a batch wrote for the keyed query: published by rename, so beside `envelopes`."""
+        return self.checkpoint / stream / "staging" / str(batch)
+
     @property
     def catalog(self) -> Path:
         """The streams and views of the newest plan, for readers of the folder."""

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
@@ -170,19 +171,29 @@ class StreamPlans:
             self._register = register.changed(groups, replaced)
             self._changed = self._changed or self._views != before or self._register != register
 
-    def bind(self, batch: int) -> CompiledPlan:
-        """The plan that answers a batch: the one it is bound to, else the newest."""
+    def bind(self, batch: int, offsets: str | None = None) -> CompiledPlan:
+        """The plan that answers a batch: the one it is bound to, else the newest.
+
+        Args:
+            batch: its number; it is not published.
+            offsets: what it reads, see `offsets_digest`; None where that is not known.
+        """
         version = self._log.bound(batch)
         if version is None:
             version = self._current_version(batch)
             self.compiled(version)
             ahead = time.time() + self._settings.max_clock_ahead_seconds
-            version = self._log.bind(batch, version, int(ahead * 1e6))
+            version = self._log.bind(batch, version, int(ahead * 1e6), offsets)
+        elif self._log.rebind(batch, offsets):
+            # a power cut may take Spark's plan of a batch and leave the binding: nothing of it was published
+            self._events.record("batch_replanned", stream=self._stream, batch=batch, plan=version)
         return self.compiled(version)
 
-    def batch(self, number: int, staging: str, time_floor: int) -> BoundBatch:
-        """Binds a batch and gathers what its jobs need; see `BoundBatch`."""
-        plan = self.bind(number)
+    def batch(
+        self, number: int, staging: Path, staged_envelopes: Path, time_floor: int, offsets: str | None
+    ) -> BoundBatch:
+        """Binds a batch and gathers what its jobs need; see `BoundBatch` and `bind`."""
+        plan = self.bind(number, offsets)
         version = plan.program.version
         with self._lock:
             sequence = self._sequences.get(version)
@@ -193,7 +204,8 @@ class StreamPlans:
             key=(self._identity, version),
             broadcast=self._ship(plan.program),
             sequence=sequence,
-            staging=staging,
+            staging=str(staging),
+            staged_envelopes=str(staged_envelopes),
             time_limit=self._log.time_limit(number),
             time_floor=time_floor,
         )

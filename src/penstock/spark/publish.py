@@ -1,13 +1,18 @@
 """Publication: staged files become visible under names fixed by batch, job and partition.
 
-Order: every file takes its final name by atomic replace, surplus files of the batch are removed,
-and the batch's manifest is written last. A batch whose manifest exists is published: a replay of
-it changes nothing. Compaction replaces the files of a closed range of batches by one file and one
-manifest; what a crash leaves half done is finished at the next start.
+Order: every file, synced by the task that wrote it, takes its final name by atomic replace, surplus files of the
+batch are removed, the folders are synced, and the batch's manifest is written last. A batch whose manifest exists is
+published: a replay of it changes nothing. Compaction replaces the files of a closed range of batches by one file and
+one manifest, synced before anything is removed; what a crash leaves half done is finished at the next start.
+
+Several queries may publish into the folder of a view that has moved between streams: the files of window results
+end in their stream's name, and each query looks after its own alone.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,15 +22,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
-from penstock.spark.files import read_json, replace_json
+from penstock.spark.files import make_folder, read_json, replace_json, sync_file, sync_folder
 from penstock.spark.layout import Layout
 
 if TYPE_CHECKING:
     from penstock.spark.worker import StagedFile
 
+_log = logging.getLogger(__name__)
 #: kind of the files that the log names; they are left alone once they are published
 ENVELOPES = "envelopes"
+#: what the names of merged files begin with, and what ends them until they are whole
+_MERGED, _MERGING = r"\d+-to-\d+(?:-\d+)?", ".merging"
 
 
 class Staged(Protocol):
@@ -61,6 +70,19 @@ class PublishedFile:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is known of a published batch.
+
+    Attributes:
+        figures: what its manifest says of it.
+        files: its files, as its manifest lists them; None where they were merged with those of other batches.
+    """
+
+    figures: dict[str, Any]
+    files: list[dict[str, Any]] | None
+
+
 class Publisher:
     """Publishes the batches of one query into the results folder.
 
@@ -68,27 +90,42 @@ class Publisher:
         layout: output and checkpoint folders.
         name: the query's name among the manifests; a stream's for its ingest.
         kinds: the kinds of files it always looks after; others are known once one was staged.
+        owner: ends the names of its files, where other queries may publish into the same folders.
     """
 
-    def __init__(self, layout: Layout, name: str, kinds: Sequence[str] = ("matches", "quarantine")) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        name: str,
+        kinds: Sequence[str] = ("matches", "quarantine"),
+        owner: str | None = None,
+    ) -> None:
         self._layout = layout
         self._name = name
         self._prefix = "" if "matches" in kinds else "keyed_"
+        self._ending = ".parquet" if owner is None else f".{owner}.parquet"
         self._manifests = layout.manifests(name)
-        self._manifests.mkdir(parents=True, exist_ok=True)
+        make_folder(self._manifests)
         self._folders: dict[str, Path] = {}
         listed = (file["kind"] for document in _manifests(self._manifests) for file in document["files"])
         for kind in (*kinds, *listed):
             self._follow(kind)
         if "matches" in kinds:
-            self._folders["matches"].mkdir(parents=True, exist_ok=True)
+            make_folder(self._folders["matches"])
         self._compacted_to = -1
         self._recover()
 
-    def published(self, batch: int) -> dict[str, Any] | None:
-        """The manifest of a batch that Spark may repeat, or None where it is not published."""
+    def published(self, batch: int) -> Published | None:
+        """What is known of a batch that Spark may repeat, or None where it is not published."""
         document: dict[str, Any] | None = read_json(self._manifests / f"{batch}.json")
-        return document
+        if document is not None:
+            return Published(document["batches"][0], document["files"])
+        if batch <= self._compacted_to:
+            for merged in _manifests(self._manifests, batch - 1):
+                for figures in merged["batches"]:
+                    if figures["batch"] == batch:
+                        return Published(figures, None)
+        return None
 
     def publish(self, batch: int, reports: Sequence[Staged], figures: dict[str, Any]) -> list[dict[str, Any]]:
         """Makes a batch visible.
@@ -104,25 +141,32 @@ class Publisher:
         files: list[PublishedFile] = []
         for kind in sorted({staged.kind for report in reports for staged in report.files}):
             self._follow(kind)
-            self._folders[kind].mkdir(parents=True, exist_ok=True)
+            make_folder(self._folders[kind])
         for report in sorted(reports, key=lambda each: (each.job, each.partition)):
             for staged in report.files:
-                name = f"{batch:010d}-{report.job}-{report.partition:05d}.parquet"
+                name = f"{batch:010d}-{report.job}-{report.partition:05d}{self._ending}"
                 Path(staged.path).replace(self._folders[staged.kind] / name)
                 if not files:
                     failpoint(f"{self._prefix}half_published", batch)
                 files.append(PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size))
         for folder in set(self._folders.values()):
             keep = {file.name for file in files if self._folders[file.kind] == folder}
-            for surplus in folder.glob(f"{batch:010d}-*.parquet"):
+            found = self._own(folder, rf"{batch:010d}-\d+-\d+")
+            for surplus in found:
                 if surplus.name not in keep:
                     surplus.unlink()
+            if keep or found:
+                sync_folder(folder)
         listed = [asdict(file) for file in files]
         replace_json(
             self._manifests / f"{batch}.json",
             {"first": batch, "last": batch, "files": listed, "batches": [figures]},
         )
-        shutil.rmtree(self._layout.staging(self._name, batch), ignore_errors=True)
+        for staging in (
+            self._layout.staging(self._name, batch),
+            self._layout.staged_envelopes(self._name, batch),
+        ):
+            shutil.rmtree(staging, ignore_errors=True)
         return listed
 
     def compact(self, last: int) -> tuple[int, int] | None:
@@ -130,6 +174,10 @@ class Publisher:
 
         Returns:
             The range of batches compacted, or None where there was nothing to gain.
+
+        Raises:
+            OSError: a file could not be written or removed, as on a full disk; what was published is as it was,
+                and the next call tries again.
         """
         documents = [
             document
@@ -139,35 +187,54 @@ class Publisher:
         if len(documents) < 2:
             return None
         first, last = documents[0]["first"], documents[-1]["last"]
-        files = []
-        for kind, folder in self._folders.items():
-            if kind == ENVELOPES:
-                continue
-            members = [file for document in documents for file in document["files"] if file["kind"] == kind]
-            if members:
-                name = f"{first:010d}-to-{last:010d}{_label(kind)}.parquet"
-                size = _merge([folder / file["name"] for file in members], folder / name)
-                rows, pairs = (sum(file[count] for file in members) for count in ("rows", "pairs"))
-                files.append(asdict(PublishedFile(kind, name, rows, pairs, size)))
         batches = [figures for document in documents for figures in document["batches"]]
-        manifest = {"first": first, "last": last, "files": files, "batches": batches}
-        replace_json(self._manifests / f"{first}-to-{last}.json", manifest)
+        manifest: dict[str, Any] = {"first": first, "last": last, "files": [], "batches": batches}
+        named = self._manifests / f"{first}-to-{last}.json"
+        merged: list[Path] = []
+        try:
+            for kind, folder in self._folders.items():
+                members = [
+                    file for document in documents for file in document["files"] if file["kind"] == kind
+                ]
+                if kind == ENVELOPES or not members:
+                    continue
+                target = folder / f"{first:010d}-to-{last:010d}{_label(kind)}{self._ending}"
+                merged.append(target)
+                size = _merge([folder / file["name"] for file in members], _merging(target))
+                rows, pairs = (sum(file[count] for file in members) for count in ("rows", "pairs"))
+                manifest["files"].append(asdict(PublishedFile(kind, target.name, rows, pairs, size)))
+            for target in merged:
+                _merging(target).replace(target)
+            for folder in {target.parent for target in merged}:
+                sync_folder(folder)
+            replace_json(named, manifest)
+        except BaseException:
+            if not named.exists():
+                for target in merged:
+                    _merging(target).unlink(missing_ok=True)
+                    target.unlink(missing_ok=True)
+            raise
         self._remove_replaced(manifest)
         return first, last
 
     def _follow(self, kind: str) -> None:
         self._folders[kind] = folder_of(self._layout, self._name, kind)
 
+    def _own(self, folder: Path, stem: str, ending: str = "") -> list[Path]:
+        """The files of this query whose names are a pattern and its ending."""
+        pattern = re.compile(stem + re.escape(self._ending + ending))
+        return [path for path in folder.glob(f"*{ending}") if pattern.fullmatch(path.name)]
+
     def _recover(self) -> None:
         for folder in self._folders.values():
-            for unfinished in folder.glob("*.parquet.merging"):
+            for unfinished in self._own(folder, _MERGED, _MERGING):
                 unfinished.unlink()
         for document in _manifests(self._manifests):
             if document["last"] > document["first"]:
                 self._remove_replaced(document)
         listed = {file["name"] for document in _manifests(self._manifests) for file in document["files"]}
         for folder in self._folders.values():
-            for merged in folder.glob("*-to-*.parquet"):
+            for merged in self._own(folder, _MERGED):
                 if merged.name not in listed:
                     merged.unlink()
 
@@ -240,13 +307,23 @@ def _label(kind: str) -> str:
 
 
 def _merge(sources: Sequence[Path], target: Path) -> int:
-    merging = target.with_name(target.name + ".merging")
     with pq.ParquetWriter(
-        merging, pq.read_schema(sources[0]), compression="zstd", compression_level=1
+        target, pq.read_schema(sources[0]), compression="zstd", compression_level=1
     ) as writer:
         for source in sources:
             file = pq.ParquetFile(source)
             for batch in file.iter_batches():
                 writer.write_table(pa.Table.from_batches([batch]).cast(writer.schema))
-    merging.replace(target)
+    sync_file(target)
     return target.stat().st_size
+
+
+def _merging(target: Path) -> Path:
+    """Where a merged file is written before it takes its name."""
+    return target.with_name(target.name + _MERGING)
+
+
+def tell_compaction_failed(events: EventLog, stream: str, batch: int, error: OSError) -> None:
+    """Says that files could not be merged: nothing that is published is touched, and it is tried again later."""
+    _log.warning("the files of %s could not be merged at batch %s: %s", stream, batch, error)
+    events.record("compaction_failed", stream=stream, batch=batch, error=str(error))

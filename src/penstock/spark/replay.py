@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.plan.expressions import Derived
-from penstock.spark.files import numbered, read_json, replace_json
+from penstock.spark.files import make_folder, numbered, read_json, replace_json, sync_file, sync_folder
 from penstock.spark.layout import Layout
 from penstock.spark.parquet_source import ParquetSource
 from penstock.spark.schemas import arrow_schema
@@ -67,13 +67,15 @@ def prepare(table: DataFrame, arrival: str, pace: Pace, folder: Path) -> None:
     seconds = pc.fill_null(arrivals, last).to_numpy().astype(np.float64) / 1e6
     due = (seconds - seconds[0]) / pace.speed if len(seconds) else seconds
     waiting = folder / "waiting"
-    waiting.mkdir(parents=True, exist_ok=True)
+    make_folder(waiting)
     schedule = []
     for number, (start, end) in enumerate(_chunks(due, pace)):
         chunk = rows.slice(start, end - start)
         size = max(1, -(-chunk.num_rows // _ROW_GROUPS_A_CHUNK))
         pq.write_table(chunk, waiting / f"{number:08d}.parquet", row_group_size=size)
+        sync_file(waiting / f"{number:08d}.parquet")
         schedule.append(float(due[end - 1]))
+    sync_folder(waiting)
     replace_json(folder / "schedule.json", {"due_seconds": schedule})
 
 

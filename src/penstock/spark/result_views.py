@@ -92,7 +92,11 @@ def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundW
         CheckpointError: they cannot be read.
     """
     document = read_json(layout.keyed(stream) / f"operator-{operator}.json")
-    assert document is not None, "stored before any batch is bound to the operator"
+    if document is None:
+        raise CheckpointError(
+            f"stream {stream}: the window views of operator {operator} are missing in {layout.keyed(stream)}; "
+            "put the checkpoint folder back from a copy, or start with a new checkpoint and a new output folder"
+        )
     try:
         views: tuple[BoundWindow, ...] = pickle.loads(bytes.fromhex(document["views"]))
     except (AttributeError, ImportError, TypeError, ValueError) as error:

@@ -18,10 +18,12 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
+from penstock.errors import CheckpointError
 from penstock.operators.shard import KeyedProgram, LogRecord, Shard, loaded
 from penstock.operators.window import LateCounts, Standing
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry, read_envelopes
 from penstock.spark.history import Beyond, from_history
+from penstock.spark.offsets import REMEDY
 from penstock.spark.publish import results_of
 from penstock.spark.result_views import stored_views
 from penstock.spark.shards import KeyedContext
@@ -224,7 +226,13 @@ class ShardTask:
     def _program(self, log: EnvelopeLog, version: int) -> KeyedProgram:
         place = self._context.identity, self._context.stream, version
         if place not in _programs:
-            _programs[place] = log.program(version) or KeyedProgram(version, (), 0, 0)
+            program = log.program(version)
+            if program is None:
+                raise CheckpointError(
+                    f"stream {self._context.stream}: the window views of plan version {version} are missing in "
+                    f"{self._context.layout.keyed(self._context.stream)}; {REMEDY}"
+                )
+            _programs[place] = program
         return _programs[place]
 
     def _views_of(self, operator: int) -> dict[str, BoundWindow]:

@@ -30,7 +30,7 @@ class BoundBatch:
         key: identifies the program in the workers' caches.
         broadcast: the pickled program.
         sequence: the evaluation sequence of its ASCs; None: the order of the attributes.
-        staging: folder for the batch's staged files.
+        staging, staged_envelopes: see `TaskContextData`.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
     """
@@ -42,6 +42,7 @@ class BoundBatch:
     broadcast: Broadcast[bytes]
     sequence: SentSequence | None
     staging: str
+    staged_envelopes: str
     time_limit: int
     time_floor: int
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
@@ -53,6 +54,7 @@ class BoundBatch:
             self.broadcast,
             self.sequence,
             self.staging,
+            self.staged_envelopes,
             self._jobs(),
             self.time_limit,
             self.time_floor,

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from penstock.operators.aggregates import shared_codes
 from penstock.operators.window import Answer
 from penstock.operators.window_rows import OVERFLOWED
+from penstock.spark.files import sync_file
 from penstock.spark.publish import view_kind
 from penstock.spark.result_views import (
     COVERAGE,
@@ -148,7 +149,7 @@ class ResultStage:
 
 
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
-    """Writes a staged file."""
+    """Writes a staged file, durable on return but for its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         table,
@@ -158,6 +159,7 @@ def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
         store_schema=False,
         use_dictionary=table.num_rows >= _WORTH_A_DICTIONARY,
     )
+    sync_file(path)
     return StagedFile(kind, str(path), table.num_rows, 0, path.stat().st_size)
 
 

@@ -25,6 +25,8 @@ from pyspark import Broadcast, TaskContext
 from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
 from penstock.operators.selection import TooManyMatchesError
 from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD
+from penstock.spark.files import sync_file
+from penstock.spark.publish import ENVELOPES
 
 #: schema of the row every task returns: a pickled TaskReport
 REPORT_SCHEMA = "report BINARY"
@@ -93,7 +95,8 @@ class TaskContextData:
         key: identifies the program in the worker's cache.
         program: the pickled StreamProgram.
         sequence: the evaluation sequence its ASCs follow; None: the order of the attributes.
-        staging: folder for the batch's staged files.
+        staging: folder for the batch's staged files, and ...
+        staged_envelopes: ... for its partials, on the file system where they are published.
         job: number of the job within the batch.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
@@ -103,6 +106,7 @@ class TaskContextData:
     program: Broadcast[bytes]
     sequence: SentSequence | None
     staging: str
+    staged_envelopes: str
     job: int
     time_limit: int
     time_floor: int
@@ -176,6 +180,7 @@ class StagedWriter:
             return []
         self._flush(self._writer)
         self._writer.close()
+        sync_file(self._path)
         size = self._path.stat().st_size
         return [StagedFile(self.kind, str(self._path), self.rows, self.pairs, size)]
 
@@ -187,7 +192,8 @@ class StagedWriter:
 
 
 def _staged_path(kind: str, context: TaskContextData, partition: int) -> Path:
-    return Path(context.staging) / f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
+    folder = context.staged_envelopes if kind == ENVELOPES else context.staging
+    return Path(folder) / f"{kind}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
 
 
 def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -> list[StagedFile]:
@@ -203,7 +209,7 @@ def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -
         KIND: pa.array([envelope.kind for _, envelope in envelopes], pa.string()),
         PAYLOAD: pa.array([envelope.payload for _, envelope in envelopes], pa.binary()),
     }
-    path = _staged_path("envelopes", context, partition)
+    path = _staged_path(ENVELOPES, context, partition)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         pa.table(columns),
@@ -214,7 +220,8 @@ def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -
         use_dictionary=[KIND],
         write_statistics=[SHARD, OPERATOR],
     )
-    return [StagedFile("envelopes", str(path), len(envelopes), 0, path.stat().st_size)]
+    sync_file(path)
+    return [StagedFile(ENVELOPES, str(path), len(envelopes), 0, path.stat().st_size)]
 
 
 class Task:

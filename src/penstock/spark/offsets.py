@@ -1,0 +1,105 @@
+"""What a batch reads, as the checkpoint of Spark's streaming query has it: its offsets, and the files behind them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+
+#: what to do where a checkpoint was set back
+REMEDY = (
+    "nothing more was published. Put back the newest copy of the checkpoint folder, or start with a new checkpoint "
+    "and a new output folder, which answers all that the source still has"
+)
+
+#: of an offset log's file: a version and what Spark knows of the batch; then a line a source
+_HEAD_LINES = 2
+
+
+def offsets_digest(checkpoint: Path, batch: int) -> str | None:
+    """Identifies the records of a batch: two batches with the same digest read the same.
+
+    Of files it is their names and times that count, not the numbers by which Spark logs them. Clocks and settings,
+    which Spark keeps beside the offsets, do not count.
+
+    Args:
+        checkpoint: the streaming query's.
+        batch: its number, planned by Spark.
+
+    Returns:
+        A hex digest; None where Spark's checkpoint does not know the batch.
+    """
+    ends = _sources(checkpoint, batch)
+    if ends is None:
+        return None
+    starts = _sources(checkpoint, batch - 1) or [None] * len(ends)
+    read = [
+        _read(checkpoint / "sources" / str(number), start, end)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
+
+
+def _sources(checkpoint: Path, batch: int) -> list[Any] | None:
+    """How far each source has been read with a batch."""
+    try:
+        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    return [_plain(line) for line in lines[_HEAD_LINES:]]
+
+
+def _plain(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def _read(log: Path, start: Any, end: Any) -> Any:
+    """What lies between two offsets of a source: (path, time) of files, else the offsets themselves."""
+    if not isinstance(end, dict) or end.keys() != {"logOffset"}:
+        return [start, end]
+    first = start["logOffset"] + 1 if isinstance(start, dict) else 0
+    files = [_files(log, number) for number in range(first, end["logOffset"] + 1)]
+    if None in files:
+        return [start, end]
+    return sorted(file for listed in files if listed is not None for file in listed)
+
+
+def _files(log: Path, number: int) -> list[tuple[str, int]] | None:
+    """The files that one batch of a file source's log adds; None where it is gone."""
+    for name in (str(number), f"{number}.compact"):
+        try:
+            lines = (log / name).read_bytes().splitlines()[1:]
+        except FileNotFoundError:
+            continue
+        # a compacted one begins with all that came before
+        wanted = f'"batchId":{number}}}'.encode()
+        entries = [json.loads(line) for line in lines if line.endswith(wanted)]
+        return [(entry["path"], entry["timestamp"]) for entry in entries]
+    return None
+
+
+def refuse_others(stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: Path) -> None:
+    """Makes sure that a published batch which Spark repeats has the records it was published with.
+
+    Args:
+        stream: the stream's name.
+        figures: what the manifest says of the batch.
+        offsets: what the batch reads now.
+        checkpoint: the streaming query's.
+
+    Raises:
+        CheckpointError: it has others: they would be taken for answered.
+    """
+    known = figures.get("offsets")
+    if known is not None and offsets is not None and known != offsets:
+        raise CheckpointError(
+            f"stream {stream}: batch {figures['batch']} is published, and Spark now reads other records for it: "
+            f"{checkpoint} was set back to an older copy or has lost files; {REMEDY}"
+        )

@@ -1,0 +1,229 @@
+"""What is written lasts: data before the names that list it, one owner a file, and a full disk stops nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.spark import files
+from penstock.spark.layout import Layout
+from penstock.spark.offsets import offsets_digest
+from penstock.spark.publish import Publisher, published_paths, results_of, view_kind
+from penstock.spark.window_results import MadeResults
+from penstock.spark.window_staging import write_staged
+
+STREAM = "s"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """(what, path) of every sync, rename and removal, in order."""
+    found: list[tuple[str, str]] = []
+    sync, replace, unlink = os.fsync, Path.replace, Path.unlink
+
+    def fsync(descriptor: int) -> None:
+        found.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
+        sync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        found.append(("name", str(target)))
+        return replace(path, target)
+
+    def unlinked(path: Path, missing_ok: bool = False) -> None:
+        found.append(("remove", str(path)))
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", renamed)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    return found
+
+
+def _layout(folder: Path) -> Layout:
+    layout = Layout(folder / "out", folder / "checkpoint")
+    layout.open()
+    return layout
+
+
+def _publish(publisher: Publisher, layout: Layout, batch: int, kinds: tuple[str, ...] = ("matches",)) -> None:
+    staging = layout.staging(STREAM, batch)
+    staged = [
+        write_staged(kind, staging / f"{number}.parquet", pa.table({"batch": [batch]}))
+        for number, kind in enumerate(kinds)
+    ]
+    reports = [MadeResults(number, 0, [file]) for number, file in enumerate(staged)]
+    publisher.publish(batch, reports, {"batch": batch})
+
+
+def test_data_and_folders_are_synced_before_the_manifest_that_lists_them(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    calls.clear()
+    _publish(publisher, layout, 0)
+    staged = str(layout.staging(STREAM, 0) / "0.parquet")
+    folder, manifest = layout.matches(STREAM), layout.manifests(STREAM) / "0.json"
+    wanted = [
+        ("sync", staged),
+        ("name", str(folder / "0000000000-0-00000.parquet")),
+        ("sync", str(folder)),
+        ("name", str(manifest)),
+        ("sync", str(manifest.parent)),
+    ]
+    assert [call for call in calls if call in wanted] == wanted
+    assert sum(call == ("sync", str(folder)) for call in calls) == 1, "a folder is synced once a batch"
+
+
+def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    for batch in range(3):
+        _publish(publisher, layout, batch)
+    calls.clear()
+    assert publisher.compact(1) == (0, 1)
+    folder, manifests = layout.matches(STREAM), layout.manifests(STREAM)
+    merged = folder / "0000000000-to-0000000001.parquet"
+    wanted = [
+        ("sync", f"{merged}.merging"),
+        ("name", str(merged)),
+        ("sync", str(folder)),
+        ("name", str(manifests / "0-to-1.json")),
+        ("sync", str(manifests)),
+        ("remove", str(folder / "0000000000-0-00000.parquet")),
+    ]
+    assert [call for call in calls if call in wanted] == wanted
+    first_removed = next(number for number, (what, _) in enumerate(calls) if what == "remove")
+    assert first_removed == calls.index(wanted[-1])
+
+
+def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+    files.make_folder(tmp_path / "a" / "b" / "c")
+    assert [path for what, path in calls if what == "sync"] == [
+        str(folder) for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")
+    ]
+    calls.clear()
+    files.make_folder(tmp_path / "a" / "b" / "c")
+    assert not calls
+
+
+def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_alone(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    kind, streams = view_kind(0, "v"), ("b", "a.b")
+
+    def publishers() -> dict[str, Publisher]:
+        return {stream: Publisher(layout, results_of(stream), (), owner=stream) for stream in streams}
+
+    for batch in range(4):
+        for publisher in publishers().values():
+            _publish(publisher, layout, batch, (kind,))
+    for stream, publisher in publishers().items():
+        assert publisher.compact(2) == (0, 2)
+        assert len(list(published_paths(layout, results_of(stream), kind))) == 2
+    publishers()
+    listed = [path for stream in streams for path in published_paths(layout, results_of(stream), kind)]
+    assert sorted(listed) == sorted(layout.results("v").glob("*.parquet"))
+    rows = [row for path in listed for row in pq.read_table(path)["batch"].to_pylist()]
+    assert sorted(rows) == sorted([*range(4), *range(4)])
+
+
+def test_a_batch_is_still_known_to_be_published_once_its_files_are_merged(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    for batch in range(3):
+        _publish(publisher, layout, batch)
+    publisher.compact(1)
+    for each in (publisher, Publisher(layout, STREAM)):
+        merged, single, none = (each.published(batch) for batch in (1, 2, 3))
+        assert merged is not None
+        assert (merged.figures, merged.files) == ({"batch": 1}, None)
+        assert single is not None
+        assert single.files is not None
+        assert none is None
+
+
+def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    for batch in range(3):
+        _publish(publisher, layout, batch, ("matches", "quarantine"))
+    published = sorted(layout.output.rglob("*.parquet"))
+    in_the_way = layout.quarantine(STREAM) / "0000000000-to-0000000002.parquet.merging"
+    in_the_way.mkdir()
+    with pytest.raises(OSError, match="merging"):
+        publisher.compact(2)
+    assert sorted(layout.output.rglob("*.parquet")) == published
+    in_the_way.rmdir()
+    assert publisher.compact(2) == (0, 2)
+
+
+_FILLS_ITS_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from penstock.spark.events import EventLog
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = Path(sys.argv[1])
+log = EventLog(path)
+log.record("before")
+whole = path.stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, resource.RLIM_INFINITY))
+for number in range(20):
+    log.record("while_full", number=number)
+assert path.stat().st_size == whole + 10
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.record("after")
+assert len(log.recent) == 23, log.recent
+log.close()
+"""
+
+
+def test_events_that_do_not_fit_the_disk_are_told_and_written_later(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    command = [sys.executable, "-c", _FILLS_ITS_DISK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(str(path)) == 1, "told once"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = [event["kind"] for event in events]
+    assert kinds == ["before", *["while_full"] * 20, "events_delayed", "after"]
+    assert [event["number"] for event in events[1:21]] == list(range(20))
+    assert os.strerror(errno.EFBIG) in events[21]["error"]
+
+
+def test_batches_with_the_same_files_have_the_same_digest_whatever_spark_calls_them(tmp_path: Path) -> None:
+    def checkpoint(name: str, offsets: list[int], log: dict[str, list[str]], clock: int) -> Path:
+        folder = tmp_path / name
+        (folder / "offsets").mkdir(parents=True)
+        (folder / "sources" / "0").mkdir(parents=True)
+        for batch, end in enumerate(offsets):
+            head = json.dumps({"batchTimestampMs": clock + batch})
+            (folder / "offsets" / str(batch)).write_text(f'v1\n{head}\n{{"logOffset":{end}}}')
+        for number, listed in log.items():
+            entries = [
+                f'{{"path":"file:///{path}","timestamp":1,"batchId":{batch}}}'
+                for batch, path in (each.split() for each in listed)
+            ]
+            (folder / "sources" / "0" / number).write_text("\n".join(["v1", *entries]))
+        return folder
+
+    one = checkpoint("one", [0, 1], {"0": ["0 a"], "1": ["1 b", "1 c"]}, 10)
+    split = checkpoint("split", [0, 2], {"0": ["0 a"], "1": ["1 b"], "2.compact": ["0 a", "1 b", "2 c"]}, 20)
+    more = checkpoint("more", [0, 2], {"0": ["0 a"], "1": ["1 b", "1 c"], "2": ["2 d"]}, 10)
+    first, second = (offsets_digest(one, batch) for batch in (0, 1))
+    assert None not in (first, second)
+    assert first != second
+    assert [offsets_digest(split, batch) for batch in (0, 1)] == [first, second]
+    assert offsets_digest(more, 0) == first
+    assert offsets_digest(more, 1) != second
+    assert offsets_digest(one, 2) is None
