@@ -130,7 +130,11 @@ def test_checkpoint_and_output_on_two_file_systems(
         (tmp_path / "in").mkdir(exist_ok=True)
         pq.write_table(orders(ROWS, number, number * ROWS), tmp_path / "in" / f"{number}.parquet")
     text = script(tmp_path / "in", {**VIEWS, "by_minute": WINDOWS}, options=", max_files_per_trigger '1'")
-    run = Engine(spark).execute(text).start(tmp_path / "out", elsewhere / "checkpoint", available_now=True)
+    run = (
+        Engine(spark)
+        .execute(text)
+        .start(tmp_path / "out", elsewhere / "checkpoint", available_now=True, ended=True)
+    )
     run.await_termination()
     run.stop()
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
