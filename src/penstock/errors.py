@@ -78,8 +78,22 @@ class StreamFailedError(PenstockError):
     """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
 
 
-class SlowStartError(StreamFailedError):
-    """Spark gave up waiting for a Python process to start, after ten seconds it does not let anyone set."""
+class FunctionFailedError(PenstockError):
+    """A user's function raised, ended the worker, or returned something else than it is registered to return."""
+
+
+class SinkFailedError(PenstockError):
+    """A sink did not take the rows of a view; `__cause__` is why.
+
+    Args:
+        sink: name of the table or function.
+        view: whose rows.
+    """
+
+    def __init__(self, sink: str, view: str) -> None:
+        self.sink = sink
+        self.view = view
+        super().__init__(f"sink {sink} of view {view} failed")
 
 
 class CheckpointError(InputError):

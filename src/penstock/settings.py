@@ -57,6 +57,10 @@ class Settings(BaseModel):
     least_horizon_seconds: float = Field(0.0, ge=0)
     #: shards of the windows' state, fixed with a new checkpoint; None: one a core
     shards: int | None = Field(None, ge=1, le=1_024)
+    #: what can pass by itself is tried again so often before the stream stops, counted anew from each batch ...
+    retry_attempts: int = Field(8, ge=0)
+    #: ... first after so long, then after twice as long each time, 30 seconds at the most
+    retry_seconds: float = Field(1.0, gt=0)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

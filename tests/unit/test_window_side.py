@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import SlowStartError, StreamFailedError
+from penstock.errors import StreamFailedError
 from penstock.settings import Settings
 from penstock.spark import window_side
 from penstock.spark.events import EventLog
@@ -30,7 +30,7 @@ class Keyed:
     def start(self, rests: bool) -> None:  # noqa: ARG002
         self.starts += 1
         if self.starts == self._refused:
-            raise OSError("no space left on device")
+            raise PermissionError("Permission denied: '/x'")
         self.active = False
 
     def await_termination(self) -> None:
@@ -50,14 +50,15 @@ def side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         events = EventLog(tmp_path / "events.jsonl")
         ingest: Any = SimpleNamespace(stream="s", active=True, interval_seconds=0)
         nothing: Any = None
+        settings = Settings(retry_attempts=4, retry_seconds=0.001)
         trigger = Trigger(available_now=True)
-        return WindowSide(nothing, ingest, nothing, events, Settings(), nothing, nothing, trigger), events
+        return WindowSide(nothing, ingest, nothing, events, settings, nothing, nothing, trigger), events
 
     return made
 
 
-def slow() -> SlowStartError:
-    return SlowStartError("the windows of stream s stopped: Python worker failed to connect back.")
+def slow() -> StreamFailedError:
+    return StreamFailedError("the windows of stream s stopped: Python worker failed to connect back.")
 
 
 def test_a_slow_start_is_tried_again(side: Any) -> None:
@@ -66,32 +67,37 @@ def test_a_slow_start_is_tried_again(side: Any) -> None:
     windows.start()
     assert windows.await_termination(10)
     assert keyed.starts == 3
-    assert [event["kind"] for event in events.recent] == ["windows_restarted"] * 2
+    told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in events.recent]
+    assert told == [("stream_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
 
 
-def test_what_is_slow_five_times_is_told(side: Any) -> None:
+def test_what_is_slow_too_often_is_told(side: Any) -> None:
     keyed = Keyed([slow() for _ in range(5)])
-    windows, _ = side(keyed)
+    windows, events = side(keyed)
     windows.start()
-    with pytest.raises(SlowStartError):
+    with pytest.raises(StreamFailedError, match="a Python process did not start in time.*tried again 4 times"):
         windows.await_termination(10)
     assert keyed.starts == 5
+    assert events.recent[-1]["kind"] == "run_failed"
 
 
 @pytest.mark.parametrize(
-    ("keyed", "kind"),
-    [(Keyed([slow()], refused=2), OSError), (Keyed([StreamFailedError("gone")]), StreamFailedError)],
+    ("keyed", "told"),
+    [
+        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again 1 times"),
+        (Keyed([StreamFailedError("gone")]), "gone"),
+    ],
 )
-def test_any_other_failure_is_told_at_once(side: Any, keyed: Keyed, kind: type[Exception]) -> None:
+def test_any_other_failure_is_told_at_once(side: Any, keyed: Keyed, told: str) -> None:
     windows, _ = side(keyed)
     windows.start()
-    with pytest.raises(kind):
+    with pytest.raises(StreamFailedError, match=told):
         windows.await_termination(10)
 
 
 def test_a_side_whose_start_was_refused_can_be_stopped(side: Any) -> None:
     windows, _ = side(Keyed([], refused=1))
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(PermissionError):
         windows.start()
     before = threading.active_count()
     windows.stop()

@@ -20,6 +20,7 @@ from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegi
 from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.definitions import beneath, define_selection, define_window
 from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.functions import named
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
 from penstock.spark.plans import explain_bound, explain_windows
@@ -82,6 +83,7 @@ class Engine:
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
         self._declared = Declared()
+        self._functions: set[str] = set()
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -202,9 +204,14 @@ class Engine:
             name: its name in SQL.
             fn: takes one `pyarrow.Array` an argument, returns one of the same length.
             returns: its Spark SQL type, such as 'DOUBLE'.
+
+        Raises:
+            InputError: `returns` is no type.
         """
-        udf: UserDefinedFunctionLike = arrow_udf(fn, returnType=returns)  # type: ignore[call-overload]
+        guarded = named(name, fn, returns)
+        udf: UserDefinedFunctionLike = arrow_udf(guarded, returnType=returns)  # type: ignore[call-overload]
         self._spark.udf.register(name, udf)
+        self._functions.add(name)
         return self
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
@@ -287,7 +294,13 @@ class Engine:
                 raise InputError("nothing to run: declare at least one stream and one view on it")
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
-            self._run = Run(self._spark, layout, self._settings, Trigger(available_now, trigger, ended))
+            self._run = Run(
+                self._spark,
+                layout,
+                self._settings,
+                Trigger(available_now, trigger, ended),
+                self._functions,
+            )
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
                 for name, stream in self._declared.streams.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.control.stream_clock import Heard
-from penstock.errors import CheckpointError, StreamFailedError
+from penstock.errors import CheckpointError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.beginnings import Beginnings
-from penstock.spark.bindings import PlanLog
+from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
+from penstock.spark.causes import Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import drop_unbegun
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
-from penstock.spark.messages import first_line
 from penstock.spark.offsets import REMEDY, offsets_digest, refuse_others
 from penstock.spark.plans import StreamPlans
 from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compaction_failed
+from penstock.spark.retries import Retries
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
+from penstock.spark.supervisor import Supervisor
 from penstock.spark.worker import TaskReport
 from penstock.sql.intervals import microseconds_of
 
@@ -159,6 +161,8 @@ class IngestQuery:
         sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
             again when a batch is repeated; an exception stops the stream.
         on_batch: told of each published batch, before Spark's commit.
+        name: names Spark's query; several may run in one session.
+        functions: names of the user's functions, for messages.
     """
 
     def __init__(
@@ -171,6 +175,8 @@ class IngestQuery:
         settings: Settings,
         sinks: Callable[[str, int, int, list[str]], None],
         on_batch: Callable[[BatchDone], None],
+        name: str = "penstock",
+        functions: Collection[str] = (),
     ) -> None:
         self.stream = stream
         self.source = source
@@ -189,45 +195,45 @@ class IngestQuery:
         self.publisher = Publisher(layout, stream)
         #: replaced as a whole by the thread of the batches: whoever reads it has a copy of one moment
         self.totals = Totals()
-        self.error: BaseException | None = None
         #: whether a batch is being answered
         self.busy = False
+        self.retries = Retries(stream, "ingest", settings, events, self._named)
+        self._error: BaseException | None = None
         self._spark = spark
         self._layout = layout
         self._events = events
         self._settings = settings
         self._sinks = sinks
         self._on_batch = on_batch
-        self._query: StreamingQuery | None = None
+        self._name = name
+        self._functions = functions
+        self._supervisor: Supervisor | None = None
         self._trigger = Trigger()
-        self._stops = self._is_played = False
+        self._looks_for_end = self._is_paced = self._is_played = False
 
     def start(self, trigger: Trigger) -> None:
-        """Starts the streaming query."""
+        """Starts the streaming query; it is started again where that helps, see `Retries`."""
         drop_unbegun(self._layout.spark(self.stream))
-        frame = self.source.frame(self._spark)
-        plays = self.source.is_finite and not self.source.exhausted()
-        paced = trigger.available_now and plays
-        self._trigger = effective = Trigger(interval="1 second") if paced else trigger
-        self._stops = self._is_played = False
-        writer = frame.writeStream.queryName(f"penstock:{self.stream}").foreachBatch(self._process)
-        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
-        self._query = writer.trigger(**effective.options()).start()
-        if self.source.is_finite and (plays or not trigger.available_now):
-            threading.Thread(
-                target=self._follow_to_the_end, args=(paced,), daemon=True, name="penstock-end"
-            ).start()
+        supervisor = Supervisor(
+            f"penstock-ingest-{self.stream}",
+            self._spark,
+            lambda: self._begin(trigger),
+            self._look,
+            self.retries,
+            lambda: self._error,
+        )
+        self._supervisor = supervisor
+        supervisor.start()
 
     @property
     def active(self) -> bool:
-        """Whether the streaming query runs."""
-        return self._query is not None and self._query.isActive
+        """Whether the streaming query runs, or is about to be started again."""
+        return self._supervisor is not None and self._supervisor.active
 
     @property
     def ended_well(self) -> bool:
         """Whether the streaming query has ended and nothing stopped it."""
-        query = self._query
-        return query is not None and not query.isActive and self.error is None and query.exception() is None
+        return self._supervisor is not None and self._supervisor.ended_well
 
     @property
     def has_ended(self) -> bool:
@@ -243,8 +249,8 @@ class IngestQuery:
 
     def listen(self) -> Heard:
         """What the source says now."""
-        query = self._query
-        if query is None or self.busy:
+        query = None if self._supervisor is None else self._supervisor.query
+        if query is None or self.busy or self.retries.pending is not None:
             return Heard.SOMETHING
         status = query.status
         if status["isTriggerActive"]:
@@ -256,9 +262,8 @@ class IngestQuery:
 
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
-        self._stops = True
-        if self._query is not None:
-            self._query.stop()
+        if self._supervisor is not None:
+            self._supervisor.stop()
         self.source.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
@@ -267,34 +272,51 @@ class IngestQuery:
         Raises:
             StreamFailedError: something stopped the stream.
         """
-        assert self._query is not None, "started before it is waited for"
-        try:
-            if timeout_seconds is None:
-                self._query.awaitTermination()
-                return True
-            seconds: Any = max(0.05, timeout_seconds)
-            return bool(self._query.awaitTermination(seconds))
-        except Exception as error:
-            cause = self.error or error
-            told = f"stream {self.stream} stopped: {first_line(cause)}"
-            raise StreamFailedError(told) from cause
+        assert self._supervisor is not None, "started before it is waited for"
+        return self._supervisor.await_termination(timeout_seconds)
 
-    def _follow_to_the_end(self, stop: bool) -> None:
-        """Waits until a stored table has been played and answered."""
-        query = self._query
-        assert query is not None, "the query has been started"
-        while query.isActive and not self.source.exhausted():
-            time.sleep(0.2)
-        if not query.isActive:
+    def _begin(self, trigger: Trigger) -> StreamingQuery:
+        self._error = None
+        frame = self.source.frame(self._spark)
+        plays = self.source.is_finite and not self.source.exhausted()
+        self._is_paced = trigger.available_now and plays
+        self._looks_for_end = self.source.is_finite and (plays or not trigger.available_now)
+        self._is_played = False
+        self._trigger = effective = Trigger(interval="1 second") if self._is_paced else trigger
+        writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
+        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
+        return writer.trigger(**effective.options()).start()
+
+    def _look(self, query: StreamingQuery) -> None:
+        """Notices that a retry has led to something, and that a stored table has been played and answered."""
+        if self.retries.pending is not None and query.lastProgress is not None:
+            self.retries.succeeded()
+        if self._is_played or not self._looks_for_end or not self.source.exhausted():
             return
-        try:
-            query.processAllAvailable()
-        except Exception:
-            return  # told by `await_termination`
+        query.processAllAvailable()
         if self.source.exhausted() and query.isActive:
             self._is_played = True
-            if stop:
+            if self._is_paced:
                 query.stop()
+
+    def _named(self, cause: Cause) -> Cause:
+        """The cause with the views and functions that it may be about."""
+        if cause.kind not in ("function_failed", "worker_lost"):
+            return cause
+        functions = self._functions if cause.function is None else (cause.function,)
+        called = re.compile(rf"\b({'|'.join(map(re.escape, functions))})\s*\(", re.IGNORECASE)
+        definitions: list[ViewDefinition | WindowDefinition] = [*self.plans.views.values(), *self.plans.windows.values()]
+        calls = {
+            each.name: found.group(1)
+            for each in definitions
+            if functions and (found := called.search(each.sql)) is not None
+        }
+        if not calls:
+            return cause
+        view, function = next(iter(calls.items()))
+        more = f" and {len(calls) - 1} more" if len(calls) > 1 else ""
+        where = f"view {view}{more}" if cause.function else f"view {view}{more} calls {function}"
+        return replace(cause, told=f"{cause.told} ({where})", view=view, function=function)
 
     def _process(self, df: DataFrame, batch: int) -> None:
         self.busy = True
@@ -302,7 +324,7 @@ class IngestQuery:
             self._answer(df, batch)
             failpoint("before_commit", batch)
         except BaseException as error:
-            self.error = error
+            self._error = error
             raise
         finally:
             self.busy = False
@@ -403,6 +425,7 @@ class IngestQuery:
         times: tuple[float, float, float, float],
     ) -> None:
         began, bound_at, ran_at, ended = times
+        self.retries.succeeded()
         self.totals = self.totals.plus(
             counts, names, figures["quarantined"], figures["errors"], ended - began
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import shutil
 import threading
 import time
@@ -15,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import CheckpointError, SlowStartError, StreamFailedError
+from penstock.errors import CheckpointError, StreamFailedError
 from penstock.settings import Settings
+from penstock.spark.causes import cause_of
 from penstock.spark.envelope_log import EnvelopeLog, entry_name
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import drop_unbegun, read_json
 from penstock.spark.keyed_processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.layout import Layout
-from penstock.spark.messages import first_line
 from penstock.spark.offsets import REMEDY
 from penstock.spark.publish import (
     Publisher,
@@ -36,6 +35,7 @@ from penstock.spark.result_views import stored_views
 from penstock.spark.session import CHECKPOINTS
 from penstock.spark.shard_task import ShardReport
 from penstock.spark.shards import KeyedContext, fixed_shards
+from penstock.spark.supervisor import stop_query
 from penstock.spark.window_results import make_results
 from penstock.spark.window_staging import StagedResults, ViewCounts
 from penstock.sql.bind_windows import BoundWindow
@@ -55,9 +55,6 @@ _SESSION = {
 #: a query that rests does so for so many times as long as its batch took, and no longer than so many seconds
 _REST = 4
 _MOST_REST = 3.0
-#: what Spark says when a Python process has not answered in time
-_SLOW_START = "Python worker failed to connect back"
-_REPORTED = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +92,7 @@ class KeyedQuery:
         on_batch: told of each published batch, before Spark's commit.
         sinks: given (stream, batch, the batch's files as its manifest lists them) after each publication and again
             when a batch is repeated; an exception stops the query.
+        name: names Spark's query; several may run in one session.
         entries_per_batch: most entries of the log a batch starts with.
     """
 
@@ -107,6 +105,7 @@ class KeyedQuery:
         settings: Settings,
         on_batch: Callable[[KeyedDone], None] = lambda _: None,
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None] = lambda *_: None,
+        name: str = "penstock",
         entries_per_batch: int = 64,
     ) -> None:
         self.stream = stream
@@ -117,6 +116,7 @@ class KeyedQuery:
         self._events = events
         self._on_batch = on_batch
         self._sinks = sinks
+        self._name = name
         self._entries_per_batch = entries_per_batch
         self._compact_every = settings.compact_every_batches
         self._keys = fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)
@@ -157,7 +157,9 @@ class KeyedQuery:
             .groupBy("shard")
             .transformWithState(ShardProcessor(context), REPORT_SCHEMA, "append", "ProcessingTime")
         )
-        writer = reports.writeStream.queryName(f"penstock:{self.stream}:windows").foreachBatch(self._process)
+        writer = reports.writeStream.queryName(f"{self._name}:{self.stream}:windows").foreachBatch(
+            self._process
+        )
         writer = writer.outputMode("append")
         writer = writer.option("checkpointLocation", str(self._layout.keyed_spark(self.stream)))
         self._query = writer.trigger(processingTime=interval).start()
@@ -176,7 +178,7 @@ class KeyedQuery:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
         self._woken.set()
         if self._query is not None:
-            self._query.stop()
+            stop_query(self._query)
 
     def finish(self, batch: int, mark: int) -> bool:
         """Waits until an entry of the log and all before it are answered, then stops the query.
@@ -208,8 +210,7 @@ class KeyedQuery:
         """Waits for the end; False where the time ran out first.
 
         Raises:
-            SlowStartError: a Python process did not start in time; `start` goes on from here.
-            StreamFailedError: something else stopped the query.
+            StreamFailedError: something stopped the query; `start` goes on from here.
         """
         assert self._query is not None, "started before it is waited for"
         try:
@@ -220,10 +221,8 @@ class KeyedQuery:
             return bool(self._query.awaitTermination(seconds))
         except Exception as error:
             cause = self.error or error
-            found = _REPORTED.findall(str(cause))
-            told = found[-1] if found else first_line(cause)
-            kind = SlowStartError if _SLOW_START in str(cause) else StreamFailedError
-            raise kind(f"the windows of stream {self.stream} stopped: {told}") from cause
+            told = cause_of(cause).told
+            raise StreamFailedError(f"the windows of stream {self.stream} stopped: {told}") from cause
 
     def _process(self, df: DataFrame, batch: int) -> None:
         try:

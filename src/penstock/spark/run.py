@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -47,11 +48,21 @@ _MOST_NAMED = 1000
 class Run:
     """Created by `Engine.start`."""
 
-    def __init__(self, spark: SparkSession, layout: Layout, settings: Settings, trigger: Trigger) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        settings: Settings,
+        trigger: Trigger,
+        functions: Collection[str] = (),
+    ) -> None:
         self._spark = spark
         self._layout = layout
         self._settings = settings
         self._trigger = trigger
+        self._functions = functions
+        #: Spark's queries have names, and one session may hold several runs over streams of the same name
+        self._name = f"penstock-{uuid.uuid4().hex[:8]}"
         self._lock = CheckpointLock(layout.checkpoint)
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
@@ -185,6 +196,8 @@ class Run:
             self._settings,
             self._copy,
             self._report_later,
+            self._name,
+            self._functions,
         )
         known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
@@ -227,6 +240,7 @@ class Run:
             self._answered,
             self._copy_results,
             self._trigger,
+            self._name,
         )
         self.windows = {**self.windows, query.stream: side}
         side.start()
@@ -262,7 +276,7 @@ class Run:
         for sink in sinks:
             view = views.get(sink.view)
             if isinstance(view, ViewDefinition):
-                sink.write(
+                sink.take(
                     results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
                 )
 
@@ -272,7 +286,7 @@ class Run:
             if sink.view in self.queries[stream].plans.windows:
                 rows = results.batch_changes(self._spark, self._layout, stream, sink.view, batch, files)
                 if rows is not None:
-                    sink.write(rows, batch)
+                    sink.take(rows, batch)
 
     def _report_later(self, done: BatchDone) -> None:
         if done.sample is None:

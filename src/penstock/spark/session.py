@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -17,6 +18,8 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
+#: a local master runs a task once only unless it is told so, whatever spark.task.maxFailures says
+_TASK_ATTEMPTS = 4
 _LOG4J2 = Path(__file__).with_name("log4j2.properties")
 #: Spark settings that change what a condition means, with the one value under which Penstock and Spark agree
 _MEANING = {
@@ -41,7 +44,7 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
     """A session for the command line: quiet, on the loopback address where the master is local.
 
     Args:
-        master: a Spark master URL; None is `local[*]`.
+        master: a Spark master URL; None is `local[*]`. A local one tries a task four times, as others do.
         conf: further Spark settings; they win over the defaults here.
         name: the application's name.
 
@@ -49,7 +52,9 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         ConnectionFailedError: no usable Java, or the master does not answer.
     """
     check_java()
-    master = master or conf.get("spark.master", "local[*]")
+    master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
+    if cores := re.fullmatch(r"local(?:\[(\*|\d+)\])?", master):
+        master = f"local[{cores.group(1) or 1},{_TASK_ATTEMPTS}]"
     defaults = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -79,7 +84,12 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
 def warm_workers(spark: SparkSession) -> None:
     """Starts the Python worker daemon now, in the background, so that the first batch need not wait."""
     job = spark.range(1).mapInArrow(lambda batches: batches, "id BIGINT")
-    threading.Thread(target=job.collect, daemon=True, name="penstock-warm").start()
+
+    def run() -> None:
+        with suppress(Exception):  # a batch will say what is wrong
+            job.collect()
+
+    threading.Thread(target=run, daemon=True, name="penstock-warm").start()
 
 
 def check_java() -> None:

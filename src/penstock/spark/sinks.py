@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock.errors import InputError, UnsupportedError
+from penstock.errors import InputError, SinkFailedError, UnsupportedError
 from penstock.spark.kafka_source import check_broker
 from penstock.spark.messages import quoted
 from penstock.spark.results import BATCH, ORDINAL
@@ -38,6 +38,17 @@ class Sink:
     view: str
     write: SinkFunction
     text: str = ""
+
+    def take(self, rows: DataFrame, batch: int) -> None:
+        """Hands rows over.
+
+        Raises:
+            SinkFailedError: they were not taken.
+        """
+        try:
+            self.write(rows, batch)
+        except Exception as error:
+            raise SinkFailedError(self.name, self.view) from error
 
 
 def open_sink(table: CreateTable) -> SinkFunction:

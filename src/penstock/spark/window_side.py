@@ -9,16 +9,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.control.stream_clock import StreamClock
-from penstock.errors import SlowStartError
 from penstock.settings import Settings
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import IngestQuery, Trigger
 from penstock.spark.keyed_query import KeyedDone, KeyedQuery
 from penstock.spark.layout import Layout
+from penstock.spark.retries import Retries
 
 _LOOK_SECONDS = 0.2
-#: a machine that has other things to do may be too slow to start Spark's Python processes, at first
-_MOST_STARTS = 5
 
 
 class WindowSide:
@@ -33,6 +31,7 @@ class WindowSide:
         on_batch: told of each published batch of results.
         sinks: see `KeyedQuery`.
         trigger: when the ingest query stops by itself, and whether the stream has ended then.
+        name: see `IngestQuery`.
     """
 
     def __init__(
@@ -45,21 +44,29 @@ class WindowSide:
         on_batch: Callable[[KeyedDone], None],
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None],
         trigger: Trigger,
+        name: str = "penstock",
     ) -> None:
         self._ingest = ingest
-        self._events = events
         self._trigger = trigger
         self._clock = StreamClock(
             0 if trigger.available_now else settings.idle_seconds, ingest.interval_seconds
         )
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, settings, on_batch, sinks)
+        self.retries = Retries(ingest.stream, "windows", settings, events)
+
+        def answered(done: KeyedDone) -> None:
+            self.retries.succeeded()
+            on_batch(done)
+
+        self.keyed = KeyedQuery(spark, ingest.stream, layout, events, settings, answered, sinks, name)
+        self._fresh = False
         self._thread = threading.Thread(target=self._accompany, daemon=True, name="penstock-windows")
 
     def start(self) -> None:
         """Starts the keyed query."""
         self.keyed.start(rests=self._trigger.available_now)
+        self._fresh = True
         self._thread.start()
 
     @property
@@ -91,19 +98,15 @@ class WindowSide:
 
     def _accompany(self) -> None:
         try:
-            for _ in range(_MOST_STARTS - 1):
-                try:
-                    self._follow()
-                except SlowStartError as error:
-                    if self._stopping.is_set():
-                        return
-                    self._events.record("windows_restarted", stream=self._ingest.stream, reason=str(error))
-                    self.keyed.start(rests=self._trigger.available_now)
-                else:
-                    return
-            self._follow()
+            self.retries.run(self._attempt, self._stopping)
         except BaseException as error:
             self._failure = error
+
+    def _attempt(self) -> None:
+        if not self._fresh:
+            self.keyed.start(rests=self._trigger.available_now)
+        self._fresh = False
+        self._follow()
 
     def _follow(self) -> None:
         self._clock.restart()
