@@ -75,7 +75,9 @@ def test_what_is_slow_too_often_is_told(side: Any) -> None:
     keyed = Keyed([slow() for _ in range(5)])
     windows, events = side(keyed)
     windows.start()
-    with pytest.raises(StreamFailedError, match="a Python process did not start in time.*tried again 4 times"):
+    with pytest.raises(
+        StreamFailedError, match=r"a Python process did not start in time.*tried again 4 times"
+    ):
         windows.await_termination(10)
     assert keyed.starts == 5
     assert events.recent[-1]["kind"] == "run_failed"
@@ -84,7 +86,7 @@ def test_what_is_slow_too_often_is_told(side: Any) -> None:
 @pytest.mark.parametrize(
     ("keyed", "told"),
     [
-        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again 1 times"),
+        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again once"),
         (Keyed([StreamFailedError("gone")]), "gone"),
     ],
 )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from penstock.errors import CheckpointError, FunctionFailedError, InputError, SinkFailedError
 from penstock.spark.messages import first_line
@@ -45,16 +45,17 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A condition recognised by what the traces say; `told` where the innermost reason does not speak for itself."""
+    """A condition recognised by what the traces say; where it is detailed, the innermost reason is told with it."""
 
     kind: str
     pattern: re.Pattern[str]
     is_transient: bool
-    told: str = ""
+    told: str
+    is_detailed: bool
 
 
-def _rule(kind: str, pattern: str, is_transient: bool, told: str = "") -> _Rule:
-    return _Rule(kind, re.compile(pattern), is_transient, told)
+def _rule(kind: str, pattern: str, is_transient: bool, told: str, *, is_detailed: bool = True) -> _Rule:
+    return _Rule(kind, re.compile(pattern), is_transient, told, is_detailed)
 
 
 #: the first that fits
@@ -65,13 +66,14 @@ _RULES = (
         r"|Py4JNetworkError|Answer from Java side is empty",
         False,
         _ENDED,
+        is_detailed=False,
     ),
     _rule(
         "worker_unusable",
         r"No module named|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION|PYTHON_VERSION_MISMATCH"
         r"|Cannot run program",
         False,
-        "the workers' Python cannot run Penstock (PYSPARK_PYTHON or spark.pyspark.python names it)",
+        "the workers' Python lacks something (PYSPARK_PYTHON or spark.pyspark.python names it)",
     ),
     _rule(
         "data_lost",
@@ -84,12 +86,14 @@ _RULES = (
         r"Python worker failed to connect back",
         True,
         "a Python process did not start in time",
+        is_detailed=False,
     ),
     _rule(
         "worker_lost",
         r"Python worker exited unexpectedly|Python daemon|Python worker .*crashed",
         True,
         "a Python worker process ended unexpectedly (killed, out of memory, or ended by a function)",
+        is_detailed=False,
     ),
     _rule(
         "executor_lost",
@@ -97,6 +101,7 @@ _RULES = (
         r"|FetchFailed|Executor heartbeat timed out|executor .{0,40}(?:exited|lost|removed)",
         True,
         "an executor was lost",
+        is_detailed=False,
     ),
     _rule("topic_missing", r"UnknownTopicOrPartition", True, "the topic is not there"),
     _rule(
@@ -130,6 +135,9 @@ _PENSTOCK = re.compile(r"^penstock\.errors\.(\w+): (.+)$", re.MULTILINE)
 _FILE = re.compile(r"(?:file:)?(/[^\s:'\"()\[\],#]+)")
 _FUNCTION = re.compile(r"^function (\w+)")
 _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z])")
+#: a stage's failure begins with its tasks'
+_TASK = re.compile(r"most recent failure: Lost task [^\n]*?\(\S+ executor \S+\): ")
+_LAYERS = ("penstock.errors.StreamFailedError", "py4j.protocol.Py4JJavaError")
 #: layers that name where something happened and not what
 _SAYS_NOTHING = re.compile(
     r"^(?:An exception was (?:thrown|raised)|An error occurred while|\[?PYTHON_EXCEPTION|Job aborted"
@@ -154,7 +162,7 @@ def cause_of(error: BaseException) -> Cause:
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))
-    if any(isinstance(each, Py4JNetworkError | ConnectionError) for each in chain):
+    if any(isinstance(each, Py4JNetworkError | ConnectionError) or _is_unanswered(each) for each in chain):
         return Cause(SESSION_ENDED, _ENDED)
     return cause_of_text("\n".join(_text(each) for each in chain))
 
@@ -168,13 +176,22 @@ def cause_of_text(text: str) -> Cause:
         return Cause("function_failed", failed[-1], function=named.group(1) if named else None)
     reason = _innermost(text)
     for rule in _RULES:
-        if rule.pattern.search(text):
-            found = _FILE.search(reason) if rule.kind.startswith("file_") else None
-            file = found.group(1) if found else None
-            says = reason if rule.pattern.search(reason) or not rule.told else ""
-            told = rule.told + (f": {says}" if says and rule.told != _ENDED else "")
-            return Cause(rule.kind, told, rule.is_transient, file=file)
-    return Cause("failed", own[-1][1] if own else reason)
+        hit = rule.pattern.search(text)
+        if hit is None:
+            continue
+        if not rule.is_detailed:
+            return Cause(rule.kind, rule.told, rule.is_transient)
+        line = text[text.rfind("\n", 0, hit.start()) + 1 :].partition("\n")[0]
+        says = reason if rule.pattern.search(reason) else line.strip()
+        found = _FILE.search(says) if rule.kind.startswith("file_") else None
+        file = found.group(1) if found else None
+        return Cause(rule.kind, f"{rule.told}: {_QUALIFIED.sub('', says)}", rule.is_transient, file=file)
+    return Cause("failed", own[-1][1] if own else _QUALIFIED.sub("", reason))
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    """Whether a call into the JVM failed and the JVM said nothing of why: it is not there."""
+    return type(error) is Py4JError and "Trace:" not in str(error)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -205,7 +222,7 @@ def _innermost(text: str) -> str:
     """What the last layer of a trace says: of Python's exceptions in it the last, else of Java's."""
     python, java = [], []
     is_python = False
-    for line in text.splitlines():
+    for line in _TASK.sub("\nCaused by: ", text).splitlines():
         if line.startswith("Traceback (most recent call last)"):
             is_python = True
         elif is_python and not line.startswith((" ", "\t")):
@@ -215,7 +232,7 @@ def _innermost(text: str) -> str:
                 python.append(_said(found))
         elif (found := _JAVA.match(line)) and found.group(2) and not _SAYS_NOTHING.match(found.group(2)):
             java.append(_said(found))
-    told = [each for each in python if not each.startswith(("StreamFailedError", "Py4JJavaError"))]
+    told = [each for each in python if not each.startswith(_LAYERS)] or python
     # a trace of Python's that only carries Java's says what Java said
     carried = [
         each for each in told if any(each.partition(": ")[2] == said.partition(": ")[2] for said in java)
@@ -228,5 +245,4 @@ def _innermost(text: str) -> str:
 
 
 def _said(found: re.Match[str]) -> str:
-    name, message = _QUALIFIED.sub("", found.group(1)), found.group(2)
-    return f"{name}: {message}" if message else name
+    return f"{found.group(1)}: {found.group(2)}" if found.group(2) else found.group(1)

@@ -305,7 +305,10 @@ class IngestQuery:
             return cause
         functions = self._functions if cause.function is None else (cause.function,)
         called = re.compile(rf"\b({'|'.join(map(re.escape, functions))})\s*\(", re.IGNORECASE)
-        definitions: list[ViewDefinition | WindowDefinition] = [*self.plans.views.values(), *self.plans.windows.values()]
+        definitions: list[ViewDefinition | WindowDefinition] = [
+            *self.plans.views.values(),
+            *self.plans.windows.values(),
+        ]
         calls = {
             each.name: found.group(1)
             for each in definitions

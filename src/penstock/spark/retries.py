@@ -110,7 +110,9 @@ class Retries:
             return self._pending
 
     def _failure(self, cause: Cause) -> StreamFailedError:
-        again = f"; tried again {self._tried} times" if self._tried else ""
+        again = (
+            f"; tried again {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
+        )
         self._events.record(
             "run_failed",
             stream=self._stream,

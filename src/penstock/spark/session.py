@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -52,6 +53,8 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         ConnectionFailedError: no usable Java, or the master does not answer.
     """
     check_java()
+    # it logs the traceback of every call that fails; what fails is told by its cause
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
     if cores := re.fullmatch(r"local(?:\[(\*|\d+)\])?", master):
         master = f"local[{cores.group(1) or 1},{_TASK_ATTEMPTS}]"

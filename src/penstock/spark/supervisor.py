@@ -113,8 +113,11 @@ class Supervisor:
                 self._stopping.wait(_LOOK_SECONDS)
             refuse_ended(self._spark)
             query.awaitTermination()
-        except Exception as error:
-            raise self._error() or error from None
+        except Exception:
+            own = self._error()
+            if own is None:
+                raise
+            raise own  # noqa: B904 - it has a cause of its own
 
     def _renew(self) -> None:
         with self._lock:

@@ -1,0 +1,249 @@
+"""What can pass is tried again and answered exactly; what stops a stream is told by its cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from engine_cases import expected, folder_bag, rows, script, write_orders
+from penstock.errors import InputError, StreamFailedError
+from penstock.spark.engine import Engine
+
+pytestmark = pytest.mark.spark
+
+BY_NAME = "SELECT name, window(seen, '1 minute') AS w, count(*) AS n FROM orders GROUP BY name, w"
+
+
+def _failing() -> dict[str, Callable[..., Any]]:
+    """Functions that fail; local ones, which Spark sends to its workers whole."""
+
+    def raises(amounts: pa.Array) -> pa.Array:
+        raise ValueError(f"no rate for\n {len(amounts) > 0}")
+
+    def short(amounts: pa.Array) -> pa.Array:
+        return amounts[1:]
+
+    def text(amounts: pa.Array) -> pa.Array:
+        return pa.array(["x"] * len(amounts))
+
+    def number(_: pa.Array) -> pa.Array:
+        return 5
+
+    def exits(_: pa.Array) -> pa.Array:
+        sys.exit(3)
+
+    return {each.__name__: each for each in (raises, short, text, number, exits)}
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("raises", "function rate raised: ValueError: no rate for True"),
+        ("short", r"function rate returned 99 values for 100 rows; it must return one a row"),
+        ("text", "function rate returned string, which does not fit its type INT"),
+        ("number", r"function rate returned int, not a pyarrow.Array"),
+        ("exits", "function rate ended its process: SystemExit: 3"),
+    ],
+)
+def test_a_function_that_fails_is_named_with_its_view(
+    spark: SparkSession, tmp_path: Path, function: str, told: str
+) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+    engine = Engine(spark).function("rate", _failing()[function], "INT")
+    engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
+    run = engine.start(tmp_path / "out", available_now=True)
+    with pytest.raises(StreamFailedError, match=f"^stream orders stopped: {told}.* \\(view v\\)$"):
+        run.await_termination(60)
+    run.stop()
+    (failed,) = run.events("run_failed")
+    assert (failed["stream"], failed["cause"], failed["view"], failed["function"]) == (
+        "orders",
+        "function_failed",
+        "v",
+        "rate",
+    )
+    assert failed in [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").open()]
+
+
+def test_a_function_of_no_type_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(InputError, match="function rate: returns 'NUMBER'"):
+        Engine(spark).function("rate", len, "NUMBER")
+
+
+def test_a_killed_worker_is_no_end(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+    killed = tmp_path / "killed"
+
+    def rate(amounts: pa.Array) -> pa.Array:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pc.add(amounts, 1)
+
+    engine = Engine(spark, retry_seconds=0.1).function("rate", rate, "INT")
+    views = {"v": "SELECT * FROM orders WHERE rate(amount) > 900"}
+    run = engine.execute(script(tmp_path / "in", views)).start(tmp_path / "out", available_now=True)
+    assert run.await_termination(60)
+    run.stop()
+    plain = {"v": "SELECT * FROM orders WHERE amount + 1 > 900"}
+    tuples = spark.read.parquet(str(tmp_path / "in"))
+    assert {name: rows(run.results(name)) for name in views} == expected(spark, tuples, plain)
+    assert set(folder_bag(tmp_path / "out", "orders", by_manifest=False).values()) == {1}
+    (again,) = run.events("stream_retried")
+    assert (again["part"], again["cause"], again["attempt"]) == ("ingest", "worker_lost", 1)
+    assert again["told"].endswith("(view v calls rate)")
+
+
+def test_a_worker_that_dies_every_time_is_told_in_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+
+    def rate(_: pa.Array) -> pa.Array:
+        os._exit(3)
+
+    engine = Engine(spark, retry_attempts=1, retry_seconds=0.01).function("rate", rate, "INT")
+    engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
+    run = engine.start(tmp_path / "out", available_now=True)
+    with pytest.raises(
+        StreamFailedError, match=r"a Python worker .* \(view v calls rate\); tried again once"
+    ):
+        run.await_termination(60)
+    run.stop()
+
+
+def test_a_sink_that_raises_is_named_and_not_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+
+    def mail(*_: object) -> None:
+        raise FileNotFoundError("/var/mail")
+
+    engine = Engine(spark).execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
+    run = engine.sink("v", mail).start(tmp_path / "out", available_now=True)
+    with pytest.raises(
+        StreamFailedError, match=r"sink mail of view v failed: .*FileNotFoundError: /var/mail"
+    ):
+        run.await_termination(60)
+    run.stop()
+    assert not run.events("stream_retried")
+    assert [event["view"] for event in run.events("run_failed")] == ["v"]
+
+
+def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
+    runs = []
+    for number in (1, 2):
+        write_orders(tmp_path / f"in{number}", 1, 300, seed=number)
+        views = {"v": "SELECT * FROM orders WHERE amount > 900", "w": BY_NAME}
+        engine = Engine(spark).execute(script(tmp_path / f"in{number}", views))
+        runs.append(engine.start(tmp_path / f"out{number}"))
+    try:
+        deadline = time.monotonic() + 60
+        while any(run.status()["orders"]["tuples"] < 300 for run in runs):
+            assert time.monotonic() < deadline
+            assert all(run.active for run in runs)
+            time.sleep(0.2)
+    finally:
+        for run in runs:
+            run.stop()
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from engine_cases import script, write_orders
+from penstock.spark.engine import Engine
+from penstock.spark.session import build_session
+spark = build_session("local[2]", {{}})
+write_orders(Path("in"), 1, 300)
+run = Engine(spark).execute(script(Path("in").resolve(), {{"v": "SELECT * FROM orders WHERE amount > 900"}})).start("out")
+while run.status()["orders"]["tuples"] < 300:
+    time.sleep(0.1)
+spark.stop()
+try:
+    run.await_termination(30)
+except Exception as error:
+    print(type(error).__name__, error)
+run.stop()
+print("stopped")
+"""
+
+
+def test_a_session_that_is_stopped_ends_the_run_in_words(tmp_path: Path) -> None:
+    text = STOPPED.format(tests=str(Path(__file__).parents[1]))
+    ended = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    said = ended.stdout.splitlines()
+    assert said[-1] == "stopped", ended.stdout + ended.stderr
+    assert said[-2] == (
+        "StreamFailedError stream orders stopped: the Spark session has ended: spark.stop() was called, "
+        "or its Java process was killed"
+    )
+
+
+def _command(folder: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "penstock.cli.main", "run", "script.sql", "--output", "out", *more]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+
+
+def test_a_killed_java_process_is_one_message(tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+    views = {"v": "SELECT * FROM orders WHERE amount > 900", "w": BY_NAME}
+    (tmp_path / "script.sql").write_text(script(tmp_path / "in", views))
+    process = _command(tmp_path, "--master", "local[2]")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "out" / "_penstock" / "manifests").glob("orders/*.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (java,) = [pid for pid in children if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(int(java), signal.SIGKILL)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in told
+    assert "Py4J" not in told
+    assert told.count("penstock: ") == 1
+    assert "stopped: the Spark session has ended" in told
+    (failed, *_) = [
+        event
+        for line in (tmp_path / "out" / "events.jsonl").open()
+        if (event := json.loads(line))["kind"] == "run_failed"
+    ]
+    assert failed["cause"] == "session_ended"
+
+
+def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    subprocess.run([sys._base_executable, "-m", "venv", "--without-pip", bare], check=True)  # type: ignore[attr-defined]
+    write_orders(tmp_path / "in", 1, 300)
+    (tmp_path / "script.sql").write_text(
+        script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"})
+    )
+    python = str(bare / "bin" / "python")
+    process = _command(tmp_path, "--master", "local[2]", "--available-now", PYSPARK_PYTHON=python)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "the workers' Python lacks something" in told
+    assert "No module named" in told
+    assert "Traceback" not in told
+    assert "\tat " not in told
