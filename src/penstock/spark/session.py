@@ -79,9 +79,12 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
         raise ConnectionFailedError(f"cannot start Spark on master {master}: {first_line(error)}") from error
+    # it prints a traceback when the JVM goes away
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    return session
 
 
 def warm_workers(spark: SparkSession) -> None:
