@@ -110,7 +110,8 @@ class Supervisor:
             while query.isActive:
                 refuse_ended(self._spark)
                 self._look(query)
-                self._stopping.wait(_LOOK_SECONDS)
+                if self._stopping.wait(_LOOK_SECONDS):
+                    return
             refuse_ended(self._spark)
             query.awaitTermination()
         except Exception:
