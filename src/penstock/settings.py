@@ -61,6 +61,8 @@ class Settings(BaseModel):
     retry_attempts: int = Field(8, ge=0)
     #: ... first after so long, then after twice as long each time, 30 seconds at the most
     retry_seconds: float = Field(1.0, gt=0)
+    #: time between two looks at each source, for outages and lag; 0: never
+    watch_seconds: float = Field(5.0, ge=0)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

@@ -103,6 +103,7 @@ _RULES = (
         "an executor was lost",
         is_detailed=False,
     ),
+    _rule("topic_recreated", r"TopicRecreatedError", True, "the stream begins the new topic"),
     _rule("topic_missing", r"UnknownTopicOrPartition", True, "the topic is not there"),
     _rule(
         SOURCE_UNREACHABLE,

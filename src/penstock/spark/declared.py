@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.errors import InputError, SqlError, UnknownNameError
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.probes import Probe
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
 from penstock.sql.script import CreateTable, Query, Script
@@ -15,10 +16,11 @@ from penstock.sql.script import CreateTable, Query, Script
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """A declared stream."""
+    """A declared stream; `probe` looks at its source from beside the batches, where that can be done."""
 
     source: Source
     host: SparkExpressionHost
+    probe: Probe | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

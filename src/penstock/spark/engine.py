@@ -24,6 +24,7 @@ from penstock.spark.functions import named
 from penstock.spark.ingest import Trigger
 from penstock.spark.layout import Layout
 from penstock.spark.plans import explain_bound, explain_windows
+from penstock.spark.probes import Probe, open_probe
 from penstock.spark.run import Run
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.session import require_classic, require_meaning
@@ -306,7 +307,7 @@ class Engine:
                 for name, stream in self._declared.streams.items():
                     definitions = self._declared.on(name)
                     if definitions:
-                        self._run.add_stream(name, stream.source, definitions)
+                        self._run.add_stream(name, stream.source, definitions, stream.probe)
             except BaseException as error:
                 try:
                     self._run.stop()
@@ -321,7 +322,7 @@ class Engine:
             if table.name.upper() not in targets:
                 with table.pointing():
                     source = open_table(self._spark, table, self._settings)
-                staged.streams[table.name] = self._new_stream(source)
+                staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
                 staged.warnings[table.name] = table_warnings(table)
 
     def _stage_views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
@@ -407,10 +408,10 @@ class Engine:
                 if changed or dropped:
                     run.change(name, changed, dropped)
             elif new:
-                run.add_stream(name, stream.source, new)
+                run.add_stream(name, stream.source, new, stream.probe)
 
-    def _new_stream(self, source: Source) -> Stream:
-        return Stream(source, SparkExpressionHost(self._spark, source.schema))
+    def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
+        return Stream(source, SparkExpressionHost(self._spark, source.schema), probe)
 
 
 def _insert_view(insert: InsertInto) -> str:

@@ -20,7 +20,7 @@ from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.beginnings import Beginnings
 from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
-from penstock.spark.causes import Cause
+from penstock.spark.causes import SOURCE_UNREACHABLE, Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import drop_unbegun
@@ -32,10 +32,14 @@ from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compact
 from penstock.spark.retries import Retries
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
+from penstock.spark.source_watch import SourceState
 from penstock.spark.supervisor import Supervisor
 from penstock.spark.worker import TaskReport
 from penstock.sql.intervals import microseconds_of
 
+#: causes that are about a stream's source
+_OF_SOURCES = (SOURCE_UNREACHABLE, "topic_missing", "topic_recreated", "data_lost")
+_BEFORE_ALL = -(2**62)
 #: batches whose rate is told
 _RECENT_BATCHES = 5
 
@@ -198,6 +202,10 @@ class IngestQuery:
         #: whether a batch is being answered
         self.busy = False
         self.retries = Retries(stream, "ingest", settings, events, self._named)
+        #: what the newest look at the source found
+        self.source_state: Callable[[], SourceState] = SourceState
+        #: the largest event time of this run's batches, microseconds
+        self.newest_event_time: int | None = None
         self._error: BaseException | None = None
         self._spark = spark
         self._layout = layout
@@ -249,6 +257,8 @@ class IngestQuery:
 
     def listen(self) -> Heard:
         """What the source says now."""
+        if self.source_state().is_reachable is False:
+            return Heard.SOMETHING
         query = None if self._supervisor is None else self._supervisor.query
         if query is None or self.busy or self.retries.pending is not None:
             return Heard.SOMETHING
@@ -300,7 +310,10 @@ class IngestQuery:
                 query.stop()
 
     def _named(self, cause: Cause) -> Cause:
-        """The cause with the views and functions that it may be about."""
+        """The cause with the source, or the views and functions, that it may be about."""
+        state = self.source_state()
+        if cause.kind in _OF_SOURCES and state.source is not None:
+            return replace(cause, told=f"{state.source}: {cause.told}", topic=state.topic)
         if cause.kind not in ("function_failed", "worker_lost"):
             return cause
         functions = self._functions if cause.function is None else (cause.function,)
@@ -429,6 +442,8 @@ class IngestQuery:
     ) -> None:
         began, bound_at, ran_at, ended = times
         self.retries.succeeded()
+        if counts.newest_event_time is not None:
+            self.newest_event_time = max(counts.newest_event_time, self.newest_event_time or _BEFORE_ALL)
         self.totals = self.totals.plus(
             counts, names, figures["quarantined"], figures["errors"], ended - began
         )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +30,11 @@ from penstock.spark.events import EventLog
 from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
 from penstock.spark.keyed_query import KeyedDone
 from penstock.spark.layout import Layout
+from penstock.spark.probes import Probe
 from penstock.spark.session import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.source import Source
+from penstock.spark.source_watch import SourceWatch
 from penstock.spark.status_file import StatusFile
 from penstock.spark.window_side import WindowSide
 
@@ -68,6 +71,7 @@ class Run:
         self.queries: Mapping[str, IngestQuery] = {}
         self._status = StatusFile(layout, self._pairs)
         self._events = EventLog(layout.events, told=self._status.book.note)
+        self._watch = SourceWatch(self._events, settings.watch_seconds)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         #: touched by the controller's thread alone
         self._watched: dict[str, _Watched] = {}
@@ -139,6 +143,7 @@ class Run:
             for windows in self.windows.values():
                 windows.stop()
         finally:
+            self._watch.close()
             with self._ending:
                 self._control.shutdown()
                 if not self._stopped:
@@ -164,6 +169,7 @@ class Run:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        self._watch.close()
         with self._ending:
             if not self._stopped:
                 self._control.submit(int).result()
@@ -183,8 +189,10 @@ class Run:
     def _running(self) -> list[IngestQuery | WindowSide]:
         return [*self.queries.values(), *self.windows.values()]
 
-    def add_stream(self, name: str, source: Source, views: Mapping[str, Definition]) -> None:
-        """Starts the ingest query of a stream."""
+    def add_stream(
+        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
+    ) -> None:
+        """Starts the ingest query of a stream; its probe, where there is one, tells of outages and lag."""
         results.refuse_other_columns(self._layout, name, source.schema)
         source.prepare(self._layout, name)
         query = IngestQuery(
@@ -214,6 +222,8 @@ class Run:
                 redefined=redefined[:_MOST_NAMED],
                 dropped=gone[:_MOST_NAMED],
             )
+        self._watch.add(name, probe, self._layout.spark(name), lambda: query.newest_event_time)
+        query.source_state = partial(self._watch.state, name)
         query.start(self._trigger)
         self._accompany(query)
 
