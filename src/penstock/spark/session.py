@@ -53,8 +53,7 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         ConnectionFailedError: no usable Java, or the master does not answer.
     """
     check_java()
-    # it logs the traceback of every call that fails; what fails is told by its cause
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _quiet_py4j()
     master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
     if cores := re.fullmatch(r"local(?:\[(\*|\d+)\])?", master):
         master = f"local[{cores.group(1) or 1},{_TASK_ATTEMPTS}]"
@@ -85,6 +84,21 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session
+
+
+def _quiet_py4j() -> None:
+    """Keeps py4j from logging the traceback of every call that fails: what fails is told by its cause.
+
+    It does so by a logger of its own and by the root logger.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    root = logging.getLogger()
+    if _is_not_py4j not in root.filters:
+        root.addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def warm_workers(spark: SparkSession) -> None:
