@@ -199,7 +199,7 @@ def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
     }
     topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
     try:
-        reader = spark.read.format("kafka").options(**_QUICK, **wanted)
+        reader = spark.read.format("kafka").options(**{**_QUICK, **wanted})
         reader.option("startingOffsets", "earliest").load().limit(1).count()
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
