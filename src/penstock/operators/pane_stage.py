@@ -82,12 +82,14 @@ class PaneProgram:
         operators: what is computed.
         selections: number of distinct conditions.
         shards: number of shards.
+        span: the first and the last event time of the tuples that are wanted, microseconds; None: all.
     """
 
     time: str
     operators: tuple[PanePlan, ...]
     selections: int
     shards: int
+    span: tuple[int, int] | None = None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -214,6 +216,9 @@ class PaneStage:
                     rows = kept
             if times.usable is not None:
                 rows = _those(rows, times.usable)
+            if self.program.span is not None:
+                first, last = self.program.span
+                rows = _those(rows, (times.values >= first) & (times.values <= last))
             held.add(batch, times.values, rows)
 
     def envelopes(self) -> list[tuple[int, Envelope]]:

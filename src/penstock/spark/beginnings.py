@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from penstock.settings import Settings
 from penstock.spark.bindings import FROM_THE_START, Beginning, WindowDefinition
 from penstock.spark.layout import Layout
+from penstock.spark.past import read_offset
 from penstock.spark.publish import read_manifests
 
 
@@ -51,18 +51,3 @@ class Beginnings:
                 if found is not None:
                     newest = found if newest is None else max(newest, found)
         return newest
-
-
-def read_offset(checkpoint: Path, batch: int) -> str | None:
-    """How far the one source of a streaming query had been read with a batch, as Spark wrote it; None if it is gone.
-
-    Args:
-        checkpoint: the query's.
-        batch: its number.
-    """
-    try:
-        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-    except FileNotFoundError:
-        return None
-    # a version, what Spark knows of the batch, and a line for each source
-    return lines[2] if len(lines) == 3 and lines[2] != "-" else None

@@ -2,7 +2,8 @@
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
 place. Names: bound, staged, half_published, manifest_written, logged, before_commit; of the keyed query, with its own
-batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit.
+batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit; of
+a backfill, with the first of its operators: backfill_staged, backfill_published.
 """
 
 from __future__ import annotations

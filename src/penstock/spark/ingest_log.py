@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, takewhile
 
+from penstock.operators.shard import KeyedProgram
 from penstock.settings import Settings
 from penstock.spark.envelope_log import EnvelopeLog, LogEntry
 from penstock.spark.layout import Layout
@@ -46,6 +48,21 @@ class IngestLog:
         """Tuples that are older are too late to matter for slack, microseconds."""
         last = self.last
         return _BEFORE_ALL if last is None or last.newest is None else last.newest - self._most_delay
+
+    def program(self, version: int) -> KeyedProgram | None:
+        """The window views of a plan version; None where it has none."""
+        with self._lock:
+            log = self._log
+        return None if log is None else log.program(version)
+
+    def is_whole(self, operator: int, batch: int) -> bool:
+        """Whether an operator that began with a batch has been given the partials of those before."""
+        with self._lock:
+            log, last = self._log, self._last
+        if log is None or last is None:
+            return False
+        entries = takewhile(lambda entry: entry.batch >= batch, chain([last], log.backwards(last)))
+        return any(operator in entry.whole for entry in entries)
 
     def store_windows(self, windows: CompiledWindows) -> None:
         """Stores the window views of a plan version; a stream that never had any has no log."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,12 +22,20 @@ from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.json_stage import run_raw_json
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line, quoted
+from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, DataFrameSource, Source
 from penstock.spark.worker import TaskReport
 from penstock.sql.script import CreateTable
 
 _SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
+#: options that say where a stream begins and ends, and how fast it goes
+_PACING = (
+    *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+    *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp", "failondataloss"),
+    *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
+)
+_RECORD = ("value", "topic", "partition", "offset")
 _CONNECT_SECONDS = 3.0
 #: polls of 500 records, the consumer's own default, halve the rate of small records
 _POLLS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
@@ -65,10 +74,14 @@ def open_kafka(
     def load(session: SparkSession) -> DataFrame:
         return session.readStream.format("kafka").options(**own).load()
 
+    def load_again(session: SparkSession, past: Past) -> Iterable[DataFrame]:
+        return [_records_of(session, own, past)]
+
     if declared is None:
-        return DataFrameSource(load(spark).schema, event_time, load, "Kafka's records are read by Spark")
+        why = "Kafka's records are read by Spark"
+        return DataFrameSource(load(spark).schema, event_time, load, why, load_again)
     one_topic = "," not in options.get("subscribe", ",")
-    return KafkaJsonSource(declared, event_time, load, settings, one_topic)
+    return KafkaJsonSource(declared, event_time, load, load_again, settings, one_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +95,7 @@ class KafkaJsonSource:
         schema: the tuple's columns.
         event_time: name of the event time column, or None.
         load: gives Kafka's records as a streaming frame.
+        load_again: gives those that were read before.
         settings: frozen settings.
         one_topic: whether all records come from the same topic, so that they need not name it.
     """
@@ -90,6 +104,7 @@ class KafkaJsonSource:
     schema: StructType
     event_time: str | None
     load: Callable[[SparkSession], DataFrame]
+    load_again: Callable[[SparkSession, Past], Iterable[DataFrame]]
     settings: Settings
     one_topic: bool = False
 
@@ -98,7 +113,12 @@ class KafkaJsonSource:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Kafka's records."""
-        return self.load(spark).select("value", "topic", "partition", "offset")
+        return self.load(spark).select(*_RECORD)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """Kafka's records that were read before, as long as the topic has them."""
+        for records in self.load_again(spark, past):
+            yield records.select(*_RECORD)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job over the raw values, and one over what its tasks refused."""
@@ -139,6 +159,38 @@ class KafkaJsonSource:
         if not decodable(arrow_schema(self.schema)):
             return "a column's type is decoded by Spark's from_json only"
         return None
+
+
+def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> DataFrame:
+    """The records of offsets that were read before.
+
+    Raises:
+        CannotReadAgainError: the topic has not got all of them any more.
+    """
+    first, until = past.partitions()
+    own = {name: value for name, value in options.items() if name not in _SUBSCRIPTIONS + _PACING}
+
+    def read(topics: Mapping[str, Sequence[str]], **offsets: str) -> DataFrame:
+        assigned = json.dumps({topic: sorted(map(int, partitions)) for topic, partitions in topics.items()})
+        return spark.read.format("kafka").options(**own, **offsets, assign=assigned).load()
+
+    for topic, partitions in first.items():
+        for partition, offset in partitions.items():
+            wanted = max(offset, 0)
+            if wanted >= until[topic][partition]:
+                continue
+            held = read({topic: [partition]}, startingOffsets="earliest").select("offset").limit(1).collect()
+            if not held or held[0].offset > wanted:
+                raise CannotReadAgainError(
+                    f"topic {topic} has lost records of partition {partition} that were read before, "
+                    f"from offset {wanted} on"
+                )
+    return read(
+        {topic: list(partitions) for topic, partitions in until.items()},
+        startingOffsets=json.dumps(first),
+        endingOffsets=json.dumps(until),
+        failOnDataLoss="true",
+    )
 
 
 def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -> DataFrame:

@@ -79,6 +79,10 @@ class Layout:
         """Pane partials of the published batches, for the keyed query."""
         return self.checkpoint / stream / "envelopes"
 
+    def backfill(self, stream: str) -> Path:
+        """Which operators that began in mid-stream are settled, and what a backfill has staged."""
+        return self.checkpoint / stream / "backfill"
+
     def log(self, stream: str) -> Path:
         """The entries that the keyed query follows, one a published batch and those between them."""
         return self.checkpoint / stream / "log"

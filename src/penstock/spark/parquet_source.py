@@ -6,7 +6,7 @@ read by Spark in the same batch; a file that nobody can read goes to the quarant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +23,7 @@ from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
+from penstock.spark.past import Past
 from penstock.spark.scan_stage import open_parquet, readable_in_scan, run_in_scan, split
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
@@ -83,6 +84,11 @@ class ParquetSource:
             tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
             reports += run_in_scan(df.sparkSession, split(exact, tasks), batch.job())
         return reports + self._run_behind(df.sparkSession, behind, other, batch)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """The paths of the files that were read before."""
+        for paths in past.files():
+            yield spark.createDataFrame([(path,) for path in paths], "path STRING")
 
     def place(self, derived: tuple[Derived, ...]) -> str:
         """In the scan unless a view needs a column that only Spark computes."""

@@ -244,6 +244,24 @@ class StreamPlans:
         """Removes what no replay can need any more."""
         self._log.forget(before_batch, self._settings.retained_plans)
 
+    def for_operators(
+        self, version: int, operators: Collection[int], span: tuple[int, int]
+    ) -> tuple[StreamProgram, tuple[Derived, ...]]:
+        """What computes some window operators of a plan version and nothing else, and the columns Spark computes for it.
+
+        Args:
+            version: the plan version.
+            operators: their ids.
+            span: the first and the last event time that is wanted, microseconds.
+        """
+        register = self._log.load_windows(version)
+        chosen = tuple(each for each in register.windows if each.operator in operators)
+        with self._compiling:
+            windows = self._compiled_windows(version, replace(register, windows=chosen))
+            _, windows, derived, program = self._bound(version, {}, windows)
+        assert windows.panes is not None, "operators were chosen"
+        return replace(program, windows=replace(windows.panes, span=span)), derived
+
     def _current_version(self, batch: int) -> int:
         with self._lock:
             if self._changed or self._newest is None:
@@ -257,8 +275,23 @@ class StreamPlans:
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()
         views = self._log.load(version)
-        register = self._log.load_windows(version)
-        windows = compile_windows(
+        windows = self._compiled_windows(version, self._log.load_windows(version))
+        self._store_windows(windows)
+        bound, windows, derived, program = self._bound(version, views, windows)
+        self._events.record(
+            "plan_compiled",
+            stream=self._stream,
+            plan=version,
+            views=len(views) + len(windows.bound),
+            attributes=[attribute.expression for attribute in bound.selections.attributes[:100]],
+            derived=len(derived),
+            place=self._source.place(derived),
+            seconds=round(time.perf_counter() - began, 3),
+        )
+        return CompiledPlan(program, bound, views, windows, derived)
+
+    def _compiled_windows(self, version: int, register: WindowRegister) -> CompiledWindows:
+        return compile_windows(
             version,
             register,
             self._schema,
@@ -267,7 +300,11 @@ class StreamPlans:
             self._shards() if register.windows else 1,
             self._source.event_time,
         )
-        self._store_windows(windows)
+
+    def _bound(
+        self, version: int, views: Mapping[str, ViewDefinition], windows: CompiledWindows
+    ) -> tuple[BoundSelections, CompiledWindows, tuple[Derived, ...], StreamProgram]:
+        """Selections and the windows' conditions bound together, the windows over shared columns, the program."""
         conditions = {name: view.condition for name, view in views.items()}
         for number, condition in enumerate(windows.conditions):
             conditions[_condition_name(number, views)] = condition
@@ -287,17 +324,7 @@ class StreamPlans:
             settings=self._settings,
             windows=windows.panes,
         )
-        self._events.record(
-            "plan_compiled",
-            stream=self._stream,
-            plan=version,
-            views=len(views) + len(windows.bound),
-            attributes=[attribute.expression for attribute in bound.selections.attributes[:100]],
-            derived=len(derived),
-            place=self._source.place(derived),
-            seconds=round(time.perf_counter() - began, 3),
-        )
-        return CompiledPlan(program, bound, views, windows, derived)
+        return bound, windows, derived, program
 
     def _ship(self, program: StreamProgram) -> Broadcast[bytes]:
         """The broadcast of the program that the batch at hand uses; no other is kept."""

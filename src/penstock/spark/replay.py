@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -25,6 +26,7 @@ from penstock.plan.expressions import Derived
 from penstock.spark.files import make_folder, numbered, read_json, replace_json, sync_file, sync_folder
 from penstock.spark.layout import Layout
 from penstock.spark.parquet_source import ParquetSource
+from penstock.spark.past import Past
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
 from penstock.spark.worker import TaskReport
@@ -145,6 +147,10 @@ class ReplaySource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """The Parquet source's jobs."""
         return self._parquet.run(df, batch)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """The paths of the chunks that were played before."""
+        return self._parquet.again(spark, past)
 
     def place(self, derived: tuple[Derived, ...]) -> str:
         """Where the Parquet source runs the map stage."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import run_behind_dataframe
 from penstock.spark.derive import derive_packed
 from penstock.spark.layout import Layout
+from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.worker import SentSequence, TaskContextData, TaskReport
 
 
@@ -98,6 +99,14 @@ class Source(Protocol):
         """Runs the map stage over one micro-batch; one report a task."""
         ...
 
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """Frames for `run` of what was read before, some of it at a time.
+
+        Raises:
+            CannotReadAgainError: the source has not got it any more.
+        """
+        ...
+
     def place(self, derived: tuple[Derived, ...]) -> str:
         """Where the map stage runs for a plan with these derived columns, and why, for `explain`."""
         ...
@@ -121,6 +130,7 @@ class DataFrameSource:
         open: gives the streaming frame: the tuple's columns and, where the source tolerates
             malformed records, CORRUPT, REASON and ORIGIN.
         why: why the map stage cannot run in the scan.
+        reopen: gives frames like `open` of what was read before; None where nobody can.
     """
 
     is_finite: ClassVar[bool] = False
@@ -128,6 +138,7 @@ class DataFrameSource:
     event_time: str | None
     open: Callable[[SparkSession], DataFrame]
     why: str
+    reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
     def prepare(self, layout: Layout, stream: str) -> None:
         """Nothing to get ready."""
@@ -139,6 +150,12 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame."""
         return batch.run_behind(df)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """What was read before, where the source keeps it."""
+        if self.reopen is None:
+            raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
+        return self.reopen(spark, past)
 
     def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
         """Always behind the DataFrame."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
@@ -20,6 +20,7 @@ from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.kafka_source import open_kafka
 from penstock.spark.messages import first_line, quoted
 from penstock.spark.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.past import Past
 from penstock.spark.reader_options import known_options, plain_option
 from penstock.spark.replay import Pace, ReplaySource
 from penstock.spark.results import BATCH, ORDINAL
@@ -171,7 +172,7 @@ def _open_files(
     if kind == "parquet" and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in ("csv", "json"):
-        return _tolerant_files(kind, path, schema, options, event_time)
+        return _tolerant_files(kind, path, schema, options, at_rest, event_time)
     why = (
         f"{kind} files"
         if kind != "parquet"
@@ -182,18 +183,40 @@ def _open_files(
         event_time=event_time,
         open=lambda session: session.readStream.schema(schema).format(kind).options(**options).load(path),
         why=why,
+        reopen=lambda session, past: (
+            _at_rest(session, kind, path, at_rest).schema(schema).load(paths) for paths in past.files()
+        ),
     )
 
 
+def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
+    """A reader of single files of a stream's folder that sees the columns a stream sees."""
+    reader = spark.read.format(kind).options(**options)
+    return reader.option("basePath", path) if Path(path).is_dir() else reader
+
+
 def _tolerant_files(
-    kind: str, path: str, schema: StructType, options: Mapping[str, str], event_time: str | None
+    kind: str,
+    path: str,
+    schema: StructType,
+    options: Mapping[str, str],
+    at_rest: Mapping[str, str],
+    event_time: str | None,
 ) -> DataFrameSource:
     """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
+    wide = StructType([*schema.fields]).add(CORRUPT, StringType())
+    tolerant = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
     def load(spark: SparkSession) -> DataFrame:
-        wide = StructType([*schema.fields]).add(CORRUPT, StringType())
         reader = spark.readStream.schema(wide).format(kind).options(**options)
-        frame = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).load(path)
+        return set_apart(reader.options(**tolerant).load(path))
+
+    def load_again(spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        for paths in past.files():
+            reader = _at_rest(spark, kind, path, at_rest).schema(wide)
+            yield set_apart(reader.options(**tolerant).load(paths))
+
+    def set_apart(frame: DataFrame) -> DataFrame:
         undecodable = F.lit(False)
         for field in schema:
             if isinstance(field.dataType, StringType):
@@ -210,7 +233,7 @@ def _tolerant_files(
             F.col("_metadata.file_path").alias(ORIGIN),
         )
 
-    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark")
+    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", load_again)
 
 
 def _open_replay(

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.control.stream_clock import StreamClock
 from penstock.settings import Settings
+from penstock.spark.backfill import Backfill
 from penstock.spark.events import EventLog
 from penstock.spark.ingest import IngestQuery, Trigger
 from penstock.spark.keyed_query import KeyedDone, KeyedQuery
@@ -53,6 +54,7 @@ class WindowSide:
         )
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._backfill = Backfill(spark, ingest, layout, events)
         self.retries = Retries(ingest.stream, "windows", settings, events)
 
         def answered(done: KeyedDone) -> None:
@@ -67,6 +69,7 @@ class WindowSide:
         """Starts the keyed query."""
         self.keyed.start(rests=self._trigger.available_now)
         self._fresh = True
+        self._backfill.start()
         self._thread.start()
 
     @property
@@ -81,6 +84,7 @@ class WindowSide:
     def stop(self) -> None:
         """Stops the keyed query; what is in the log is answered at the next start."""
         self._stopping.set()
+        self._backfill.stop()
         self.keyed.stop()
         if self._thread.ident is not None:
             self._thread.join()
@@ -122,6 +126,8 @@ class WindowSide:
             last = self._ingest.log.last
             if silent and last is not None and last.reached_or_newest is not None:
                 self._ingest.log.put_idle(last.reached_or_newest + int(silent * 1e6))
+        if self._trigger.available_now and not self._stopping.is_set() and self._ingest.ended_well:
+            self._backfill.finish()
         if self._trigger.available_now and not self._stopping.is_set() and self._ingest.ended_well:
             if self._ingest.has_ended:
                 self._ingest.log.put_end()
