@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from test_engine_windows import (
     COLUMNS,
     VIEWS,
     assert_equal_to_spark,
+    engine_on,
     newest_of,
     rounded,
     tuples,
@@ -22,25 +24,17 @@ from test_engine_windows import (
     write,
 )
 
+from penstock.spark import backfill
 from penstock.spark.engine import Engine
+from penstock.spark.envelope_log import read_entry
+from penstock.spark.layout import Layout
+from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.run import Run
+from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 
 SUMS = VIEWS["sums"]
-
-
-def assert_whole(
-    spark: SparkSession, run: Run, view: str, sql: str, data: Path, since: datetime | None
-) -> None:
-    """The view's answers are Spark's over all tuples, those of a window do not change once they are final."""
-    assert_equal_to_spark(spark, run.results(view), sorted(data.iterdir()), sql, since)
-    changes = run.changes(view).drop("slack")
-    final = changes.where("is_final AND revision < 1000000")
-    assert final.where("coverage <> 1 OR coverage IS NULL").count() == 0
-    corrected = changes.where("revision >= 1000000").count()
-    assert final.count() + corrected >= run.results(view).count() > 0
-    assert corrected == 0
 
 
 def events_of(out: Path, kind: str) -> list[dict[str, Any]]:
@@ -125,3 +119,116 @@ def newest_of_csv(spark: SparkSession, folder: Path) -> datetime:
 def assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert rounded(found).exceptAll(rounded(expected)).limit(3).collect() == []
     assert rounded(expected).exceptAll(rounded(found)).limit(3).collect() == []
+
+
+def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it a view of all the past; the process is killed once before the partials of the past are in the log."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    dear = {"dear": "SELECT * FROM tuples WHERE price > 99"}
+    past = {"past": VIEWS["spread"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)}
+    sums = {"sums": SUMS}
+
+    def run_with(views: dict[str, str], numbers: range) -> Run:
+        write(data, numbers)
+        run = engine_on(spark, data).views(views).start(out, available_now=True)
+        run.await_termination()
+        run.stop()
+        return run
+
+    answered = run_with(dear | sums, range(4)).results("sums").collect()
+    run_with(dear, range(4, 6))
+
+    def killed(place: str, _: int) -> None:
+        if place == "backfill_published":
+            raise SystemExit
+
+    monkeypatch.setattr(backfill, "failpoint", killed)
+    run = run_with(dear | sums | past, range(6, 8))
+    monkeypatch.undo()
+    assert events_of(out, "backfill_started")
+    assert not events_of(out, "backfill_done")
+    ends = {row.w.end for row in run.results("sums").collect()}
+    assert {row.w.end for row in answered} <= ends
+    assert run.changes("past").where("is_final AND w.start <= TIMESTAMP '2023-11-14 22:13:31Z'").count() == 0
+
+    run = run_with(dear | sums | past, range(8, 9))
+    (done,) = events_of(out, "backfill_done")
+    assert sorted(done["views"]) == ["past", "sums"]
+    for name in ("sums", "past"):
+        assert_equal_to_spark(spark, run.results(name), [data], VIEWS["spread"] if name == "past" else SUMS)
+    layout = Layout(out, out / "_penstock/checkpoint")
+    assert [path.suffix for path in layout.backfill("tuples").iterdir()] == [".json", ".json"]
+    listed = {name for path in layout.log("tuples").glob("*.json") for name in read_entry(path).files}
+    assert {path.name for path in layout.envelopes("tuples").iterdir()} == listed
+
+
+def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
+    """As Spark's file log names them, compacted or not."""
+    log, data = tmp_path / "sources/0", tmp_path / "da ta"
+    log.mkdir(parents=True)
+    data.mkdir()
+    for number in range(4):
+        (data / f"{number}.csv").write_text("x")
+
+    def entry(number: int) -> str:
+        modified = (data / f"{number}.csv").stat().st_mtime_ns // 1_000_000
+        uri = f"file://{str(data).replace(' ', '%20')}/{number}.csv"
+        return json.dumps({"path": uri, "timestamp": modified, "batchId": number})
+
+    (log / "1.compact").write_text("\n".join(["v1", entry(0), entry(1)]))
+    for number in (2, 3):
+        (log / str(number)).write_text("\n".join(["v1", entry(number)]))
+    read = Past(tmp_path, 3, '{"logOffset":2}', lambda batch: batch > 0)
+    assert [[path[-5:] for path in paths] for paths in read.files()] == [["1.csv", "2.csv"]]
+    assert next(read.files())[0] == f"file://{data}/1.csv"
+    (data / "2.csv").unlink()
+    with pytest.raises(CannotReadAgainError, match=r"2\.csv is gone"):
+        list(read.files())
+    (data / "2.csv").write_text("y")
+    os.utime(data / "2.csv", (1, 1))
+    with pytest.raises(CannotReadAgainError, match="was changed"):
+        list(read.files())
+
+
+@pytest.mark.kafka
+def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
+    spark: SparkSession, tmp_path: Path, kafka: KafkaBroker
+) -> None:
+    out, topic = tmp_path / "out", "backfilled"
+    kafka.create_topic(topic, 2)
+    sent: list[str] = []
+    table = (
+        "CREATE TABLE tuples (ts TIMESTAMP, key BIGINT, value DOUBLE) USING kafka OPTIONS "
+        f"(kafka.bootstrap.servers '{kafka.address}', subscribe '{topic}', startingOffsets 'earliest', event_time 'ts')"
+    )
+    sql = "SELECT key, window(ts, '10 seconds', '5 seconds') AS w, count(*) AS n, sum(value) AS s FROM tuples GROUP BY key, w"
+    views = {"large": "SELECT * FROM tuples WHERE value > 990"}
+
+    def run_over(numbers: range) -> Run:
+        moments = {
+            number: f"2026-01-01T00:00:{(number - number % 7) % 3600 / 60:06.3f}Z" for number in numbers
+        }
+        lines = [json.dumps({"ts": ts, "key": n % 3, "value": float(n)}) for n, ts in moments.items()]
+        kafka.produce(topic, lines[::2], 0)
+        kafka.produce(topic, lines[1::2], 1)
+        sent.extend(lines)
+        run = Engine(spark).execute(table).views(views).start(out, available_now=True)
+        run.await_termination()
+        run.stop()
+        return run
+
+    run_over(range(1_000))
+    views["counts"] = sql
+    views["past"] = sql.replace("SELECT", "SELECT /*+ BACKFILL */", 1)
+    run = run_over(range(1_000, 2_000))
+    rows = spark.createDataFrame([(line,) for line in sent], "line STRING")
+    parsed = rows.select(F.from_json("line", "ts TIMESTAMP, key BIGINT, value DOUBLE").alias("t")).select(
+        "t.*"
+    )
+    parsed.createOrReplaceTempView("tuples")
+    assert_same(run.results("past"), spark.sql(sql))
+    assert_same(run.results("counts"), spark.sql(sql).where("w.end > TIMESTAMP '2026-01-01T00:00:16.567Z'"))
+    (done,) = events_of(out, "backfill_done")
+    assert done["tuples"] == 1_000

@@ -174,3 +174,11 @@ def test_known_names_may_be_used_and_not_be_taken() -> None:
     assert parse_script("CREATE VIEW v AS SELECT * FROM Live", known=["live"]).views[0].query.source == "Live"
     with pytest.raises(DuplicateNameError):
         parse_script("CREATE VIEW live AS SELECT * FROM live", known=["LIVE"])
+
+
+def test_a_backfill_is_a_hint_of_window_views() -> None:
+    sql = "SELECT /*+ BACKFILL, MAX_ERROR(0.1, 0.1) */ count(*) FROM t GROUP BY window(ts, '1 hour')"
+    assert parse_query(sql).hints.backfill
+    assert not parse_query(sql.replace("BACKFILL, ", "")).hints.backfill
+    with pytest.raises(SqlError, match="no arguments"):
+        parse_query(sql.replace("BACKFILL", "BACKFILL('1 day')"))

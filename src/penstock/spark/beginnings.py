@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from penstock.settings import Settings
 from penstock.spark.bindings import FROM_THE_START, Beginning, WindowDefinition
+from penstock.spark.envelope_log import EnvelopeLog
+from penstock.spark.history import FIRST_REVISION
 from penstock.spark.layout import Layout
 from penstock.spark.past import read_offset
-from penstock.spark.publish import read_manifests
+from penstock.spark.publish import read_manifests, results_of, view_kind
+from penstock.spark.result_views import FINAL, REVISION, ROW, earlier_operators
+from penstock.sql.script import parse_query
+
+#: microseconds, a time before all others and one after them
+BEFORE_ALL, AFTER_ALL = -(2**62), 2**62
 
 
 class Beginnings:
@@ -25,29 +38,85 @@ class Beginnings:
         self._stream = stream
         self._ahead = settings.max_clock_ahead_seconds
 
-    def __call__(self, batch: int, definition: WindowDefinition) -> Beginning:  # noqa: ARG002 - none differs yet
+    def __call__(self, batch: int, definition: WindowDefinition) -> Beginning:
         """Where a new view begins.
 
         Args:
             batch: the first one it is answered by; all before are published.
             definition: the view.
         """
-        newest = self._newest(batch)
+        figures = self._figures(batch)
+        newest = self._newest(figures)
         if newest is None:
             return FROM_THE_START
-        return Beginning(batch, newest, newest, read_offset(self._layout.spark(self._stream), batch - 1))
+        offset = read_offset(self._layout.spark(self._stream), batch - 1)
+        if parse_query(definition.sql).hints.backfill:
+            return Beginning(batch, newest, BEFORE_ALL, offset)
+        return Beginning(batch, newest, min(newest, self._left_off(definition, figures)), offset)
 
-    def _newest(self, batch: int) -> int | None:
-        """Largest event time of the batches before one; None where they brought no tuples."""
+    def _figures(self, before: int) -> list[dict[str, Any]]:
+        """What the manifests say of the batches before one, in order."""
+        manifests = read_manifests(self._layout, self._stream)
+        every = (figures for manifest in manifests for figures in manifest["batches"])
+        return [figures for figures in every if figures["batch"] < before]
+
+    def _newest(self, batches: Sequence[Mapping[str, Any]]) -> int | None:
+        """Largest event time of some batches; None where they brought no tuples."""
         newest: int | None = None
-        for manifest in read_manifests(self._layout, self._stream):
-            for figures in manifest["batches"]:
-                if figures["batch"] >= batch or not figures["tuples"]:
-                    continue
-                found = figures["newest_event_time_us"]
-                if found is None and "null_event_times" not in figures:
-                    # the stream had no event time then: as late as any tuple can have been believed
-                    found = int((time.time() + self._ahead) * 1e6)
-                if found is not None:
-                    newest = found if newest is None else max(newest, found)
+        for figures in batches:
+            if not figures["tuples"]:
+                continue
+            found = figures["newest_event_time_us"]
+            if found is None and "null_event_times" not in figures:
+                # the stream had no event time then: as late as any tuple can have been believed
+                found = int((time.time() + self._ahead) * 1e6)
+            if found is not None:
+                newest = found if newest is None else max(newest, found)
         return newest
+
+    def _left_off(self, definition: WindowDefinition, batches: Sequence[Mapping[str, Any]]) -> int:
+        """Up to where the view was answered for good when it was there before, and nothing has come since.
+
+        The last window that was final then, or the oldest tuple that has come without the view; a time after all
+        others where the view was never there.
+        """
+        earlier = earlier_operators(self._layout, self._stream, definition.name, definition.id)
+        if not earlier:
+            return AFTER_ALL
+        operator, floor = earlier[-1]
+        final = self._last_final(definition.name, operator)
+        if final is None:
+            final = BEFORE_ALL if floor is None else floor
+        return min(final, self._oldest_without(operator, batches))
+
+    def _last_final(self, view: str, operator: int) -> int | None:
+        """End of the last window that an operator called final, microseconds."""
+        kind = view_kind(operator, view)
+        for manifest in reversed(read_manifests(self._layout, results_of(self._stream))):
+            ends: list[pa.ChunkedArray] = []
+            for file in manifest["files"]:
+                if file["kind"] == kind:
+                    path = self._layout.results(view) / file["name"]
+                    rows = pq.read_table(path, columns=[ROW, FINAL, REVISION])
+                    rows = rows.filter(pc.field(FINAL) & (pc.field(REVISION) < FIRST_REVISION))
+                    ends.append(pc.struct_field(rows.column(ROW), "end").cast(pa.int64()))
+            last = pc.max(pa.chunked_array([chunk for each in ends for chunk in each.chunks], pa.int64()))
+            if last.is_valid:
+                return int(last.as_py())
+        return None
+
+    def _oldest_without(self, operator: int, batches: Sequence[Mapping[str, Any]]) -> int:
+        """Smallest event time of the batches since the last one that an operator took part in."""
+        log = EnvelopeLog(self._layout, self._stream)
+        answered: dict[int, bool] = {}
+        oldest = AFTER_ALL
+        for figures in reversed(batches):
+            plan = figures["plan"]
+            if plan not in answered:
+                program = log.program(plan)
+                answered[plan] = program is not None and operator in {each.id for each in program.operators}
+            if answered[plan]:
+                break
+            if figures["oldest_event_time_us"] is not None:
+                oldest = min(oldest, figures["oldest_event_time_us"])
+        return oldest

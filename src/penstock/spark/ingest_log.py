@@ -74,7 +74,7 @@ class IngestLog:
                 return
             for operator, members in zip(program.operators, windows.members, strict=True):
                 bound = [windows.bound[name] for name in members]
-                store_views(self._layout, self._stream, operator.id, bound)
+                store_views(self._layout, self._stream, operator.id, bound, windows.registered)
             self._log.store_program(program)
 
     def put_batch(

@@ -284,7 +284,8 @@ class KeyedQuery:
         entries = max((report.entries for report in reports), default=0)
         counts = {name: asdict(found) for name, found in views.items()}
         beyond = sorted({window for report in reports for window in report.beyond})
-        figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond}
+        whole = sorted({operator for report in reports for operator in report.whole})
+        figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond, "whole": whole}
         files = self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError
+from penstock.spark.bindings import RegisteredWindow
 from penstock.spark.files import numbered, put_json_if_absent, read_json
 from penstock.spark.layout import Layout
 from penstock.sql.bind_windows import BoundWindow
@@ -48,11 +49,14 @@ class ReadableView:
         operator: the newest operator that answers it.
         columns: the view's own columns.
         row: the type of ROW.
+        operators: all that have answered it as it is defined now, with what each leaves to those before it: the
+            windows that end by a time in microseconds; None: no window. The newest is the last.
     """
 
     operator: int
     columns: StructType
     row: StructType
+    operators: tuple[tuple[int, int | None], ...] = ()
 
     @property
     def schema(self) -> StructType:
@@ -63,7 +67,13 @@ class ReadableView:
         return whole.add(ROW, self.row)
 
 
-def store_views(layout: Layout, stream: str, operator: int, views: Sequence[BoundWindow]) -> None:
+def store_views(
+    layout: Layout,
+    stream: str,
+    operator: int,
+    views: Sequence[BoundWindow],
+    registered: Mapping[str, RegisteredWindow] | None = None,
+) -> None:
     """Stores the views of an operator, durable on return.
 
     Args:
@@ -71,6 +81,7 @@ def store_views(layout: Layout, stream: str, operator: int, views: Sequence[Boun
         stream: the stream's name.
         operator: the number in their `OperatorPlan`.
         views: all of its views.
+        registered: the views as they are registered, by name.
     """
     put_json_if_absent(
         layout.keyed(stream) / f"operator-{operator}.json", {"views": pickle.dumps(tuple(views)).hex()}
@@ -79,10 +90,30 @@ def store_views(layout: Layout, stream: str, operator: int, views: Sequence[Boun
         view.plan.name: {
             "columns": spark_schema(own_schema(view)).jsonValue(),
             "row": spark_type(row_type(view)).jsonValue(),
+            **_registration((registered or {}).get(view.plan.name)),
         }
         for view in views
     }
     put_json_if_absent(layout.result_views(stream) / f"{operator}.json", described)
+
+
+def _registration(window: RegisteredWindow | None) -> dict[str, Any]:
+    if window is None:
+        return {"definition": None, "floor": None}
+    floor = window.beginning.floor if window.beginning is not None else None
+    return {"definition": window.definition.id, "floor": floor}
+
+
+def earlier_operators(
+    layout: Layout, stream: str, view: str, definition: str
+) -> list[tuple[int, int | None]]:
+    """The operators that have answered a view of a definition, with their floors; the newest is the last."""
+    found = []
+    for operator in numbered(layout.result_views(stream)):
+        document: dict[str, Any] = read_json(layout.result_views(stream) / f"{operator}.json") or {}
+        if view in document and document[view]["definition"] == definition:
+            found.append((operator, document[view]["floor"]))
+    return found
 
 
 def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundWindow]:
@@ -113,7 +144,11 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
         document: dict[str, Any] = read_json(layout.result_views(stream) / f"{operator}.json") or {}
         if view in document:
             columns, row = (StructType.fromJson(document[view][part]) for part in ("columns", "row"))
-            return ReadableView(operator, columns, row)
+            definition = document[view]["definition"]
+            if definition is None:
+                return ReadableView(operator, columns, row, ((operator, None),))
+            own = earlier_operators(layout, stream, view, definition)
+            return ReadableView(operator, columns, row, tuple(own))
     return None
 
 

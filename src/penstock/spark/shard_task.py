@@ -52,6 +52,7 @@ class ShardReport:
         restored: panes read from the state.
         seconds: wall time.
         state_bytes: bytes written to the state: scalars and panes.
+        whole: operators that were given the tuples of the batches before their first one.
     """
 
     shard: int
@@ -64,6 +65,7 @@ class ShardReport:
     restored: int
     seconds: float
     state_bytes: tuple[int, int]
+    whole: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -122,16 +124,17 @@ class ShardTask:
         _shards[context.identity, context.stream, shard_number] = stored, shard
         seconds = perf_counter() - began
         return ShardReport(
-            shard_number,
-            stored.entry,
-            len(entries),
-            results,
-            beyond,
-            late,
-            shard.standing(),
-            restored,
-            seconds,
-            sizes,
+            shard=shard_number,
+            entry=stored.entry,
+            entries=len(entries),
+            results=results,
+            beyond=beyond,
+            late=late,
+            standing=shard.standing(),
+            restored=restored,
+            seconds=seconds,
+            state_bytes=sizes,
+            whole=tuple(operator for entry in entries for operator in entry.whole),
         )
 
     def _staging(self) -> Path:

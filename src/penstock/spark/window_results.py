@@ -5,22 +5,24 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.errors import UnknownNameError
 from penstock.spark.catalyst import try_form
 from penstock.spark.layout import Layout
 from penstock.spark.messages import quoted
-from penstock.spark.publish import published_paths, results_of, view_kind
+from penstock.spark.publish import published_paths, read_manifests, results_of, view_kind
 from penstock.spark.result_views import (
     DELETE,
+    FINAL,
     MARKS,
     OP,
     REVISION,
@@ -37,6 +39,9 @@ from penstock.spark.worker import StagedFile
 from penstock.sql.bind_windows import BoundWindow
 
 _PASSES = "_passes"
+_OPERATOR = "_operator"
+#: 0001-01-01, the first one that both Spark and Python know, microseconds
+_FIRST_MOMENT = -62_135_596_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +94,22 @@ def make_results(
 def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
     """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
 
+    Of a view that went and came back a row that was final before it went stays until the operator that answers it now
+    has the tuples of the batches in between, or has a final row too.
+
     Raises:
         UnknownNameError: the stream has no such window view.
     """
     readable = _readable(layout, stream, view)
-    newest = Window.partitionBy(ROW).orderBy(F.col(REVISION).desc())
-    rows = _published(spark, layout, stream, view, readable).withColumn(_PASSES, F.row_number().over(newest))
+    every = [
+        _published(spark, layout, stream, view, replace(readable, operator=operator))
+        .where(F.lit(True) if until is None else _ends_by(readable, until))
+        .withColumn(_OPERATOR, F.lit(operator))
+        for operator, until in _parts(layout, stream, readable)
+    ]
+    order = [F.col(each).desc() for each in (FINAL, _OPERATOR, REVISION)]
+    newest = Window.partitionBy(ROW).orderBy(*order)
+    rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
     kept = rows.where((F.col(_PASSES) == 1) & (F.col(OP) == UPSERT))
     return kept.select(*(quoted(name) for name in readable.columns.names))
 
@@ -106,6 +121,34 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) 
         UnknownNameError: the stream has no such window view.
     """
     return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
+
+
+def _parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
+    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
+    whole: set[int] = set()
+    if len(readable.operators) > 1:
+        for manifest in read_manifests(layout, results_of(stream)):
+            for figures in manifest["batches"]:
+                whole |= set(figures["whole"])
+    found: list[tuple[int, int | None]] = []
+    until: int | None = None
+    for operator, floor in reversed(readable.operators):
+        found.append((operator, until))
+        if floor is None:
+            break
+        if operator in whole:
+            until = floor if until is None else min(until, floor)
+    return found
+
+
+def _ends_by(readable: ReadableView, until: int) -> Column:
+    """Whether a row's window ends by a time in microseconds."""
+    until = max(until, _FIRST_MOMENT)
+    moment = F.timestamp_micros(F.lit(until))
+    if isinstance(readable.row["end"].dataType, TimestampNTZType):
+        naive = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=until)
+        moment = F.lit(naive.replace(tzinfo=None).isoformat(sep=" ")).cast("timestamp_ntz")
+    return F.col(f"{ROW}.end") <= moment
 
 
 def _readable(layout: Layout, stream: str, view: str) -> ReadableView:

@@ -37,6 +37,7 @@ class CompiledWindows:
         conditions: the distinct conditions, in the order in which `panes` numbers them.
         derived: the columns Spark computes for `panes`.
         members: names of the views that have results, by number of the operator in `panes`.
+        registered: those views as they are registered, by name.
     """
 
     bound: Mapping[str, BoundWindow]
@@ -45,6 +46,7 @@ class CompiledWindows:
     conditions: tuple[str, ...]
     derived: tuple[Derived, ...]
     members: tuple[tuple[str, ...], ...]
+    registered: Mapping[str, RegisteredWindow]
 
 
 def window_query(definition: WindowDefinition) -> WindowQuery:
@@ -174,6 +176,7 @@ def compile_windows(
         conditions=tuple(conditions),
         derived=tuple(derived.values()),
         members=tuple(tuple(view.name for view in plan.views) for plan in keyed),
+        registered={each.definition.name: each for each in register.windows if each.is_answered},
     )
 
 

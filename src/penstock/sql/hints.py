@@ -48,6 +48,7 @@ class Hints:
         deadline_seconds: firm deadline after a window's end, or None.
         loss: losses allowed, or None.
         start, end: place of the hint comment in the script.
+        backfill: whether the windows before the view's first batch are answered too.
     """
 
     max_error: ErrorBound | None = None
@@ -55,9 +56,10 @@ class Hints:
     loss: Loss | None = None
     start: int = 0
     end: int = 0
+    backfill: bool = False
 
     def __bool__(self) -> bool:
-        return (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
+        return self.backfill or (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
 
 
 def parse_hints(script: str, token: Token) -> Hints:
@@ -69,7 +71,7 @@ def parse_hints(script: str, token: Token) -> Hints:
     offset = token.start + 3
     text = script[offset : token.end - 1]
     tokens = tokenize(text, offset, script)
-    found: dict[str, ErrorBound | float | Loss] = {}
+    found: dict[str, ErrorBound | float | Loss | bool] = {}
     position = 0
     while position < len(tokens):
         name = tokens[position].text.upper()
@@ -91,13 +93,14 @@ def parse_hints(script: str, token: Token) -> Hints:
                 raise SqlError(f"{name}: {error}", script, start, end) from None
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    max_error, deadline, loss = (found.get(name) for name in _READERS)
+    max_error, deadline, loss, backfill = (found.get(name) for name in _READERS)
     return Hints(
         max_error if isinstance(max_error, ErrorBound) else None,
         deadline if isinstance(deadline, float) else None,
         loss if isinstance(loss, Loss) else None,
         token.start,
         token.end + 1,
+        backfill is not None,
     )
 
 
@@ -159,6 +162,12 @@ def _loss(arguments: list[str]) -> Loss:
     return Loss(misses, windows)
 
 
+def _backfill(arguments: list[str]) -> bool:
+    if arguments:
+        raise ValueError("expected no arguments.")
+    return True
+
+
 def _real(text: str) -> float:
     literal = number(text)
     if literal is None:
@@ -167,8 +176,9 @@ def _real(text: str) -> float:
     return float(literal.value)
 
 
-_READERS: dict[str, Callable[[list[str]], ErrorBound | float | Loss]] = {
+_READERS: dict[str, Callable[[list[str]], ErrorBound | float | Loss | bool]] = {
     "MAX_ERROR": _max_error,
     "DEADLINE": _deadline,
     "LOSS": _loss,
+    "BACKFILL": _backfill,
 }

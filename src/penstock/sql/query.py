@@ -88,7 +88,7 @@ def parse_selection(parts: Parts) -> SelectQuery:
     """
     if parts.hints:
         raise SqlError(
-            "MAX_ERROR, DEADLINE and LOSS are for views with GROUP BY window(...); this one has no windows.",
+            "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window(...); this one has no windows.",
             parts.source_clause.script,
             parts.hints.start,
             parts.hints.end,

@@ -83,7 +83,7 @@ class _WindowParser:
         hints = self.parts.hints
         if hints.deadline_seconds is not None or hints.loss is not None:
             raise UnsupportedError(
-                "DEADLINE and LOSS are not supported yet. Allowed in a window view: MAX_ERROR.",
+                "DEADLINE and LOSS are not supported yet. Allowed in a window view: MAX_ERROR, BACKFILL.",
                 self.parts.source_clause.script,
                 hints.start,
                 hints.end,
