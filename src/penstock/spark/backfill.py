@@ -243,7 +243,7 @@ class Backfill:
         failpoint("backfill_staged", missing.operators[0])
         files = self._publish(missing.operators[0], reports)
         failpoint("backfill_published", missing.operators[0])
-        self._ingest.log.put_whole(missing.operators, files)
+        self._ingest.log.put_whole(missing.operators, files, beginning.newest)
         self._settle(missing.operators, None)
         shutil.rmtree(staging, ignore_errors=True)
         self._events.record(

@@ -148,19 +148,26 @@ class IngestLog:
             last = self._last
             return last is not None and not last.ended and self._follow(last, ended=True)
 
-    def put_whole(self, operators: Sequence[int], files: Sequence[str]) -> None:
+    def put_whole(self, operators: Sequence[int], files: Sequence[str], newest: int) -> None:
         """Gives operators the partials of all batches before their first one, which is in the log.
 
         Args:
             operators: which.
             files: names of the envelope files.
+            newest: largest event time in them, microseconds.
         """
         with self._lock:
             log, last = self._log, self._last
             assert log is not None, "their first batch is in the log"
             assert last is not None, "their first batch is in the log"
             entry = replace(
-                last, mark=last.mark + 1, delays=(), files=tuple(files), flush=True, whole=tuple(operators)
+                last,
+                mark=last.mark + 1,
+                delays=(),
+                files=tuple(files),
+                flush=True,
+                whole=tuple(operators),
+                furthest=_later(last.furthest, newest),
             )
             self._put(log, entry)
 
