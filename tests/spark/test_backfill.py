@@ -158,8 +158,12 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     assert sorted(done["views"]) == ["past", "sums"]
     for name in ("sums", "past"):
         assert_equal_to_spark(spark, run.results(name), [data], VIEWS["spread"] if name == "past" else SUMS)
+    # no batch comes with this one
+    quiet = {"quiet": VIEWS["busy"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)}
+    run = run_with(dear | sums | past | quiet, range(0))
+    assert_equal_to_spark(spark, run.results("quiet"), [data], VIEWS["busy"])
     layout = Layout(out, out / "_penstock/checkpoint")
-    assert [path.suffix for path in layout.backfill("tuples").iterdir()] == [".json", ".json"]
+    assert [path.suffix for path in layout.backfill("tuples").iterdir()] == [".json"] * 3
     listed = {name for path in layout.log("tuples").glob("*.json") for name in read_entry(path).files}
     assert {path.name for path in layout.envelopes("tuples").iterdir()} == listed
 

@@ -65,9 +65,19 @@ def run(
                     if event[what]:
                         console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
 
+            incomplete: set[str] = set()
+
             def wait(seconds: float) -> bool:
                 if watcher is not None:
                     watcher.look()
+                for event in running.events("backfill_impossible"):
+                    line = (
+                        f"stream {event['stream']}: windows that were open when {', '.join(event['views'])} began "
+                        f"stay without a final answer: {event['reason']}"
+                    )
+                    if line not in incomplete:
+                        incomplete.add(line)
+                        console.print(line)
                 return running.await_termination(seconds) or told.is_set()
 
             try:

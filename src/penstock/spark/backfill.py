@@ -96,7 +96,16 @@ class Backfill:
         self._thread.start()
 
     def finish(self) -> None:
-        """Waits until everything in the log is whole, or is known never to be."""
+        """Waits until everything is whole, or is known never to be; the ingest query has ended.
+
+        Views that no batch has come for begin behind the last one.
+        """
+        manifests = read_manifests(self._layout, self._stream)
+        if manifests:
+            last = manifests[-1]["last"]
+            version = self._ingest.plans.begin(last + 1)
+            if version is not None:
+                self._ingest.log.put_views(last, version)
         self._ending.set()
         self._thread.join()
 

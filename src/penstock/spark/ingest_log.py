@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
+from typing import Any
 
 from penstock.operators.shard import KeyedProgram
 from penstock.settings import Settings
@@ -97,11 +98,12 @@ class IngestLog:
         """
         with self._lock:
             log, last = self._log, self._last
-            if log is None or (last is None and log.program(plan) is None):
+            program = log.program(plan) if log is not None and last is None else None
+            if log is None or (last is None and program is None):
                 return
             if last is not None and last.batch >= batch:
                 return
-            before = None if last is None else last.newest
+            before = last.newest if last is not None else _newest_before(program)
             found = dict.fromkeys(each for each in (oldest, oldest_recent) if each is not None)
             delays = tuple(0 if before is None else max(0, before - each) for each in found)
             now = time.monotonic()
@@ -121,6 +123,26 @@ class IngestLog:
                     furthest=_later(None if last is None else last.furthest, newest),
                 ),
             )
+
+    def put_views(self, batch: int, plan: int) -> None:
+        """Lets the window views of a plan version begin behind the last batch.
+
+        Args:
+            batch: the last published one.
+            plan: the version.
+        """
+        with self._lock:
+            log, last = self._log, self._last
+            program = None if log is None else log.program(plan)
+            if log is None or program is None or not program.operators:
+                return
+            if last is None:
+                newest = _newest_before(program)
+                entry = LogEntry(batch, 0, plan, newest, (), False, (), furthest=newest)
+            else:
+                nothing: dict[str, Any] = {"delays": (), "files": (), "flush": False, "whole": ()}
+                entry = replace(last, mark=last.mark + 1, plan=plan, answer_all=False, **nothing)
+            self._put(log, entry)
 
     def put_idle(self, reached: int) -> bool:
         """Says that a silent stream is taken to have come to an event time.
@@ -191,6 +213,12 @@ class IngestLog:
 
     def _put(self, log: EnvelopeLog, entry: LogEntry) -> None:
         self._last = entry if log.put(entry) else log.newest()
+
+
+def _newest_before(program: KeyedProgram | None) -> int | None:
+    """Largest event time of the batches before the first one with window views."""
+    operators = () if program is None else program.operators
+    return max((each.since for each in operators if each.since is not None), default=None)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

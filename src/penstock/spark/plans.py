@@ -189,6 +189,19 @@ class StreamPlans:
             self._events.record("batch_replanned", stream=self._stream, batch=batch, plan=version)
         return self.compiled(version)
 
+    def begin(self, batch: int) -> int | None:
+        """Lets changed views begin with a batch that has not come; nobody else binds batches meanwhile.
+
+        Returns:
+            The plan version with them; None where nothing has changed since the last binding.
+        """
+        with self._lock:
+            if not self._changed:
+                return None
+        version = self._current_version(batch)
+        self.compiled(version)
+        return version
+
     def batch(
         self, number: int, staging: Path, staged_envelopes: Path, time_floor: int, offsets: str | None
     ) -> BoundBatch:
