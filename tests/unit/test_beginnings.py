@@ -1,0 +1,124 @@
+"""Where window views begin that are declared, or come back, in mid-stream: from manifests, results and plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.operators.aggregates import Parts
+from penstock.operators.shard import KeyedProgram, OperatorPlan
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.settings import Settings
+from penstock.spark.beginnings import BEFORE_ALL, Beginnings
+from penstock.spark.bindings import FROM_THE_START, Beginning, WindowDefinition
+from penstock.spark.envelope_log import EnvelopeLog
+from penstock.spark.files import replace_json
+from penstock.spark.layout import Layout
+
+SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
+VIEW = WindowDefinition("v", "v:1", SQL)
+PLAN = WindowPlan(
+    "v", "ts", Windows(10, 10), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.1)
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Five batches of a stream; the last one is being bound."""
+    own = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    offsets = own.spark("s") / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "4").write_text('v1\n{"batchWatermarkMs":0}\n{"logOffset":6}\n')
+    return own
+
+
+def published(layout: Layout, *batches: tuple[int, int | None, int | None, int]) -> None:
+    """Batches of (plan, oldest event time, newest event time, tuples)."""
+    figures = [
+        {
+            "batch": number,
+            "plan": plan,
+            "tuples": tuples,
+            "oldest_event_time_us": oldest,
+            "newest_event_time_us": newest,
+        }
+        for number, (plan, oldest, newest, tuples) in enumerate(batches)
+    ]
+    merged = {"first": 0, "last": 2, "files": [], "batches": figures[:3]}
+    replace_json(layout.manifests("s") / "0-to-2.json", merged)
+    for each in figures[3:]:
+        number = each["batch"]
+        document = {"first": number, "last": number, "files": [], "batches": [each]}
+        replace_json(layout.manifests("s") / f"{number}.json", document)
+
+
+def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, bool]) -> None:
+    """Rows of (end of the window, revision, whether it is final) that an operator has published."""
+    ends = pa.array([end for end, _, _ in rows]).cast(pa.timestamp("us", "UTC"))
+    table = pa.table(
+        {
+            "end": pa.array([7] * len(rows)),
+            "revision": pa.array([revision for _, revision, _ in rows], pa.int32()),
+            "is_final": [final for _, _, final in rows],
+            "_row": pa.StructArray.from_arrays([ends, ends], names=["start", "end"]),
+        }
+    )
+    layout.results("v").mkdir(parents=True, exist_ok=True)
+    name = f"{batch:010d}-{operator}-00000.parquet"
+    pq.write_table(table, layout.results("v") / name)
+    files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": 1}]
+    document = {"first": batch, "last": batch, "files": files, "batches": [{"batch": batch, "whole": []}]}
+    replace_json(layout.manifests("s.results") / f"{batch}.json", document)
+
+
+def known(
+    layout: Layout, operator: int, plan: int, floor: int | None = None, definition: str = "v:1"
+) -> None:
+    """An operator of the view that a plan version had."""
+    described = {"v": {"columns": {}, "row": {}, "definition": definition, "floor": floor}}
+    replace_json(layout.result_views("s") / f"{operator}.json", described)
+    own = OperatorPlan(operator, (PLAN,), Parts.of(PLAN.aggregates), 10)
+    EnvelopeLog(layout, "s").store_program(KeyedProgram(plan, (own,), 0, 0))
+
+
+FIVE = ((0, 0, 20, 9), (0, 5, 45, 9), (0, None, None, 0), (1, 33, 60, 9), (1, 47, 70, 9))
+
+
+def test_a_new_view_begins_behind_the_newest_event_time(layout: Layout) -> None:
+    published(layout, *FIVE)
+    where = Beginnings(layout, "s", Settings())
+    assert where(5, VIEW) == Beginning(5, 70, 70, '{"logOffset":6}')
+    assert where(2, VIEW) == Beginning(2, 45, 45, None)
+    hinted = WindowDefinition("v", "v:2", SQL.replace("SELECT", "SELECT /*+ BACKFILL */"))
+    assert where(5, hinted) == Beginning(5, 70, BEFORE_ALL, '{"logOffset":6}')
+
+
+def test_the_first_view_of_a_stream_sees_everything(layout: Layout) -> None:
+    assert Beginnings(layout, "s", Settings())(0, VIEW) == FROM_THE_START
+    published(layout, *((0, None, None, 0),) * 5)
+    assert Beginnings(layout, "s", Settings())(5, VIEW) == FROM_THE_START
+
+
+def test_a_stream_that_had_no_event_time_may_have_brought_anything(layout: Layout) -> None:
+    published(layout, *((0, None, None, 3),) * 5)
+    assert (Beginnings(layout, "s", Settings())(5, VIEW).newest or 0) > 1_700_000_000_000_000
+
+
+def test_a_view_that_returns_begins_where_it_left_off_or_with_what_came_without_it(layout: Layout) -> None:
+    published(layout, *FIVE)
+    where = Beginnings(layout, "s", Settings())
+    known(layout, 0, 0)
+    assert where(5, VIEW).floor == BEFORE_ALL, "nothing was final"
+    answered(layout, 0, 0, (20, 1, True), (10, 1, True), (30, 0, False))
+    assert where(5, VIEW).floor == 20
+    answered(layout, 0, 1, (40, 0, False), (10, 1_000_003, True))
+    assert where(5, VIEW).floor == 20
+    answered(layout, 0, 2, (40, 1, True))
+    assert where(5, VIEW).floor == 33, "the oldest tuple of batches 3 and 4"
+    known(layout, 1, 1, floor=25)
+    assert where(5, VIEW).floor == 25
+    known(layout, 2, 1, definition="v:other")
+    assert where(5, VIEW).floor == 25
