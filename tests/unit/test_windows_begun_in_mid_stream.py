@@ -115,6 +115,13 @@ def test_without_the_earlier_batches_windows_stay_as_they_are_for_good() -> None
     assert {answer.end for answer in unseen} == set(range(since // 5 * 5 + 5, since + 21, 5))
     assert not any(answer.final or answer.promised or answer.coverage for answer in unseen)
     assert {answer.final for answer in answers if answer.start > since} >= {True}
+    assert operator.late.before == sum(
+        1
+        for times in every[20:]
+        for time in times
+        for end in range(time // 5 * 5 + 5, time + 21, 5)
+        if end <= since
+    )
     assert max(operator.panes) <= since + 20 or min(p for p in operator.panes if p > since + 20) > since + 100
 
 

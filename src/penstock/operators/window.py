@@ -174,15 +174,18 @@ class LateCounts:
     Attributes:
         registered: (tuple, closed window) pairs registered for correction.
         beyond: those of them whose window was final already.
+        before: pairs of windows that were over before the view began: it does not count these tuples.
     """
 
     registered: int = 0
     beyond: int = 0
+    before: int = 0
 
     def add(self, other: LateCounts) -> None:
         """Adds the counts of another operator or shard."""
         self.registered += other.registered
         self.beyond += other.beyond
+        self.before += other.before
 
 
 class WindowOperator:
@@ -377,6 +380,7 @@ class WindowOperator:
             for pane, tuples in counts.items():
                 for end in _ends(view.plan, pane):
                     if end <= view.floor:
+                        self.late.before += 0 if batch.makes_whole else tuples
                         continue
                     is_open = end > final or self._is_unseen(view, end)
                     if is_open:

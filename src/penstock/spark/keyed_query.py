@@ -300,6 +300,7 @@ class KeyedQuery:
             beyond=len(beyond),
             late_tuples=sum(report.late.registered for report in reports),
             late_beyond=sum(report.late.beyond for report in reports),
+            late_before=sum(report.late.before for report in reports),
             panes_restored=sum(report.restored for report in reports),
             shard_seconds=round(max((report.seconds for report in reports), default=0.0), 4),
             scalar_bytes=sum(report.state_bytes[0] for report in reports),
