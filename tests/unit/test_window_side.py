@@ -46,6 +46,9 @@ class Keyed:
 def side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(keyed: Keyed) -> tuple[WindowSide, EventLog]:
         monkeypatch.setattr(window_side, "KeyedQuery", lambda *_: keyed)
+        monkeypatch.setattr(
+            window_side, "Backfill", lambda *_: SimpleNamespace(start=lambda: 0, stop=lambda: 0)
+        )
         monkeypatch.setattr(window_side, "_LOOK_SECONDS", 0.001)
         events = EventLog(tmp_path / "events.jsonl")
         ingest: Any = SimpleNamespace(stream="s", active=True, interval_seconds=0)

@@ -81,7 +81,7 @@ def open_kafka(
         why = "Kafka's records are read by Spark"
         return DataFrameSource(load(spark).schema, event_time, load, why, load_again)
     one_topic = "," not in options.get("subscribe", ",")
-    return KafkaJsonSource(declared, event_time, load, load_again, settings, one_topic)
+    return KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +95,18 @@ class KafkaJsonSource:
         schema: the tuple's columns.
         event_time: name of the event time column, or None.
         load: gives Kafka's records as a streaming frame.
-        load_again: gives those that were read before.
         settings: frozen settings.
         one_topic: whether all records come from the same topic, so that they need not name it.
+        load_again: gives the records that were read before; None where nobody can.
     """
 
     is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     load: Callable[[SparkSession], DataFrame]
-    load_again: Callable[[SparkSession, Past], Iterable[DataFrame]]
     settings: Settings
     one_topic: bool = False
+    load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
     def prepare(self, layout: Layout, stream: str) -> None:
         """Nothing to get ready."""
@@ -117,6 +117,8 @@ class KafkaJsonSource:
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """Kafka's records that were read before, as long as the topic has them."""
+        if self.load_again is None:
+            raise CannotReadAgainError("the records are read only once")
         for records in self.load_again(spark, past):
             yield records.select(*_RECORD)
 
