@@ -114,10 +114,21 @@ class Backfill:
         self._stopping.set()
         self._ending.set()
         if self._thread.ident is not None:
-            self._spark.sparkContext.cancelJobGroup(self._group)
+            try:
+                self._spark.sparkContext.cancelJobGroup(self._group)
+            except Exception as error:
+                _log.info("nothing to cancel, the session is gone: %s", first_line(error))
             self._thread.join()
 
     def _follow(self) -> None:
+        try:
+            self._look_until_told()
+        except Exception:
+            # the windows in question stay without a final answer; the next start begins anew
+            if not self._stopping.is_set():
+                _log.exception("the backfill of stream %s stopped", self._stream)
+
+    def _look_until_told(self) -> None:
         self._spark.sparkContext.setJobGroup(self._group, f"penstock backfill {self._stream}", True)
         ended = False
         while not ended and not self._stopping.is_set():
