@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from penstock.spark.bindings import Beginning, PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
-from penstock.spark.files import put_json_if_absent, read_json
+from penstock.spark.files import put_json_if_absent, read_json, sync_folder
 from penstock.spark.ingest import IngestQuery
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
@@ -244,6 +244,7 @@ class Backfill:
             broadcast=broadcast,
             sequence=None,
             staging=str(staging),
+            staged_envelopes=str(staging),
             time_limit=2**61,
             time_floor=-(2**61),
         )
@@ -296,4 +297,5 @@ class Backfill:
                     name = f"backfill-{operator:06d}-{report.job}-{report.partition:05d}.parquet"
                     Path(staged.path).rename(folder / name)
                     names.append(name)
+        sync_folder(folder)
         return names
