@@ -118,10 +118,11 @@ def _recorded() -> Iterator[tuple[str, set[str]]]:
     """Kind and literal field names of every event the package records."""
     for file in (PACKAGE / "spark").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_events.record"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("events.record", "._event")):
                 fields = {keyword.arg for keyword in node.keywords if keyword.arg}
                 for kind in _kinds(node.args[0]):
-                    yield ast.literal_eval(kind), fields
+                    if isinstance(kind, ast.Constant):
+                        yield ast.literal_eval(kind), fields
 
 
 def _kinds(argument: ast.expr) -> list[ast.expr]:
