@@ -192,8 +192,32 @@ def test_a_session_that_is_stopped_ends_the_run_in_words(tmp_path: Path) -> None
     )
 
 
+#: root may read every file, unless it gives that up
+_AS_USERS_ARE = (
+    [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        "--inh-caps",
+        "-dac_override,-dac_read_search",
+    ]
+    if os.geteuid() == 0
+    else []
+)
+
+
 def _command(folder: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "penstock.cli.main", "run", "script.sql", "--output", "out", *more]
+    command = [
+        *_AS_USERS_ARE,
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "run",
+        "script.sql",
+        "--output",
+        "out",
+        *more,
+    ]
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -247,3 +271,24 @@ def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     assert "No module named" in told
     assert "Traceback" not in told
     assert "\tat " not in told
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_text("id,amount\n1,1000\n")
+    (folder / "1.csv").chmod(0)
+    table = f"CREATE TABLE orders (id INT, amount INT) USING csv OPTIONS (path '{folder}', header 'true');"
+    (tmp_path / "script.sql").write_text(f"{table} CREATE VIEW v AS SELECT * FROM orders WHERE amount > 900;")
+    process = _command(tmp_path, "--master", "local[2]", "--available-now")
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 1, told
+    assert "stream orders stopped: a file may not be read: " in told
+    assert f"{folder}/1.csv (Permission denied)" in told
+    assert "Traceback" not in told
+    (failed,) = [
+        event
+        for line in (tmp_path / "out" / "events.jsonl").open()
+        if (event := json.loads(line))["kind"] == "run_failed"
+    ]
+    assert (failed["cause"], failed["file"]) == ("file_unreadable", f"{folder}/1.csv")

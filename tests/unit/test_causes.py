@@ -141,6 +141,11 @@ def test_an_exception_has_the_cause_of_what_it_came_from(
         assert cause.told.startswith("sink ")
 
 
+def test_that_a_stream_stopped_is_said_once() -> None:
+    error = _raised(StreamFailedError("the windows of stream s stopped: KeyError: 'x'"), KeyError("x"))
+    assert cause_of(error).told == "KeyError: 'x'"
+
+
 class Attempts:
     """Attempts that fail with one error, some times or always; success is reported before some of them."""
 

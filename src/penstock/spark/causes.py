@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from penstock.errors import CheckpointError, FunctionFailedError, InputError, SinkFailedError
+from penstock.errors import (
+    CheckpointError,
+    FunctionFailedError,
+    InputError,
+    SinkFailedError,
+    StreamFailedError,
+)
 from penstock.spark.messages import first_line
 
 SESSION_ENDED = "session_ended"
@@ -165,7 +171,9 @@ def cause_of(error: BaseException) -> Cause:
             return Cause(kind, first_line(each))
     if any(isinstance(each, Py4JNetworkError | ConnectionError) or _is_unanswered(each) for each in chain):
         return Cause(SESSION_ENDED, _ENDED)
-    return cause_of_text("\n".join(_text(each) for each in chain))
+    # what only says that a stream stopped says less than what it was raised from
+    says = [each for each in chain if not (isinstance(each, StreamFailedError) and each.__cause__)] or chain
+    return cause_of_text("\n".join(_text(each) for each in says))
 
 
 def cause_of_text(text: str) -> Cause:
