@@ -88,6 +88,7 @@ class FolderProbe:
     def __init__(self, folder: Path) -> None:
         self.source = f"folder {folder}"
         self._folder = folder
+        self._log: Path | None = None
         self._seen: set[str] = set()
         self._read: set[str] = set()
 
@@ -106,6 +107,8 @@ class FolderProbe:
 
     def _follow(self, log: Path) -> None:
         """Reads what is new in the log: a file a batch, and now and then one that holds all before it too."""
+        if log != self._log:
+            self._log, self._seen, self._read = log, set(), set()
         if not log.is_dir():
             return
         for name in sorted(entry.name for entry in log.iterdir()):

@@ -104,9 +104,10 @@ class SourceWatch:
             for stream, each in watched:
                 if not self._closed.is_set():
                     self._look(stream, each)
-        for each in self._watched.values():
-            if each.probe is not None:
-                each.probe.close()
+        with self._lock:
+            probes = [each.probe for each in self._watched.values() if each.probe is not None]
+        for probe in probes:
+            probe.close()
 
     def _look(self, stream: str, watched: _Watched) -> None:
         probe, before = watched.probe, watched.state
