@@ -117,10 +117,19 @@ def test_everything_is_answered_now_and_the_stream_goes_on_as_if_it_had_not_been
     assert finals(asked.finish()) == finals(straight.finish())
 
 
+def test_nothing_is_final_before_delays_can_have_been_seen() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0)
+    assert told(feed(operator, [1, 100])) == [(10, 0, 1, False)]
+    assert feed(operator, [5]) == []
+    assert told(idle(operator)) == [(10, 1, 2, False)], "95 late: the horizon is more than 10"
+    assert operator.beyond == set()
+
+
 def test_a_view_says_how_far_it_has_come() -> None:
     operator = WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0)
     assert operator.standing()["v"] == Standing(3, False, 10, None, None, 0, None)
-    feed(operator, [1, 22])
+    feed(operator, [1])
+    feed(operator, [22])
     assert operator.standing()["v"] == Standing(3, False, 10, 22, 22, 2, 25)
     idle(operator, reached=90)
     assert operator.standing()["v"] == Standing(3, False, 10, 22, 90, 2, 25)
@@ -342,6 +351,7 @@ def test_a_state_of_another_version_is_refused() -> None:
 def test_one_old_tuple_does_not_stop_the_windows() -> None:
     operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0, most_delay=1_000)
     feed(operator, [1, 11])
+    feed(operator, [12])
     feed(operator, [-1_000_000])
     assert operator.horizon == 10
     assert told(feed(operator, [30]))[-1][3]

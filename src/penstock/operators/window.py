@@ -244,6 +244,8 @@ class WindowOperator:
         self._most_delay = most_delay
         self._horizon = max(least_horizon, *(plan.windows.size for plan in plans))
         self._arrival: int | None = None
+        #: batches of the stream so far: before the second one nothing is known of delays, and nothing is final
+        self._batches = 0
         if since is not None:
             self._begin(since, since)
 
@@ -262,7 +264,7 @@ class WindowOperator:
         answers = self._make_whole() if batch.makes_whole else []
         for view in self.views.values():
             if self.newest is not None:
-                answers += self._close(view, self.newest - view.policy.slack, self.newest - self._horizon)
+                answers += self._close(view, self.newest - view.policy.slack, self._known)
             if view.waiting and (now or view.newest - view.oldest > self._gamma):
                 answers += self._correct(view)
             if now:
@@ -270,9 +272,14 @@ class WindowOperator:
                 answers += self._anticipate(view, _AFTER_ALL if batch.answer_all else due)
             if self.newest is not None:
                 self._look(view)
-                answers += self._finish(view, self.newest - self._horizon)
+                answers += self._finish(view, self._known)
         self._forget()
         return answers
+
+    @property
+    def _known(self) -> int:
+        """Windows that end by then are final."""
+        return _BEFORE_ALL if self.newest is None or self._batches < 2 else self.newest - self._horizon
 
     def standing(self) -> dict[str, Standing]:
         """How far each view has come."""
@@ -352,6 +359,7 @@ class WindowOperator:
             self._arrival += 1
             if self.newest is not None:
                 self._arrival = max(self.newest, self._arrival)
+        self._batches += len(batch.delays) > 0
         delays = batch.delays[batch.delays <= self._most_delay]
         self._horizon = max(self._horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
         if partials is not None:

@@ -1,0 +1,97 @@
+"""What was called final is what a window holds in the end, whatever waits, stops and is silent in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.spark.engine import Engine
+from penstock.spark.run import Run
+
+pytestmark = pytest.mark.spark
+
+START, ROWS, FILES = 1_700_000_000, 50, 3
+COLUMNS = "ts TIMESTAMP, key BIGINT"
+#: longer than a file, so that every file's last windows want the next one
+SQL = "SELECT key, window(ts, '2 seconds', '1 second') AS w, count(*) AS n, sum(key) AS s FROM t GROUP BY key, w"
+
+
+def write(folder: Path, number: int) -> None:
+    """A file of 1.5 seconds of event time, moved into the folder."""
+    moments = [(START + 1.5 * number + 1.5 * row / ROWS) * 1e6 for row in range(ROWS)]
+    table = pa.table(
+        {
+            "ts": pa.array(map(int, moments)).cast(pa.timestamp("us", "UTC")),
+            "key": [n % 2 for n in range(ROWS)],
+        }
+    )
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / f".{number}.tmp")
+    (folder / f".{number}.tmp").rename(folder / f"{number}.parquet")
+
+
+def engine_on(spark: SparkSession, data: Path, **tune: float) -> Engine:
+    text = f"CREATE TABLE t ({COLUMNS}) USING parquet OPTIONS (path '{data}', event_time 'ts')"
+    return Engine(spark, **tune).execute(text).view("v", SQL)
+
+
+def wait(until: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.05)
+
+
+def assert_final_means_final(spark: SparkSession, run: Run, data: Path, least: int) -> None:
+    """Final rows are those over all tuples, at least so many of them; so are the newest revisions."""
+    spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("t")
+    expected = {(row.key, row.w, row.n, row.s) for row in spark.sql(SQL).collect()}
+    final = run.changes("v").where("is_final OR coverage = 1").collect()
+    assert {(row.key, row.w, row.n, row.s) for row in final} <= expected
+    assert len({(row.key, row.w) for row in final}) == len(final) >= least
+    assert {(row.key, row.w, row.n, row.s) for row in run.results("v").collect()} == expected
+
+
+@pytest.mark.parametrize("trigger", ["0 seconds", "2 seconds"])
+def test_of_a_stream_with_pauses(spark: SparkSession, tmp_path: Path, trigger: str) -> None:
+    data = tmp_path / "in"
+    write(data, 0)
+    run = engine_on(spark, data, idle_seconds=0.5).start(tmp_path / "out", trigger=trigger)
+    for number in range(1, FILES + 1):
+        wait(lambda number=number: run.status()["t"]["tuples"] == number * ROWS)  # type: ignore[misc]
+        if trigger == "0 seconds":
+            wait(lambda: any(said["reached"] > said["newest"] for said in standing(run)))
+        if number < FILES:
+            write(data, number)
+    run.stop()
+    run = engine_on(spark, data).start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    assert_final_means_final(spark, run, data, least=4)
+    run.stop()
+
+
+def standing(run: Run) -> list[dict[str, int]]:
+    """How far the view has come, by the newest event."""
+    return [event["standing"]["v"] for event in run.events("windows")[-1:] if "v" in event["standing"]]
+
+
+def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "in"
+    for number in range(FILES):
+        write(data, number)
+        ended = number == FILES - 1
+        run = engine_on(spark, data).start(tmp_path / "out", available_now=True, ended=ended)
+        run.await_termination()
+        run.stop()
+        if number == 0:
+            assert run.changes("v").where("NOT is_final AND coverage IS NULL").count() > 0, (
+                "answered all the same"
+            )
+    assert_final_means_final(spark, run, data, least=8)
+    assert run.results("v").count() == run.changes("v").where("is_final").count()
