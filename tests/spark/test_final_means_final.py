@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,16 @@ pytestmark = pytest.mark.spark
 
 START, ROWS, FILES = 1_700_000_000, 50, 3
 COLUMNS = "ts TIMESTAMP, key BIGINT"
+#: the year 2090
+DEAD = 3_800_000_000
 #: longer than a file, so that every file's last windows want the next one
 SQL = "SELECT key, window(ts, '2 seconds', '1 second') AS w, count(*) AS n, sum(key) AS s FROM t GROUP BY key, w"
 
 
-def write(folder: Path, number: int) -> None:
-    """A file of 1.5 seconds of event time, moved into the folder."""
-    moments = [(START + 1.5 * number + 1.5 * row / ROWS) * 1e6 for row in range(ROWS)]
+def write(folder: Path, number: int, start: int = START, dead: int = 0) -> None:
+    """A file of 1.5 seconds of event time, moved into the folder; the first tuples may be of a sensor without a clock."""
+    moments = [(start + 1.5 * number + 1.5 * row / ROWS) * 1e6 for row in range(ROWS)]
+    moments[:dead] = [DEAD * 1e6] * dead
     table = pa.table(
         {
             "ts": pa.array(map(int, moments)).cast(pa.timestamp("us", "UTC")),
@@ -48,9 +52,11 @@ def wait(until: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
-def assert_final_means_final(spark: SparkSession, run: Run, data: Path, least: int) -> None:
+def assert_final_means_final(
+    spark: SparkSession, run: Run, data: Path, least: int, condition: str = "TRUE"
+) -> None:
     """Final rows are those over all tuples, at least so many of them; so are the newest revisions."""
-    spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("t")
+    spark.read.schema(COLUMNS).parquet(str(data)).where(condition).createOrReplaceTempView("t")
     expected = {(row.key, row.w, row.n, row.s) for row in spark.sql(SQL).collect()}
     final = run.changes("v").where("is_final OR coverage = 1").collect()
     assert {(row.key, row.w, row.n, row.s) for row in final} <= expected
@@ -95,3 +101,22 @@ def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: 
             )
     assert_final_means_final(spark, run, data, least=8)
     assert run.results("v").count() == run.changes("v").where("is_final").count()
+
+
+def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path: Path) -> None:
+    data, now = tmp_path / "in", int(time.time()) // 2 * 2
+    for number in range(FILES + 4):
+        write(data, number, now + 7_200, dead=int(number != 2))
+        os.utime(data / f"{number}.parquet", (now - 60 + number, now - 60 + number))
+    text = f"CREATE TABLE t ({COLUMNS}) USING parquet OPTIONS (path '{data}', event_time 'ts', max_files_per_trigger '1')"
+    run = Engine(spark).execute(text).view("v", SQL).start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    (told,) = run.events("clock_behind")
+    assert 7_000 < told["seconds"] < 7_300
+    assert told["share"] == 1.0
+    batches = run.events("batch")
+    assert sum(batch["future_event_times"] for batch in batches) == len(batches) - 1
+    first = [batch["ahead_event_times"] for batch in batches]
+    assert first == [ROWS - 1] * 2 + [0] * (FILES + 2), "a hundred tuples tell the time"
+    assert_final_means_final(spark, run, data, least=4, condition="ts < '2080-01-01'")
+    run.stop()

@@ -192,5 +192,17 @@ def test_times_that_are_not_believed_are_counted() -> None:
     assert (times.nulls, times.future, times.oldest, times.newest) == (1, 1, -3, 5)
     assert times.usable is not None
     assert times.usable.tolist() == [True, False, False, True]
+    kept = event_times(pa.array([5, None, 2_000, 2_500, 9_000], pa.timestamp("us", "UTC")), 1_000, 1_500)
+    assert (kept.oldest, kept.newest, kept.furthest, kept.nulls, kept.ahead, kept.future) == (
+        5,
+        5,
+        2_500,
+        1,
+        2,
+        1,
+    )
+    assert kept.middle == (4, 2_500)
+    assert kept.usable is not None
+    assert kept.usable.tolist() == [True, False, True, True, False]
     local = event_times(pa.array([2_000], pa.timestamp("us")), LIMIT)
     assert local.usable is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.control.stream_clock import Heard, StreamClock
+from penstock.control.stream_clock import Heard, StreamClock, StreamTime, weighted_median
 
 
 class Time:
@@ -63,3 +63,24 @@ def test_a_trigger_s_wait_is_no_silence_until_it_has_found_nothing() -> None:
 
 def test_a_stream_may_never_be_taken_for_silent() -> None:
     assert looks(0.0, (0, 1, Heard.NOTHING), (10_000, 1, Heard.NOTHING), idle=0.0) == [0, 0]
+
+
+def test_most_of_the_tuples_tell_the_time() -> None:
+    stream = StreamTime()
+    assert stream.middle is None
+    stream.add(99, 7)
+    assert stream.middle is None, "too few"
+    stream.add(1, 2_000)
+    assert stream.middle == 7, "one of a hundred"
+    for number in range(5):
+        stream.add(200, 100 + number)
+    assert stream.middle == 102
+    assert stream.share_after(102) == 0.4
+    stream.add(10_000, 9_000)
+    assert stream.middle == 9_000
+
+
+def test_a_median_of_what_counts_several_times() -> None:
+    assert weighted_median([]) is None
+    assert weighted_median([(1, 50), (3, 10), (2, 30)]) == 10
+    assert weighted_median([(1, 50), (3, 30), (1, 10)]) == 30

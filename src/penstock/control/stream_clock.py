@@ -1,10 +1,14 @@
-"""How far a stream has come while nothing comes: silence, told from everything that only looks like it."""
+"""How far a stream has come: silence, told from everything that only looks like it, and the time its tuples tell."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
+
+#: tuples that are remembered, at least, and that are enough to tell the time
+_REMEMBERED, _ENOUGH = 1_000, 100
 
 
 class Heard(Enum):
@@ -73,3 +77,42 @@ class StreamClock:
             return 0.0
         self._since = asked
         return silent
+
+
+class StreamTime:
+    """What most of a stream's newest tuples say the time is, whatever the clock of this machine says.
+
+    One tuple with a wrong clock says nothing: it takes a hundred tuples to say anything, and half of the newest
+    thousand to move it.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, int]] = deque()
+        self._tuples = 0
+
+    def add(self, tuples: int, middle: int) -> None:
+        """Takes in a batch: how many tuples have an event time, and their median, microseconds since the epoch."""
+        self._batches.append((tuples, middle))
+        self._tuples += tuples
+        while self._tuples - self._batches[0][0] >= _REMEMBERED:
+            self._tuples -= self._batches.popleft()[0]
+
+    @property
+    def middle(self) -> int | None:
+        """The median event time of the newest tuples; None where they are too few to say."""
+        return weighted_median(self._batches) if self._tuples >= _ENOUGH else None
+
+    def share_after(self, moment: int) -> float:
+        """Share of the newest tuples that are of batches whose median is after a moment."""
+        return sum(tuples for tuples, middle in self._batches if middle > moment) / max(1, self._tuples)
+
+
+def weighted_median(counted: Iterable[tuple[int, int]]) -> int | None:
+    """The median of values that count several times each: (times, value) pairs; None where there are none."""
+    known = sorted((value, times) for times, value in counted)
+    total, passed = sum(times for _, times in known), 0
+    for value, times in known:
+        passed += times
+        if 2 * passed >= total:
+            return value
+    return None

@@ -81,10 +81,14 @@ class StageCounts:
         view_errors: tuples a view lost to an expression that raised, int64[views].
         window_errors: the same of each window operator, int64[operators].
         null_event_times, future_event_times: tuples kept from the windows because their event time is
-            NULL or too far ahead of the clock.
+            NULL or beyond what is kept ahead.
+        ahead_event_times: tuples too far ahead of the clock and of the stream for their event time to be believed: the
+            windows hold them, but they do not move the stream on.
         oldest_recent_event_time: smallest event time that is not too late to matter for slack, or None.
-        oldest_event_time, newest_event_time: smallest and largest event time that is not too far ahead,
-            microseconds since the epoch, or None.
+        oldest_event_time, newest_event_time: smallest and largest event time that is believed, microseconds since
+            the epoch, or None.
+        furthest_event_time: largest event time of the windows' tuples, or None.
+        middles: number and median event time of some tuples each.
     """
 
     tuples: int = 0
@@ -102,9 +106,12 @@ class StageCounts:
     window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     null_event_times: int = 0
     future_event_times: int = 0
+    ahead_event_times: int = 0
     oldest_recent_event_time: int | None = None
     oldest_event_time: int | None = None
     newest_event_time: int | None = None
+    furthest_event_time: int | None = None
+    middles: list[tuple[int, int]] = field(default_factory=list)
 
 
 class MapStage:
@@ -117,6 +124,7 @@ class MapStage:
         names = program.plan.names
         self._answers = len(names) > 0
         self._names = pa.array(names[: program.views], pa.string())
+        self._kept_ahead = int(program.settings.max_delay_seconds * 1e6)
         self._conditions = program.windows.selections if program.windows else 0
         known = {name: number for number, name in enumerate(names[: program.views + self._conditions])}
         #: for each error query the view or condition it counts for
@@ -216,15 +224,19 @@ class MapStage:
             name = self.program.event_time
             if name is None:
                 return
-            times = event_times(batch.column(name), self._time_limit)
+            times = event_times(batch.column(name), self._time_limit, self._kept_ahead)
         else:
             began = time.perf_counter_ns()
-            times = event_times(batch.column(self.panes.program.time), self._time_limit)
+            times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
+            if times.middle is not None:
+                counts.middles.append(times.middle)
+            counts.ahead_event_times += times.ahead
             counts.null_event_times += times.nulls
             counts.future_event_times += times.future
             if selected is not None:
                 self.panes.add(batch, times, selected)
             counts.pane_ns += time.perf_counter_ns() - began
+        counts.furthest_event_time = _most(counts.furthest_event_time, times.furthest)
         if times.oldest is not None and times.newest is not None:
             oldest, newest = counts.oldest_event_time, counts.newest_event_time
             counts.oldest_event_time = times.oldest if oldest is None else min(oldest, times.oldest)
@@ -282,6 +294,10 @@ class MapStage:
                     self.counts.window_errors[number] += lost[plan.selection]
         before = np.concatenate(([0], np.cumsum(~others)))
         return before[offsets], queries[~others], selected
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _least(one: int | None, other: int | None) -> int | None:

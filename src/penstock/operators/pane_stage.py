@@ -31,6 +31,11 @@ _LOOSE_ROWS = 1 << 20
 _ENVELOPE_ROWS = 1 << 18
 #: a wall clock without time zone is at most this far ahead of UTC, in microseconds
 _FARTHEST_ZONE = 14 * 3_600_000_000
+#: stands for NULL, and for a time after all others
+_NULL = -(2**63)
+_LATEST = 2**63 - 1
+#: about so many event times give a batch's median
+_SAMPLE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +133,22 @@ class EventTimes:
 
     Attributes:
         values: int64, microseconds since the epoch; anything where it is NULL.
-        usable: where it is neither NULL nor too far ahead of the clock; None: everywhere.
+        usable: where it is neither NULL nor beyond what is kept ahead; None: everywhere.
         nulls: number of those that are NULL.
-        future: number of those that are too far ahead.
-        oldest, newest: of the usable ones, None where there is none.
+        ahead: number of those that are too far ahead to be believed, and kept all the same.
+        future: number of those that are beyond what is kept.
+        oldest, newest: of those that are believed, None where there is none.
+        furthest: the largest of the usable ones, None where there is none.
     """
 
     values: Rows
     usable: npt.NDArray[np.bool_] | None
     nulls: int
+    ahead: int
     future: int
     oldest: int | None
     newest: int | None
+    furthest: int | None
 
     def oldest_since(self, moment: int) -> int | None:
         """The oldest usable one not before a moment, None where there is none."""
@@ -149,31 +158,50 @@ class EventTimes:
         recent = good[good >= moment]
         return int(recent.min()) if len(recent) else None
 
+    @property
+    def middle(self) -> tuple[int, int] | None:
+        """How many are not NULL and their median, by a sample; None where there are none."""
+        count = len(self.values) - self.nulls
+        if not count:
+            return None
+        good = self.values[self.values != _NULL] if self.nulls else self.values
+        sample = good[:: max(1, len(good) // _SAMPLE)]
+        return count, int(np.partition(sample, len(sample) // 2)[len(sample) // 2])
 
-def event_times(column: pa.Array, limit: int) -> EventTimes:
+
+def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes:
     """Reads an event time column.
 
     Args:
         column: timestamps in microseconds.
         limit: the largest one to be believed, microseconds in UTC.
+        kept_ahead: how far beyond it tuples are kept, microseconds.
     """
     if column.type.tz is None:
         limit += _FARTHEST_ZONE
     numbers = column.cast(pa.int64())
     nulls = numbers.null_count
-    values = pc.fill_null(numbers, 0).to_numpy() if nulls else numbers.to_numpy()
+    values = pc.fill_null(numbers, _NULL).to_numpy() if nulls else numbers.to_numpy()
     if not len(values):
-        return EventTimes(values, None, 0, 0, None, None)
+        return EventTimes(values, None, 0, 0, 0, None, None, None)
     newest = int(values.max())
     if not nulls and newest <= limit:
-        return EventTimes(values, None, 0, 0, int(values.min()), newest)
-    believed = values <= limit
-    usable = believed if not nulls else believed & numbers.is_valid().to_numpy(zero_copy_only=False)
+        return EventTimes(values, None, 0, 0, 0, int(values.min()), newest, newest)
+    usable = values <= min(limit + kept_ahead, _LATEST)
+    if nulls:
+        usable &= numbers.is_valid().to_numpy(zero_copy_only=False)
     good = values[usable]
-    future = len(values) - nulls - len(good)
-    if not len(good):
-        return EventTimes(values, usable, nulls, future, None, None)
-    return EventTimes(values, usable, nulls, future, int(good.min()), int(good.max()))
+    believed = good[good <= limit]
+    return EventTimes(
+        values,
+        usable,
+        nulls,
+        ahead=len(good) - len(believed),
+        future=len(values) - nulls - len(good),
+        oldest=int(believed.min()) if len(believed) else None,
+        newest=int(believed.max()) if len(believed) else None,
+        furthest=int(good.max()) if len(good) else None,
+    )
 
 
 class PaneStage:

@@ -202,8 +202,8 @@ class WindowOperator:
         most_delay: a longer delay changes neither horizon nor slack; such tuples correct from the history.
         parts: what batches hold of each group, None: what the views need.
         pane: length of the batches' panes, None: what the views need.
-        since: largest event time of the batches before the operator's first one, microseconds; None where there is
-            none.
+        since: largest event time of the batches before the operator's first one, microseconds, believed or not; None where
+            there is none.
         floors: by view a time at which windows that end by then were over before the view began, so that they are
             not answered; `since` where there is none.
     """
@@ -247,7 +247,9 @@ class WindowOperator:
         #: batches of the stream so far: before the second one nothing is known of delays, and nothing is final
         self._batches = 0
         if since is not None:
-            self._begin(since, since)
+            # the floors are what was believed of it
+            over = max(view.floor for view in self.views.values())
+            self._begin(since, over if over > _BEFORE_ALL else None)
 
     @property
     def horizon(self) -> int:

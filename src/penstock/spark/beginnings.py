@@ -46,13 +46,16 @@ class Beginnings:
             definition: the view.
         """
         figures = self._figures(batch)
-        newest = self._newest(figures)
-        if newest is None:
+        newest = self._largest("newest", figures)
+        known = (newest, self._largest("furthest", figures))
+        furthest = max((each for each in known if each is not None), default=None)
+        if furthest is None:
             return FROM_THE_START
         offset = read_offset(self._layout.spark(self._stream), batch - 1)
         if parse_query(definition.sql).hints.backfill:
-            return Beginning(batch, newest, BEFORE_ALL, offset)
-        return Beginning(batch, newest, min(newest, self._left_off(definition, figures)), offset)
+            return Beginning(batch, furthest, BEFORE_ALL, offset)
+        over = BEFORE_ALL if newest is None else min(newest, self._left_off(definition, figures))
+        return Beginning(batch, furthest, over, offset)
 
     def _figures(self, before: int) -> list[dict[str, Any]]:
         """What the manifests say of the batches before one, in order."""
@@ -60,13 +63,13 @@ class Beginnings:
         every = (figures for manifest in manifests for figures in manifest["batches"])
         return [figures for figures in every if figures["batch"] < before]
 
-    def _newest(self, batches: Sequence[Mapping[str, Any]]) -> int | None:
-        """Largest event time of some batches; None where they brought no tuples."""
+    def _largest(self, which: str, batches: Sequence[Mapping[str, Any]]) -> int | None:
+        """Largest event time of some batches, of those believed or of all; None where there is none."""
         newest: int | None = None
         for figures in batches:
             if not figures["tuples"]:
                 continue
-            found = figures["newest_event_time_us"]
+            found = figures.get(f"{which}_event_time_us")
             if found is None and "null_event_times" not in figures:
                 # the stream had no event time then: as late as any tuple can have been believed
                 found = int((time.time() + self._ahead) * 1e6)

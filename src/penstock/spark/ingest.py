@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.control.stream_clock import Heard
+from penstock.control.stream_clock import Heard, weighted_median
 from penstock.errors import CheckpointError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
@@ -34,6 +34,7 @@ from penstock.spark.shards import fixed_shards
 from penstock.spark.source import Source
 from penstock.spark.source_watch import SourceState
 from penstock.spark.supervisor import Supervisor
+from penstock.spark.time_limit import TimeLimit
 from penstock.spark.worker import TaskReport
 from penstock.sql.intervals import microseconds_of
 
@@ -185,6 +186,7 @@ class IngestQuery:
         self.stream = stream
         self.source = source
         self.log = IngestLog(layout, stream, settings)
+        self._time_limit = TimeLimit(layout, stream, settings, events)
         self.plans = StreamPlans(
             spark,
             stream,
@@ -195,6 +197,7 @@ class IngestQuery:
             lambda: len(fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)),
             self.log.store_windows,
             Beginnings(layout, stream, settings),
+            self._time_limit.of,
         )
         self.publisher = Publisher(layout, stream)
         #: replaced as a whole by the thread of the batches: whoever reads it has a copy of one moment
@@ -390,12 +393,17 @@ class IngestQuery:
             "oldest_event_time_us": counts.oldest_event_time,
             "oldest_recent_event_time_us": counts.oldest_recent_event_time,
             "newest_event_time_us": counts.newest_event_time,
+            "furthest_event_time_us": counts.furthest_event_time,
         }
         if windows is not None:
             figures["null_event_times"] = counts.null_event_times
             figures["future_event_times"] = counts.future_event_times
+            figures["ahead_event_times"] = counts.ahead_event_times
+            figures["timed_tuples"] = sum(times for times, _ in counts.middles)
+            figures["middle_event_time_us"] = weighted_median(counts.middles)
         files = self.publisher.publish(batch, reports, figures)
         failpoint("manifest_written", batch)
+        self._time_limit.add(figures)
         self._put_entry(figures, files)
         ended = time.perf_counter()
         self._record(bound.program.version, figures, counts, names, (began, bound_at, ran_at, ended))
@@ -427,7 +435,8 @@ class IngestQuery:
 
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
         times = {
-            which: figures.get(f"{which}_event_time_us") for which in ("oldest", "oldest_recent", "newest")
+            which: figures.get(f"{which}_event_time_us")
+            for which in ("oldest", "oldest_recent", "newest", "furthest")
         }
         self.log.put_batch(figures["batch"], figures["plan"], files=_names(files, ENVELOPES), **times)
         failpoint("logged", figures["batch"])
@@ -471,7 +480,7 @@ class IngestQuery:
                     plan=plan,
                     counts=figures[kind],
                 )
-        if counts.null_event_times or counts.future_event_times:
+        if counts.null_event_times or counts.future_event_times or counts.ahead_event_times:
             self._events.record(
                 "event_times_unusable",
                 stream=self.stream,
@@ -479,6 +488,7 @@ class IngestQuery:
                 plan=plan,
                 null_event_times=counts.null_event_times,
                 future_event_times=counts.future_event_times,
+                ahead_event_times=counts.ahead_event_times,
             )
 
     def _tidy(self, batch: int) -> None:
@@ -515,6 +525,7 @@ def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:
             "write_ns",
             "null_event_times",
             "future_event_times",
+            "ahead_event_times",
         ):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         total.view_pairs += part.view_pairs
@@ -523,9 +534,10 @@ def _sum(parts: list[StageCounts], views: int, operators: int) -> StageCounts:
     for name in ("oldest_event_time", "oldest_recent_event_time"):
         known = [found for part in parts if (found := getattr(part, name)) is not None]
         setattr(total, name, min(known, default=None))
-    total.newest_event_time = max(
-        (part.newest_event_time for part in parts if part.newest_event_time is not None), default=None
-    )
+    for name in ("newest_event_time", "furthest_event_time"):
+        known = [found for part in parts if (found := getattr(part, name)) is not None]
+        setattr(total, name, max(known, default=None))
+    total.middles = [middle for part in parts for middle in part.middles]
     return total
 
 

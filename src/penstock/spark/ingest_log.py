@@ -85,6 +85,7 @@ class IngestLog:
         oldest: int | None,
         oldest_recent: int | None,
         newest: int | None,
+        furthest: int | None,
         files: Sequence[str],
     ) -> None:
         """Puts the entry of a published batch unless it is there.
@@ -93,7 +94,8 @@ class IngestLog:
             batch: its number.
             plan: the plan version it is bound to.
             oldest, oldest_recent, newest: its smallest event time, the smallest not before `floor`, and its
-                largest, microseconds, or None.
+                largest, of those that are believed, microseconds, or None.
+            furthest: its largest event time, believed or not, or None.
             files: names of its envelope files.
         """
         with self._lock:
@@ -120,7 +122,7 @@ class IngestLog:
                     False,
                     tuple(files),
                     flush,
-                    furthest=_later(None if last is None else last.furthest, newest),
+                    furthest=_later(None if last is None else last.furthest, _later(newest, furthest)),
                 ),
             )
 

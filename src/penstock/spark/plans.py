@@ -79,6 +79,7 @@ class StreamPlans:
         store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
             any batch is bound to the version.
         beginning: gives where a new window view begins, by its first batch.
+        time_limit: gives the largest event time that a batch's tuples are believed, microseconds in UTC.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class StreamPlans:
         shards: Callable[[], int],
         store_windows: Callable[[CompiledWindows], None],
         beginning: Callable[[int, WindowDefinition], Beginning],
+        time_limit: Callable[[int], int],
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -102,6 +104,7 @@ class StreamPlans:
         self._shards = shards
         self._store_windows = store_windows
         self._beginning = beginning
+        self._time_limit = time_limit
         self._schema = arrow_schema(source.schema)
         self._host = SparkExpressionHost(spark, source.schema)
         #: tells this registry's programs from others' in the workers' caches
@@ -182,8 +185,7 @@ class StreamPlans:
         if version is None:
             version = self._current_version(batch)
             self.compiled(version)
-            ahead = time.time() + self._settings.max_clock_ahead_seconds
-            version = self._log.bind(batch, version, int(ahead * 1e6), offsets)
+            version = self._log.bind(batch, version, self._time_limit(batch), offsets)
         elif self._log.rebind(batch, offsets):
             # a power cut may take Spark's plan of a batch and leave the binding: nothing of it was published
             self._events.record("batch_replanned", stream=self._stream, batch=batch, plan=version)

@@ -1,0 +1,69 @@
+"""Up to which event time the tuples of a batch are believed, by this machine's clock and by the stream itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.control.stream_clock import StreamTime
+from penstock.settings import Settings
+from penstock.spark.events import EventLog
+from penstock.spark.layout import Layout
+from penstock.spark.publish import read_manifests
+
+
+class TimeLimit:
+    """Gives the limit of each batch of one stream; the thread of the batches owns it.
+
+    Args:
+        layout: output and checkpoint folders; what the published batches said is read from their manifests.
+        stream: the stream's name.
+        settings: frozen settings.
+        events: the event log.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        stream: str,
+        settings: Settings,
+        events: EventLog,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._stream = stream
+        self._ahead = int(settings.max_clock_ahead_seconds * 1e6)
+        self._events = events
+        self._clock = clock
+        self._time = StreamTime()
+        self._is_behind = False
+        for manifest in read_manifests(layout, stream):
+            for figures in manifest["batches"]:
+                self.add(figures)
+
+    def add(self, figures: Mapping[str, Any]) -> None:
+        """Takes in what a published batch counted."""
+        if figures.get("timed_tuples"):
+            self._time.add(figures["timed_tuples"], figures["middle_event_time_us"])
+
+    def of(self, batch: int) -> int:
+        """The largest event time that is believed in a batch that is about to be bound, microseconds in UTC.
+
+        Where most of the stream is further ahead of the clock than a tuple may be, the clock is wrong: that is told,
+        and the stream's own time takes its place.
+        """
+        now = int(self._clock() * 1e6)
+        middle = self._time.middle
+        is_behind = middle is not None and middle > now + self._ahead
+        if is_behind and not self._is_behind:
+            assert middle is not None, "it is after the clock"
+            self._events.record(
+                "clock_behind",
+                stream=self._stream,
+                batch=batch,
+                seconds=round((middle - now) / 1e6, 1),
+                share=round(self._time.share_after(now + self._ahead), 4),
+            )
+        self._is_behind = is_behind
+        return max(now, now if middle is None else middle) + self._ahead
