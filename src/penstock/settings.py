@@ -42,7 +42,7 @@ class Settings(BaseModel):
     compact_every_batches: int = Field(64, ge=0)
     #: a record larger than this goes to the quarantine
     max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
-    #: a tuple whose event time is further ahead of the clock is kept from windows
+    #: a tuple whose event time is further ahead of clock and stream does not move the stream on
     max_clock_ahead_seconds: float = Field(3_600.0, ge=0)
     #: late tuples of closed windows are corrected together when they span more event time (Gamma)
     correction_span_seconds: float = Field(5.0, ge=0)

@@ -63,7 +63,7 @@ def write(folder: Path, numbers: range, rows: int = 2_000) -> Path:
     return folder
 
 
-def engine_on(spark: SparkSession, data: Path, **tune: bool) -> Engine:
+def engine_on(spark: SparkSession, data: Path, **tune: float) -> Engine:
     return Engine(spark, **tune).execute(
         f"CREATE TABLE tuples ({COLUMNS}) USING parquet "
         f"OPTIONS (path '{data}', event_time 'ts', max_files_per_trigger '2')"
@@ -111,16 +111,17 @@ def test_final_results_equal_spark_over_all_tuples(
 
 
 def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
+    data, out = write(tmp_path / "data", range(6)), tmp_path / "out"
     text = "SELECT window(ts, '1 second') AS w, {}(key + 9000000000000000000) AS s FROM tuples GROUP BY w"
-    run = engine_on(spark, data).view("huge", text.format("sum")).start(out, available_now=True)
+    engine = engine_on(spark, data, max_delay_seconds=10)
+    run = engine.view("huge", text.format("sum")).start(out, available_now=True)
     run.await_termination()
     assert_equal_to_spark(spark, run.results("huge"), [data], text.format("try_sum"))
     too_large = run.results("huge").where("s IS NULL").count()
     run.stop()
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     windows = [event for event in events if event["kind"] == "windows"]
-    # the last tuple of each file but the first two, which come together, is 20 s late: its window was final
+    # the last tuple of each file is 20 s late; that of the last two, which come together, is of a final window
     assert sum(event["late_beyond"] for event in windows) >= 2
     assert sum(event["late_tuples"] for event in windows) >= 2
     assert sum(event["views"].get("huge", {}).get("overflowed", 0) for event in windows) >= too_large > 1

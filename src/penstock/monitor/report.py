@@ -20,7 +20,7 @@ _SILENT = frozenset(
 #: what the screen of a run counts or says itself
 _COUNTED = frozenset(
     {"run_started", "stream_started", "run_ended", "run_stopped", "run_failed", "decision", "views_changed"}
-    | {"records_quarantined", "expression_raised", "event_times_unusable"}
+    | {"records_quarantined", "expression_raised", "event_times_unusable", "event_times_ahead"}
 )
 #: kinds whose name does not say it
 _WORDS = {
@@ -32,6 +32,8 @@ _WORDS = {
     "records_quarantined": "records set aside",
     "expression_raised": "an expression raised for some tuples",
     "event_times_unusable": "tuples kept from windows",
+    "event_times_ahead": "tuples too far ahead of the clock to move the stream on",
+    "clock_behind": "the clock of this machine is behind most of the stream, which tells the time from here on",
 }
 
 

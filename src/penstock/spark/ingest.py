@@ -480,7 +480,7 @@ class IngestQuery:
                     plan=plan,
                     counts=figures[kind],
                 )
-        if counts.null_event_times or counts.future_event_times or counts.ahead_event_times:
+        if counts.null_event_times or counts.future_event_times:
             self._events.record(
                 "event_times_unusable",
                 stream=self.stream,
@@ -488,6 +488,13 @@ class IngestQuery:
                 plan=plan,
                 null_event_times=counts.null_event_times,
                 future_event_times=counts.future_event_times,
+            )
+        if counts.ahead_event_times:
+            self._events.record(
+                "event_times_ahead",
+                stream=self.stream,
+                batch=figures["batch"],
+                plan=plan,
                 ahead_event_times=counts.ahead_event_times,
             )
 
