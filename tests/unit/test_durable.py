@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.errors import CheckpointError
 from penstock.spark import files
 from penstock.spark.layout import Layout
 from penstock.spark.offsets import offsets_digest
@@ -227,3 +228,6 @@ def test_batches_with_the_same_files_have_the_same_digest_whatever_spark_calls_t
     assert offsets_digest(more, 0) == first
     assert offsets_digest(more, 1) != second
     assert offsets_digest(one, 2) is None
+    (one / "sources" / "0" / "1").unlink()
+    with pytest.raises(CheckpointError, match="sources/0/1 is missing"):
+        offsets_digest(one, 1)

@@ -32,6 +32,9 @@ def offsets_digest(checkpoint: Path, batch: int) -> str | None:
 
     Returns:
         A hex digest; None where Spark's checkpoint does not know the batch.
+
+    Raises:
+        CheckpointError: Spark's checkpoint knows the batch and not its files: Spark would read nothing for it.
     """
     ends = _sources(checkpoint, batch)
     if ends is None:
@@ -62,17 +65,14 @@ def _plain(line: str) -> Any:
 
 def _read(log: Path, start: Any, end: Any) -> Any:
     """What lies between two offsets of a source: (path, time) of files, else the offsets themselves."""
-    if not isinstance(end, dict) or end.keys() != {"logOffset"}:
+    if not isinstance(end, dict) or end.keys() != {"logOffset"} or not log.is_dir():
         return [start, end]
     first = start["logOffset"] + 1 if isinstance(start, dict) else 0
-    files = [_files(log, number) for number in range(first, end["logOffset"] + 1)]
-    if None in files:
-        return [start, end]
-    return sorted(file for listed in files if listed is not None for file in listed)
+    return sorted(file for number in range(first, end["logOffset"] + 1) for file in _files(log, number))
 
 
-def _files(log: Path, number: int) -> list[tuple[str, int]] | None:
-    """The files that one batch of a file source's log adds; None where it is gone."""
+def _files(log: Path, number: int) -> list[tuple[str, int]]:
+    """The files that one batch of a file source's log adds."""
     for name in (str(number), f"{number}.compact"):
         try:
             lines = (log / name).read_bytes().splitlines()[1:]
@@ -82,7 +82,7 @@ def _files(log: Path, number: int) -> list[tuple[str, int]] | None:
         wanted = f'"batchId":{number}}}'.encode()
         entries = [json.loads(line) for line in lines if line.endswith(wanted)]
         return [(entry["path"], entry["timestamp"]) for entry in entries]
-    return None
+    raise CheckpointError(f"{log / str(number)} is missing, which lists the files of a batch; {REMEDY}")
 
 
 def refuse_others(stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: Path) -> None:
