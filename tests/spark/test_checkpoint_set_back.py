@@ -192,3 +192,13 @@ def test_a_missing_program_is_no_program_without_views(spark: SparkSession, log:
     (log.layout.keyed("orders") / "0.json").unlink()
     with pytest.raises(StreamFailedError, match="window views of plan version 0 are missing"):
         _follow(spark, log)
+
+
+def test_a_log_that_has_lost_an_entry_is_told(spark: SparkSession, log: LogWriter) -> None:
+    log.put(100)
+    _follow(spark, log)
+    for _ in range(2):
+        entry = log.put(100)
+    (log.layout.log("orders") / f"{entry.batch - 1:010d}.{0:010d}.json").unlink()
+    with pytest.raises(StreamFailedError, match="has lost entries"):
+        _follow(spark, log)

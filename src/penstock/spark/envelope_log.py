@@ -23,6 +23,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.shard import Envelope, KeyedProgram
 from penstock.spark.files import put_json_if_absent, read_json
 from penstock.spark.layout import Layout
+from penstock.spark.offsets import REMEDY
 
 #: columns of an envelope file
 SHARD, OPERATOR, KIND, PAYLOAD = "shard", "operator", "kind", "payload"
@@ -156,9 +157,14 @@ class EnvelopeLog:
 
 
 def read_entry(path: Path) -> LogEntry:
-    """Reads an entry."""
+    """Reads an entry.
+
+    Raises:
+        CheckpointError: it is gone, though it is never removed while it is needed.
+    """
     document = read_json(path)
-    assert document is not None, "an entry is never removed while it is needed"
+    if document is None:
+        raise CheckpointError(f"the entry {path} of the log is missing; {REMEDY}")
     lists = {name: tuple(document[name]) for name in ("delays", "files", "whole")}
     return LogEntry(**{**document, **lists})
 
