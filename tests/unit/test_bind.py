@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pyarrow as pa
 import pytest
 
 from penstock.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.selection import Interval, Query, ValueSet
 from penstock.sql.bind import bind_selections
+from penstock.sql.literals import microseconds, time_zone
 
 SCHEMA = pa.schema(
     {
@@ -154,3 +157,39 @@ def test_mistakes_are_underlined(condition: str, kind: type[Exception], marked: 
         bind(condition)
     error = raised.value
     assert condition[error.start : error.end] == marked  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("zone", "seconds"),
+    [
+        ("+08:00", 1370016000),
+        ("GMT+8", 1370016000),
+        ("UT+08:00", 1370016000),
+        ("+8:5", 1370015700),
+        ("-08:30:15", 1370075415),
+        ("+080000", 1370016000),
+        ("GMT+08:3", 1370015820),
+        ("+18:00", 1369980000),
+        ("Etc/GMT+8", 1370073600),
+        ("CST", 1370062800),
+        ("EST", 1370062800),
+        ("Europe/Berlin", 1370037600),
+        ("Z", 1370044800),
+    ],
+)
+def test_time_zones_are_those_that_spark_knows(zone: str, seconds: int) -> None:
+    assert microseconds(datetime(2013, 6, 1), zone) == seconds * 10**6
+
+
+@pytest.mark.parametrize("zone", ["gmt+8", "+18:01", "GMT+25", "+830", "nowhere", "", "../UTC"])
+def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        time_zone(zone)
+
+
+def test_columns_that_differ_in_case_only_are_ambiguous() -> None:
+    schema = pa.schema({"a": pa.int32(), "A": pa.int32(), "b": pa.int32()})
+    assert bind_selections({"q": "b > 1"}, schema, None).selections.queries
+    for text in ("a > 1", "b > 1 AND `A` > 1"):
+        with pytest.raises(UnknownNameError, match="ambiguous: it may be a, A"):
+            bind_selections({"q": text}, schema, None)

@@ -171,6 +171,13 @@ def test_code_type_widens_past_16_bits() -> None:
         (pa.array(["1"]), coding(pa.int64(), 1)),
         (pa.array([1]), coding(pa.string(), b"1")),
         (pa.array([1]), coding(pa.float64(), 1.0)),
+        (pa.array([1]), coding(pa.decimal128(10, 2), 100)),
+        (pa.array([Decimal(1)], pa.decimal128(10, 0)), coding(pa.int64(), 1)),
+        (pa.array([1], pa.date32()), coding(pa.timestamp("us"), 1)),
+        (pa.array([1], pa.timestamp("us")), coding(pa.date32(), 1)),
+        (pa.array([True]), coding(pa.int32(), 1)),
+        (pa.array([1]), coding(pa.bool_(), 1)),
+        (pa.array([1]), coding(pa.timestamp("us"), 1)),
     ],
 )
 def test_column_of_another_domain_is_refused(column: pa.Array, of: RegionCoding) -> None:

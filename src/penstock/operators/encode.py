@@ -39,7 +39,7 @@ class ColumnEncoder:
     """Codes the columns of one p-attribute.
 
     Tables are built at the first column of each Arrow type, so columns whose unit, scale or width
-    differs from the declared type's are coded exactly as well.
+    differs from the declared type's are coded exactly as well; those of another family are refused.
 
     Args:
         coding: the attribute's regions.
@@ -65,7 +65,8 @@ class ColumnEncoder:
             unsigned[rows], NULL as the coding's `null_code`.
 
         Raises:
-            TypeError: the column's type has another domain than the coding.
+            TypeError: the column's type is of another family than the coding's: DECIMAL and integers, dates and
+                timestamps, booleans and integers do not stand for one another.
         """
         if out is None:
             out = np.empty(len(column), self.dtype)
@@ -217,11 +218,25 @@ class _ExactCoder:
         return 2 * position + (1 if hit else 0)
 
 
+#: types of the INTEGER domain whose values are told in units of one kind
+_FAMILIES = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_duration,
+    pa.types.is_time,
+    pa.types.is_decimal,
+)
+
+
 def _integer_reader(
     kind: pa.DataType, coding: RegionCoding
 ) -> tuple[Callable[[pa.Array], npt.NDArray[np.signedinteger[Any]]] | None, Fraction]:
     """How to read a column of the INTEGER domain as int32 or int64, and what a unit of it stands for."""
     types = pa.types
+    if not any(test(kind) and test(coding.type) for test in _FAMILIES):
+        raise TypeError(f"column {coding.name!r}: {kind} does not compare with {coding.type}")
     if types.is_boolean(kind) or types.is_int8(kind) or types.is_int16(kind):
         return _cast_int32, Fraction(1)
     if types.is_unsigned_integer(kind):

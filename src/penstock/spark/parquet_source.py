@@ -31,6 +31,8 @@ from penstock.spark.worker import TaskReport
 
 #: the one schema Spark's binaryFile source has; only the path is read
 _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+#: what Spark does with dates before 1582 in files that do not say which Spark wrote them
+_REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
 #: tasks a core, so that an uneven split still keeps every core busy
 _TASKS_A_CORE = 2
 #: below this many rows a task its start costs more than it gains
@@ -67,10 +69,11 @@ class ParquetSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
         expected = arrow_schema(self.schema)
+        as_they_are = df.sparkSession.conf.get(_REBASE_MODE, "CORRECTED") == "CORRECTED"
         exact: list[tuple[str, pq.FileMetaData]] = []
         other: list[str] = []
         for row in df.coalesce(1).collect():
-            metadata = _exact_metadata(row.path, expected)
+            metadata = _exact_metadata(row.path, expected, others_as_they_are=as_they_are)
             if metadata is None:
                 other.append(row.path)
             else:
@@ -140,12 +143,13 @@ class ParquetSource:
         return None
 
 
-def _exact_metadata(path: str, expected: pa.Schema) -> pq.FileMetaData | None:
+def _exact_metadata(path: str, expected: pa.Schema, *, others_as_they_are: bool) -> pq.FileMetaData | None:
     try:
         file = open_parquet(path)
     except (OSError, pa.ArrowException):
         return None
-    return file.metadata if readable_in_scan(file, expected) else None
+    as_spark = readable_in_scan(file, expected, others_as_they_are=others_as_they_are)
+    return file.metadata if as_spark else None
 
 
 def is_plain_folder(path: str) -> bool:

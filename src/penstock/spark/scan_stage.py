@@ -25,7 +25,9 @@ from penstock.operators.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.messages import first_line
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
-#: marks of files whose old dates and timestamps Spark shifts between calendars
+#: which Spark wrote a file; those before the other version had the Julian calendar before 1582
+_VERSION, _GREGORIAN_SINCE = b"org.apache.spark.version", b"3.0.0"
+#: marks of files of later versions whose old dates and timestamps Spark shifts between calendars
 _REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
@@ -61,15 +63,38 @@ def open_parquet(uri: str) -> pq.ParquetFile:
     return pq.ParquetFile(path, filesystem=filesystem)
 
 
-def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema) -> bool:
-    """Whether the file's columns are exactly the stream's: no widening, no missing column, no INT96."""
+def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:
+    """Whether the scan reads what Spark reads.
+
+    The file's columns are exactly the stream's (no widening, no missing column, no INT96), and Spark does not
+    shift its dates and timestamps from the calendar of Spark 2 to today's.
+
+    Args:
+        file: the file.
+        schema: the stream's columns.
+        others_as_they_are: whether Spark takes dates of files that Spark has not written as they are.
+    """
     stored = file.schema_arrow
-    if any(key in _REBASED for key in file.metadata.metadata or {}):
+    if any(map(_has_moments, schema.types)) and _is_rebased(file, others_as_they_are):
         return False
     return all(
         stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type
         for field in schema
     )
+
+
+def _has_moments(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind) or any(map(_has_moments, inner))
+
+
+def _is_rebased(file: pq.ParquetFile, others_as_they_are: bool) -> bool:
+    """As Spark's DataSourceUtils has it, texts of versions compared as texts."""
+    told = file.metadata.metadata or {}
+    version = told.get(_VERSION)
+    if version is None:
+        return not others_as_they_are
+    return version < _GREGORIAN_SINCE or any(key in told for key in _REBASED)
 
 
 def split(files: Sequence[tuple[str, pq.FileMetaData]], tasks: int) -> list[list[RowGroups]]:

@@ -71,12 +71,14 @@ class BoundSelections:
             name for the tuples where it raises while the other predicates of a term hold. Over the
             attributes of `selections`.
         warnings: (query, text) of what is allowed and seldom meant; none unless `declaring`.
+        columns: the stream's columns that conditions compare, also where none depends on them in the end.
     """
 
     selections: SelectionSet
     derived: tuple[Derived, ...]
     error_queries: tuple[Query, ...]
     warnings: tuple[tuple[str, str], ...] = ()
+    columns: tuple[Attribute, ...] = ()
 
 
 def bind_selections(
@@ -219,11 +221,13 @@ class _Binder:
             raised = tuple(_term(case) for term in ordered for case in _raised(term, errors))
             if raised:
                 error_queries.append(Query(name, raised))
+        derived_places = set(self._derived)
         return BoundSelections(
             SelectionSet(tuple(attributes), tuple(selections)),
             tuple(derived),
             tuple(error_queries),
             tuple(self._warnings),
+            tuple(column for place, column in enumerate(self._attributes) if place not in derived_places),
         )
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:

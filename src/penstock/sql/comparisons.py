@@ -359,5 +359,10 @@ def _moment(literal: Literal, *, zoned: bool, zone: str) -> int | None:
     elif literal.kind is not (Kind.TIMESTAMP if zoned else Kind.TIMESTAMP_NTZ):
         return None
     if isinstance(value, datetime):
-        return microseconds(value, zone) if zoned else local_microseconds(value)
+        if not zoned:
+            return local_microseconds(value)
+        try:
+            return microseconds(value, zone)
+        except ValueError:  # a zone that Java alone knows
+            return None
     return value if isinstance(value, int) else None

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.lexing import tokenize
-from penstock.sql.literals import Kind, Literal, number, parse_date, parse_timestamp, string
+from penstock.sql.lexing import token_kinds, tokenize
+from penstock.sql.literals import Kind, Literal, number, parse_date, parse_timestamp, string, strings
 from penstock.sql.nodes import (
     Between,
     Compare,
@@ -94,6 +94,7 @@ class _Parser:
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.tokens = tokens
+        self.kinds = token_kinds(tokens)
         self.position = 0
 
     def fail(self, message: str) -> SqlError:
@@ -104,7 +105,7 @@ class _Parser:
 
     def kind(self, ahead: int = 0) -> TokenType | None:
         position = self.position + ahead
-        return self.tokens[position].token_type if position < len(self.tokens) else None
+        return self.kinds[position] if position < len(self.kinds) else None
 
     def word(self) -> str:
         return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
@@ -155,7 +156,7 @@ class _Parser:
             return None
         first = self.position
         end = self._closing(first)
-        after = self.tokens[end + 1].token_type if end + 1 < len(self.tokens) else None
+        after = self.kinds[end + 1] if end + 1 < len(self.kinds) else None
         if after is not None and after not in (TokenType.AND, TokenType.OR, TokenType.IS, TokenType.R_PAREN):
             return None
         self.position += 1
@@ -174,7 +175,7 @@ class _Parser:
         """Index of the token that closes the bracket at `opening`."""
         depth = 0
         for index in range(opening, len(self.tokens)):
-            kind = self.tokens[index].token_type
+            kind = self.kinds[index]
             if kind in _OPENING:
                 depth += 1
             elif kind in _CLOSING:
@@ -374,9 +375,9 @@ def _concatenated(text: str, tokens: Sequence[Token]) -> str:
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if following is None or following.start != token.end + 1:
-            parts.append(string(text[tokens[first].start - base : token.end + 1 - base]))
+            parts.append(text[tokens[first].start - base : token.end + 1 - base])
             first = index + 1
-    return "".join(parts)
+    return strings(parts)
 
 
 def _collapsed(text: str) -> str:

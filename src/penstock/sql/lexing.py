@@ -12,9 +12,98 @@ from penstock.errors import SqlError
 
 _SPARK = Spark()
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
+
+#: tokens after which an expression begins: END there is no end of a CASE, but a name
+_EXPECTING = {
+    TokenType.CASE,
+    TokenType.WHEN,
+    TokenType.THEN,
+    TokenType.ELSE,
+    TokenType.L_PAREN,
+    TokenType.L_BRACKET,
+    TokenType.COMMA,
+    TokenType.DOT,
+    TokenType.ALIAS,
+    TokenType.SELECT,
+    TokenType.DISTINCT,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.NOT,
+    TokenType.BETWEEN,
+    TokenType.LIKE,
+    TokenType.ILIKE,
+    TokenType.RLIKE,
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LT,
+    TokenType.LTE,
+    TokenType.GT,
+    TokenType.GTE,
+    TokenType.NULLSAFE_EQ,
+    TokenType.PLUS,
+    TokenType.DASH,
+    TokenType.STAR,
+    TokenType.SLASH,
+    TokenType.MOD,
+    TokenType.DIV,
+    TokenType.DPIPE,
+    TokenType.AMP,
+    TokenType.PIPE,
+    TokenType.CARET,
+    TokenType.TILDE,
+}
+#: tokens that no expression begins with: CASE before them is a name
+_CONTINUING = {
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LT,
+    TokenType.LTE,
+    TokenType.GT,
+    TokenType.GTE,
+    TokenType.NULLSAFE_EQ,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.IS,
+    TokenType.IN,
+    TokenType.BETWEEN,
+    TokenType.LIKE,
+    TokenType.COMMA,
+    TokenType.R_PAREN,
+    TokenType.FROM,
+}
+
+
+def token_kinds(tokens: Sequence[Token]) -> list[TokenType]:
+    """The type of each token, where END and CASE that name a column are `VAR`."""
+    kinds: list[TokenType] = []
+    #: brackets and CASEs that are open, innermost last
+    opened: list[TokenType] = []
+    for position, token in enumerate(tokens):
+        kind = token.token_type
+        if kind is TokenType.END:
+            if (not opened or opened[-1] is not TokenType.CASE) or kinds[-1] in _EXPECTING:
+                kind = TokenType.VAR
+            else:
+                opened.pop()
+        elif kind is TokenType.CASE:
+            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
+            if following is None or following in _CONTINUING:
+                kind = TokenType.VAR
+            else:
+                opened.append(kind)
+        elif kind in _OPENING:
+            opened.append(kind)
+        elif kind in _CLOSING:
+            while opened and opened.pop() is TokenType.CASE:
+                pass
+        kinds.append(kind)
+    return kinds
 
 
 def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token]:

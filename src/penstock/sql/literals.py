@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -90,9 +92,10 @@ def number(text: str) -> Literal | None:
 
 
 _ESCAPE = re.compile(
-    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))",
+    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([01][0-7]{2})|(.))",
     re.DOTALL,
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
@@ -102,6 +105,22 @@ def string(raw: str) -> str:
     Args:
         raw: the literal with its quotes and an optional prefix r; a doubled quote inside is one.
     """
+    return strings([raw])
+
+
+def strings(raws: Sequence[str]) -> str:
+    """The value of quoted strings side by side, each as `string` takes it.
+
+    Spark holds them in UTF-16 meanwhile: escapes of two surrogates make one character, a lone one `?`.
+    """
+    text = "".join(map(_unquoted, raws))
+    if not _SURROGATE.search(text):
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _SURROGATE.sub("?", paired)
+
+
+def _unquoted(raw: str) -> str:
     if raw[0] in "rR":
         return raw[2:-1]
     body = raw[1:-1].replace(raw[0] * 2, raw[0])
@@ -113,15 +132,22 @@ def _unescape(match: re.Match[str]) -> str:
     if octal:
         return chr(int(octal, 8))
     if other is None:
-        return chr(int(short or long, 16))
+        return _utf16(int(short or long, 16))
     return _ESCAPED.get(other, other)
+
+
+def _utf16(code: int) -> str:
+    """A code point as Java writes it: two surrogates beyond 16 bits, also for what is no code point."""
+    if code <= 0xFFFF:
+        return chr(code)
+    return chr(((code >> 10) + 0xD7C0) & 0xFFFF) + chr((code & 0x3FF) + 0xDC00)
 
 
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(?P<date>\d{4}-\d{1,2}-\d{1,2})"
-    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,9}))?)?"
-    r"(?P<zone>Z|[+-]\d{2}:\d{2})?)?",
+    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})"
+    r"(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,9}))?(?P<zone> *[A-Za-z+-].*)?)?)?",
     re.ASCII,
 )
 
@@ -139,7 +165,7 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """The time that `yyyy-[m]m-[d]d[ [h]h:[m]m[:[s]s[.ffffff]][zone]]` spells, aware if zoned.
+    """The time that `yyyy-[m]m-[d]d[ [h]h:[m]m[:[s]s[.ffffff][zone]]]` spells, aware if zoned.
 
     None for what only Spark reads.
     """
@@ -156,28 +182,83 @@ def parse_timestamp(text: str) -> datetime | None:
             int(match["minute"] or 0),
             int(match["second"] or 0),
             int((match["fraction"] or "0").ljust(6, "0")[:6]),
-            _offset(match["zone"]),
+            None if match["zone"] is None else time_zone(match["zone"].strip(" ")),
         )
     except ValueError:
         return None
 
 
-def _offset(zone: str | None) -> timezone | None:
-    if zone is None:
-        return None
-    if zone == "Z":
+#: names of zones that Java knows beside those of the time zone database
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "EST": "-05:00",
+    "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "MST": "-07:00",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<digits>\d|\d\d|\d{4}|\d\d:\d\d|\d{6}|\d\d:\d\d:\d\d)", re.ASCII
+)
+_LONGEST_OFFSET = timedelta(hours=18)
+
+
+@lru_cache(maxsize=64)
+def time_zone(name: str) -> tzinfo:
+    """The time zone that Spark understands by a name: of the database, `Z`, `+08:00`, `GMT+8`, `PST`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    spelled = re.sub(r"([+-])(\d):", r"\g<1>0\2:", name, count=1)
+    spelled = re.sub(r"([+-])(\d\d):(\d)$", r"\1\2:0\3", spelled)
+    spelled = _SHORT_ZONES.get(spelled, spelled)
+    if spelled in ("Z", "UTC", "GMT", "UT"):
         return UTC
-    hours, minutes = int(zone[1:3]), int(zone[4:6])
-    if minutes > 59 or hours > 17:
-        raise ValueError(zone)
-    delta = timedelta(hours=hours, minutes=minutes)
-    return timezone(-delta if zone[0] == "-" else delta)
+    match = _OFFSET.fullmatch(spelled)
+    if match is None:
+        try:
+            return ZoneInfo(spelled)
+        except (KeyError, OSError, ValueError):
+            raise ValueError(f"{name} is no time zone") from None
+    digits = match["digits"].replace(":", "")
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4] or 0), int(digits[4:] or 0)
+    delta = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes > 59 or seconds > 59 or delta > _LONGEST_OFFSET:
+        raise ValueError(f"{name} is no time zone: offsets are of at most 18 hours")
+    return timezone(-delta if match["sign"] == "-" else delta)
 
 
 def microseconds(moment: datetime, zone: str) -> int:
-    """Microseconds since the epoch; a naive time is local to `zone` (a gap moves it forward)."""
+    """Microseconds since the epoch; a naive time is local to `zone` (a gap moves it forward).
+
+    Raises:
+        ValueError: the zone is none.
+    """
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=ZoneInfo(zone))
+        moment = moment.replace(tzinfo=time_zone(zone))
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 

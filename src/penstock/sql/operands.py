@@ -65,7 +65,9 @@ class Operands:
         self.host = host
         self._names = schema.names
         self._columns: dict[str, Compared] = {}
+        self._ambiguous: dict[str, list[str]] = {}
         for column in schema:
+            self._ambiguous.setdefault(column.name.upper(), []).append(column.name)
             compared = Compared(quote(column.name), column.name, column.type, is_comparable(column.type))
             self._columns.setdefault(column.name.upper(), compared)
         self._expressions: dict[str, Compared] = {}
@@ -76,7 +78,7 @@ class Operands:
         """Learns about all operands of many conditions at once.
 
         Raises:
-            UnknownNameError: a column that does not exist.
+            UnknownNameError: a column that does not exist, or one of several by that name.
             UnsupportedError: without a host, an expression that only Spark computes.
             SqlError: what Spark refuses. In all cases with the place underlined.
         """
@@ -90,6 +92,7 @@ class Operands:
                 if operand.column is not None:
                     column = self._columns.get(operand.column.upper())
                     if column is not None:
+                        self._refuse_ambiguous(clause, operand)
                         if pa.types.is_string(column.type):
                             strings[operand.column.upper()] = None
                         continue
@@ -176,6 +179,16 @@ class Operands:
         for name, ordered in zip(strings, plain[len(expressions) :], strict=True):
             column = self._columns[name]
             self._columns[name] = Compared(column.expression, column.name, column.type, ordered)
+
+    def _refuse_ambiguous(self, clause: Clause, operand: Operand) -> None:
+        found = self._ambiguous[(operand.column or "").upper()]
+        if len(found) > 1:
+            raise clause.error(
+                UnknownNameError,
+                f"{operand.text} is ambiguous: it may be {', '.join(found)}. Names are case-insensitive; rename one.",
+                operand.start,
+                operand.end,
+            )
 
     def _unknown(self, clause: Clause, operand: Operand) -> UnknownNameError:
         return clause.error(

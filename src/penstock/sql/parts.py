@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.clauses import Clause
 from penstock.sql.hints import Hints, parse_hints
-from penstock.sql.lexing import is_call, name_of
+from penstock.sql.lexing import is_call, name_of, token_kinds
 
 ALLOWED = "Allowed in a view: SELECT columns and scalar expressions FROM one table or view WHERE a condition."
 ALLOWED_WINDOW = (
@@ -49,8 +49,6 @@ _UNSUPPORTED = {
 }
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
-#: before END, these make a name of it
-_NAMED_AFTER = (TokenType.DOT, TokenType.ALIAS)
 #: the clauses after the source, in their order, and what each is made of
 _TAIL = {
     TokenType.WHERE: "A condition",
@@ -133,6 +131,7 @@ class _Splitter:
     def __init__(self, script: str, tokens: Sequence[Token]) -> None:
         self.script = script
         self.tokens = tokens
+        self.kinds = token_kinds(tokens)
         self.position = 0
         self.qualifier = ""
         self.allowed = ALLOWED
@@ -212,9 +211,7 @@ class _Splitter:
 
     def _nesting(self) -> int:
         """1 where a bracket or CASE opens, -1 where it closes."""
-        kind = self._kind()
-        if kind is TokenType.END and self.tokens[self.position - 1].token_type in _NAMED_AFTER:
-            return 0
+        kind = self.kinds[self.position]
         return (kind in _OPENING) - (kind in _CLOSING)
 
     def _source(self) -> tuple[str, Clause, str | None]:
