@@ -62,6 +62,7 @@ def test_the_readme_names_commands() -> None:
         "check",
         "explain",
         "results",
+        "status",
     }
 
 

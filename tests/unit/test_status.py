@@ -207,6 +207,8 @@ def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
     assert [record["record"] for record in found] == ["�,\n", "4,Oslo,much"]
     assert found[0]["batch"] == "1"
     assert list(quarantined_records(layout, "orders", 1)) == found[:1]
+    next(layout.quarantine("orders").iterdir()).unlink()
+    assert list(quarantined_records(layout, "orders", 0)) == []
     with pytest.raises(UnknownNameError, match="no stream order; existing streams: orders"):
         list(quarantined_records(layout, "order", 1))
     with pytest.raises(InputError, match="is not a results folder"):

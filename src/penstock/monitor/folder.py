@@ -101,7 +101,10 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
         for file in reversed(document["files"]):
             if file["kind"] != "quarantine":
                 continue
-            rows = pq.ParquetFile(layout.quarantine(stream) / file["name"]).read()
+            try:
+                rows = pq.ParquetFile(layout.quarantine(stream) / file["name"]).read()
+            except FileNotFoundError:  # cleaned up, or merged just now
+                continue
             for row in reversed(rows.to_pylist()):
                 yield {
                     "batch": str(first) if first == last else f"{first}-{last}",

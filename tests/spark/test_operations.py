@@ -1,0 +1,64 @@
+"""What docs/operations.md tells a user to type works, on the results of a real run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
+from penstock.spark.engine import Engine
+
+pytestmark = pytest.mark.spark
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+SCRIPT = """
+CREATE TABLE orders (id INT, city STRING, amount DOUBLE, at TIMESTAMP)
+USING csv OPTIONS (path 'in', header 'true', event_time 'at', max_files_per_trigger '1');
+CREATE VIEW large AS SELECT * FROM orders WHERE amount > 900;
+CREATE VIEW totals AS SELECT window(at, '10 minutes') AS w, city, sum(amount) AS total FROM orders GROUP BY w, city;
+"""
+FILES = (
+    "1,Bern,20,2026-01-01T10:00:00Z\n2,Rome,950,2026-01-01T10:15:00Z\n3,Rome,5,2026-01-01T11:30:00Z\n",
+    "4,Bern,1200,2026-01-01T10:05:00Z\n5,Oslo,much,2026-01-01T10:05:00Z\n6,Bern,7,2026-01-01T11:35:00Z\n",
+)
+
+
+def test_the_pages_sql_reads_the_newest_results(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for number, text in enumerate(FILES):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"id,city,amount,at\n{text}")
+    run = Engine(spark).execute(SCRIPT).start("out", available_now=True)
+    run.await_termination()
+    run.stop()
+
+    batches, matches, newest, files = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    assert len(connection.sql(batches).fetchall()) == 2
+    assert connection.sql(matches).columns == ["id", "city", "amount", "at"]
+    assert sorted(row[0] for row in connection.sql(matches).fetchall()) == [2, 4]
+    found = connection.sql(newest)
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    told = {(str(row["w"]["start"])[:16], row["city"], row["total"]) for row in rows}
+    own = {(str(row.w.start)[:16], row.city, row.total) for row in run.results("totals").collect()}
+    assert told == own
+    assert ("2026-01-01 10:00", "Bern", 1220.0) in told
+    assert {Path(name) for _, name, _ in connection.sql(files).fetchall()} == {
+        Path(path.name) for path in (tmp_path / "out" / "matches" / "orders").glob("*.parquet")
+    }
+
+    lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
+    assert "stream orders: ended | 5 tuples in 2 batches" in lines
+    assert "busiest queries: large 2" in lines
+    assert "quarantined: 1 for: malformed csv record" in lines
+    assert "window view totals of orders: " in lines
+    assert re.search(r"slack K .* \| horizon .* \| stream time 2026-01-01 11:35:00 UTC", lines)
+    assert re.search(r"not final: \d windows?, the oldest ends 2026-01-01 .* UTC; it is final once", lines)
