@@ -228,23 +228,26 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     (aside,) = (folder / "out" / "quarantine" / "orders").glob("*.parquet")
     (record,) = pq.read_table(aside).to_pylist()
     assert record["record"] == b"4,Oslo,much,2026-01-04"
-    assert record["reason"] == "malformed csv record"
-    assert record["origin"].endswith("/in/orders.csv")
+    assert record["reason"] == "malformed csv record: amount is no DOUBLE"
+    assert record["origin"].endswith("/in/orders.csv:5")
     events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
     (told_aside,) = [event for event in events if event["kind"] == "records_quarantined"]
-    assert told_aside["counts"] == {"malformed csv record": 1}
+    assert told_aside["counts"] == {"malformed csv record: amount is no DOUBLE": 1}
 
     assert _call("status", "out") == 0
     told = capsys.readouterr().out
     assert "out: ended" in told
     assert "stream orders: ended | 3 tuples in 1 batches" in told
     assert "busiest queries: named 2, large 2" in told or "busiest queries: large 2, named 2" in told
-    assert "in/orders.csv: 4,Oslo,much,2026-01-04" in told
+    assert "in/orders.csv:5: 4,Oslo,much,2026-01-04" in told
     assert _call("quarantine", "out", "orders", "--format", "json") == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["record"] == "4,Oslo,much,2026-01-04"
     assert _call("quarantine", "out", "orders", "--format", "csv") == 0
-    assert next(csv.DictReader(io.StringIO(capsys.readouterr().out)))["reason"] == "malformed csv record"
+    assert (
+        next(csv.DictReader(io.StringIO(capsys.readouterr().out)))["reason"]
+        == "malformed csv record: amount is no DOUBLE"
+    )
 
     assert _call("results", "out", "large") == 0
     table = capsys.readouterr().out

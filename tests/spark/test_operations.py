@@ -58,7 +58,7 @@ def test_the_pages_sql_reads_the_newest_results(
     lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
     assert "stream orders: ended | 5 tuples in 2 batches" in lines
     assert "busiest queries: large 2" in lines
-    assert "quarantined: 1 for: malformed csv record" in lines
+    assert "quarantined: 1 for: malformed csv record: amount is no DOUBLE" in lines
     assert "window view totals of orders: " in lines
     assert re.search(r"slack K .* \| horizon .* \| stream time 2026-01-01 11:35:00 UTC", lines)
     assert re.search(r"not final: \d windows?, the oldest ends 2026-01-01 .* UTC; it is final once", lines)

@@ -10,12 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.operators.malformed import explained
 from penstock.operators.map_stage import StreamProgram
+from penstock.spark.record_lines import with_lines
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
 CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+#: records of a block whose reason is looked into
+_MOST_EXPLAINED = 10_000
 
 
 def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
@@ -47,7 +51,7 @@ def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task
 
     def process(task: Task, batch: pa.RecordBatch) -> None:
         if has_corrupt:
-            batch = _set_corrupt_aside(task, batch)
+            batch = _set_corrupt_aside(task, batch, columns)
         if not batch.num_rows:
             return
         wide = batch if derived is None else derived.unpack(batch)
@@ -60,10 +64,16 @@ def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task
     return process
 
 
-def _set_corrupt_aside(task: Task, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _set_corrupt_aside(task: Task, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
     reason = batch.column(REASON)
     if reason.null_count == len(reason):
         return batch
     aside = batch.filter(reason.is_valid())
-    task.quarantine(aside.column(CORRUPT), aside.column(ORIGIN), aside.column(REASON))
+    schema = pa.schema([batch.schema.field(name) for name in columns])
+    records, reasons = aside.column(CORRUPT), aside.column(REASON)
+    told = [
+        explained(why.as_py(), record.as_py() or b"", schema) if number < _MOST_EXPLAINED else why.as_py()
+        for number, (why, record) in enumerate(zip(reasons, records, strict=True))
+    ]
+    task.quarantine(records, with_lines(aside.column(ORIGIN), records), pa.array(told, pa.string()))
     return batch.filter(reason.is_null())
