@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import InputError, UnknownNameError
-from penstock.monitor.book import StatusBook
+from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.report import News, length, status_lines
 from penstock.monitor.snapshot import take_snapshot
@@ -109,6 +111,10 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
     log = EventLog(layout.events)
     log.record("run_started")
     log.record("run_failed", stream="orders", told="view large: division by zero")
+    lock = CheckpointLock(layout.checkpoint)
+    replace_json(layout.status, {**StatusBook().document(), "pid": os.getpid()})
+    assert "out: failed" in _lines(layout), "its process may be there still"
+    lock.release()
     log.record("run_stopped")
     log.close()
     told = _lines(layout)
@@ -145,11 +151,17 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
         ),
         ("stream_retried", {"stream": "orders", "told": "a worker was killed"}),
     ):
-        book.note({"kind": kind, "time": "2026-01-01T00:00:00+00:00", **fields})
+        book.note({"kind": kind, "time": datetime.now(UTC).isoformat(), **fields})
+    retried = book.stream("orders")
+    assert [stream_state(retried, lambda later=later: time.time() + later) for later in (50, 70)] == [
+        "retrying",
+        "running",
+    ]
     replace_json(layout.status, {**book.document(), "pid": os.getpid()})
     lock = CheckpointLock(layout.checkpoint)
     told = _lines(layout)
     lock.release()
+    assert "out: running" in told
     assert "stream orders: retrying" in told
     assert "source out of reach since 2026" in told
     assert ": topic orders: no broker at kafka:9092" in told

@@ -7,8 +7,10 @@ the folder's first batch; a batch is counted once, whether its event or its mani
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 #: version of the document
@@ -17,6 +19,8 @@ VERSION = 1
 _KEPT = 40
 #: batches whose rate is told
 _RATED = 5
+#: a stream that was tried again and has not failed for so long since then runs
+_SETTLED_SECONDS = 60.0
 #: kinds that are measurements: they change counts and are no news
 MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
 #: counts of a `batch` event or a manifest that add up
@@ -165,6 +169,9 @@ def _add_batch(document: Document, name: str, figures: Mapping[str, Any]) -> Non
 
 def _windows(document: Document, event: Mapping[str, Any]) -> None:
     _add_windows(document, event["stream"], event)
+    stream = _stream(document, event["stream"])
+    if stream.get("state") == "retrying":
+        stream["state"] = "running"
 
 
 def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> None:
@@ -209,7 +216,21 @@ def _reachable(document: Document, event: Mapping[str, Any]) -> None:
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
-    stream.update(state="retrying", retry=event.get("told"))
+    until = _seconds(event.get("time")) + (event.get("wait_seconds") or 0.0) + _SETTLED_SECONDS
+    stream.update(state="retrying", retry=event.get("told"), tried_until=until)
+
+
+def _seconds(time_text: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(time_text)).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def stream_state(stream: Mapping[str, Any], now: Callable[[], float] = time.time) -> str:
+    """A stream's state while its run goes on: one that was tried again and has held since then runs, though nothing came."""
+    state: str = stream.get("state") or "running"
+    return "running" if state == "retrying" and now() > stream.get("tried_until", 0.0) else state
 
 
 def _lag(document: Document, event: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import InputError, UnknownNameError
-from penstock.monitor.book import Document, StatusBook
+from penstock.monitor.book import Document, StatusBook, stream_state
 from penstock.spark.checkpoint_lock import lock_holder
 from penstock.spark.events import newest_events
 from penstock.spark.files import read_json
@@ -125,7 +125,8 @@ def _judge(document: Document, holder: int | None) -> None:
     """What the run is doing: what it said last, and whether its process is still there."""
     said = document["state"]
     if holder is not None:
-        document["state"] = "running" if said == "running" and document.get("pid") == holder else "starting"
+        if document.get("pid") != holder or said == "unknown":
+            document["state"] = "starting"
         document["pid"] = holder
     elif said == "running":
         document["state"] = "dead"
@@ -140,6 +141,8 @@ def _judge(document: Document, holder: int | None) -> None:
 def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:
     if document["state"] not in ("running", "starting") and stream.get("state") != "failed":
         stream["state"] = document["state"]
+    else:
+        stream["state"] = stream_state(stream)
     newest = stream.get("newest_event_time_us")
     if newest is not None:
         stream["newest_event_age_seconds"] = round(datetime.now(UTC).timestamp() - newest / 1e6, 3)

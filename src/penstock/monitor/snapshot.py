@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.monitor.book import stream_state
 from penstock.monitor.report import length
 
 #: views named at the most
@@ -99,7 +100,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             tuples_per_second=stream["tuples_per_second"],
             evaluations_per_tuple=stream["evaluations_per_tuple"],
             sequence=stream["sequence"],
-            state=stream.get("state") or "running",
+            state=stream_state(stream),
             backlog=_backlog(stream.get("lag")),
             age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in ("early", "corrected", "final")),

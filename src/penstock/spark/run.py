@@ -364,7 +364,7 @@ class Run:
         return {
             **{
                 name: known.get(name)
-                for name in ("state", "outage", "retries", "lag", "newest_event_time_us")
+                for name in ("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us")
             },
             "active": query.active,
             "batches": totals.batches,
