@@ -275,6 +275,10 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
         {"time": "y", "kind": "files_changed", "stream": "orders", "files": ["a", "b"], "rows": 1_200}
     )
     assert news.lines() == ["y stream orders: files changed (files a, b, rows 1,200)"]
+    events.append(
+        {"time": "z", "kind": "files_changed", "told": "a was replaced", "files": [{"path": "a"}], "count": 1}
+    )
+    assert news.lines() == ["z files changed: a was replaced (count 1)"]
     counts = {
         "views": 2,
         "batches": 1,

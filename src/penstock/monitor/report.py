@@ -189,7 +189,9 @@ def event_line(event: Mapping[str, Any]) -> str:
     fields = [
         f"{name.replace('_', ' ')} {_cut(_plain(value))}"
         for name, value in event.items()
-        if name not in _SILENT and value not in (None, {}, [])
+        if name not in _SILENT
+        and value not in (None, {}, [])
+        and not (told and isinstance(value, list | Mapping))
     ]
     line = " ".join(words) + (f": {told}" if told else "")
     return f"{line} ({', '.join(fields)})" if fields else line
