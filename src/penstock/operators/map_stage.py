@@ -17,13 +17,12 @@ import pyarrow as pa
 
 from penstock.operators.derived import DerivedLayout
 from penstock.operators.encode import ColumnEncoder
+from penstock.operators.matches import QUERIES as QUERIES
 from penstock.operators.pane_stage import PaneProgram, PaneStage, Rows, event_times
 from penstock.operators.selection import SelectionPlan, Selector
 from penstock.plan.arrangement import Arrangement
 from penstock.settings import Settings
 
-#: the column of `matches/` that names the satisfied queries
-QUERIES = "queries"
 #: matches that a batch may have: their places fit Arrow's 32 bits, and memory stays bounded
 MOST_PAIRS = 1 << 27
 _NO_LIMIT = 2**62

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+#: the column of `matches/` that names the satisfied queries
+QUERIES = "queries"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:

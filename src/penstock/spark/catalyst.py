@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 _SEPARATOR = "\x1f"
 
@@ -28,3 +29,10 @@ def try_form(spark: SparkSession, expression: str) -> Column:
     guarded = parser.parseExpression(f"if(spark_partition_id() >= 0, {expression}, NULL)")
     caught = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(guarded)
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(caught))
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame without rows, made without Python workers, whose plan the optimiser does not see to be empty."""
+    session: Any = spark._jsparkSession
+    rows: Any = spark.sparkContext._jsc
+    return DataFrame(session.createDataFrame(rows.emptyRDD(), session.parseDataType(schema.json())), spark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -27,25 +27,40 @@ from penstock.sql.window_query import WindowQuery
 _RESERVED = (*MARKS.names, ROW)
 
 
-def define_selection(
-    name: str, text: str, flat: SelectQuery, source: Source, host: SparkExpressionHost
-) -> ViewDefinition:
-    """A selection view's definition.
+def define_selection(name: str, text: str, flat: SelectQuery, source: Source) -> ViewDefinition:
+    """A selection view's definition; its SELECT list is checked by `check_projections`.
 
     Args:
         name: the view's name.
         text: its query as written.
         flat: the query over the stream.
         source: the stream's source.
-        host: Spark's analysis of its expressions.
-
-    Raises:
-        SqlError: a mistake in the SELECT list.
     """
     projection = _projection(flat, source)
     condition = flat.where or "TRUE"
-    _check_projection(flat, host)
     return ViewDefinition(name, _identity(name, text, condition, projection), text, condition, projection)
+
+
+def check_projections(queries: Iterable[SelectQuery], host: SparkExpressionHost) -> None:
+    """Makes sure that Spark can compute the SELECT lists of queries; it looks at all of them in one go.
+
+    Raises:
+        SqlError: a mistake in a SELECT list.
+    """
+    outputs = [output for query in queries for output in query.projection or () if not output.is_star]
+    try:
+        host.types([output.expression for output in outputs])
+    except SqlError as mistake:
+        text = mistake.text
+        for output in sorted(outputs, key=lambda each: each.expression != text):
+            try:
+                host.types([output.expression])
+            except SqlError as error:
+                start = max(0, output.clause.text.find(output.expression))
+                raise output.clause.error(
+                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
+                ) from None
+        raise
 
 
 def define_window(
@@ -155,19 +170,3 @@ def _projection(query: SelectQuery, source: Source) -> tuple[tuple[str, str | No
         else:
             items.append((output.expression, output.name))
     return tuple(items)
-
-
-def _check_projection(query: SelectQuery, host: SparkExpressionHost) -> None:
-    outputs = [output for output in query.projection or () if not output.is_star]
-    try:
-        host.types([output.expression for output in outputs])
-    except SqlError:
-        for output in outputs:
-            try:
-                host.types([output.expression])
-            except SqlError as error:
-                start = max(0, output.clause.text.find(output.expression))
-                raise output.clause.error(
-                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
-                ) from None
-        raise

@@ -18,7 +18,7 @@ from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
 from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.declared import Declared, Stream, View
-from penstock.spark.definitions import beneath, define_selection, define_window
+from penstock.spark.definitions import beneath, check_projections, define_selection, define_window
 from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.functions import named
 from penstock.spark.ingest import Trigger
@@ -340,6 +340,7 @@ class Engine:
             view_ = staged.views[name]
             written.setdefault(name, (view_.query, view_.definition.sql))
         new: dict[str, dict[str, SelectQuery]] = {}
+        selections: dict[str, list[SelectQuery]] = {}
         for name, (query, text) in written.items():
             known[name.upper()] = query
             _refuse_circle(name, known)
@@ -355,9 +356,12 @@ class Engine:
                 definition = define_window(name, text, flat, beneath(query, texts, known), source, host)
                 new.setdefault(stream, {})[name] = flat.selection
             else:
-                definition = define_selection(name, text, flat, source, host)
+                definition = define_selection(name, text, flat, source)
                 new.setdefault(stream, {})[name] = flat
+                selections.setdefault(stream, []).append(flat)
             staged.views[name] = View(stream, query, definition)
+        for stream, selected in selections.items():
+            check_projections(selected, staged.streams[stream].host)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             bound = self._bind(staged.streams[stream], queries, declaring=True)

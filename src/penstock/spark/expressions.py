@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, Raised
-from penstock.spark.catalyst import text_array, try_form
+from penstock.spark.catalyst import empty_frame, text_array, try_form
 from penstock.spark.raising import raising
 
 _Answer = TypeVar("_Answer")
@@ -52,7 +52,7 @@ class SparkExpressionHost:
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
         self._spark = spark
-        self._table = spark.createDataFrame([], schema)
+        self._table = empty_frame(spark, schema)
         self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
         self._resolved: dict[str, DataType] = {}
         self._schemas: dict[str, pa.Schema] = {}

@@ -10,17 +10,20 @@ import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError
-from penstock.spark.bindings import RegisteredWindow
 from penstock.spark.files import numbered, put_json_if_absent, read_json
 from penstock.spark.layout import Layout
-from penstock.sql.bind_windows import BoundWindow
+from penstock.spark.publish import read_manifests, results_of
+
+if TYPE_CHECKING:
+    from penstock.spark.bindings import RegisteredWindow
+    from penstock.sql.bind_windows import BoundWindow
 
 #: columns that follow a view's own
 REVISION, COVERAGE, SLACK, FINAL, OP = "revision", "coverage", "slack", "is_final", "op"
@@ -150,6 +153,24 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
             own = earlier_operators(layout, stream, view, definition)
             return ReadableView(operator, columns, row, tuple(own))
     return None
+
+
+def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
+    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
+    whole: set[int] = set()
+    if len(readable.operators) > 1:
+        for manifest in read_manifests(layout, results_of(stream)):
+            for figures in manifest["batches"]:
+                whole |= set(figures["whole"])
+    found: list[tuple[int, int | None]] = []
+    until: int | None = None
+    for operator, floor in reversed(readable.operators):
+        found.append((operator, until))
+        if floor is None:
+            break
+        if operator in whole:
+            until = floor if until is None else min(until, floor)
+    return found
 
 
 def own_schema(view: BoundWindow) -> pa.Schema:

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from penstock.errors import CheckpointError, InputError, UnknownNameError
+from penstock.errors import CheckpointError, UnknownNameError
 from penstock.operators.map_stage import QUERIES
 from penstock.spark.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.catalyst import try_form
+from penstock.spark.catalog import find_view, read_catalog
+from penstock.spark.catalyst import empty_frame, try_form
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
 from penstock.spark.publish import published_paths, view_kind
@@ -42,18 +43,6 @@ def write_catalog(
     replace_json(layout.catalog, known)
 
 
-def read_catalog(layout: Layout) -> dict[str, Any]:
-    """The streams and views of a results folder.
-
-    Raises:
-        InputError: it is not one.
-    """
-    catalog: dict[str, Any] | None = read_json(layout.catalog)
-    if catalog is None:
-        raise InputError(f"{layout.output} is not a results folder of Penstock")
-    return catalog
-
-
 def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
     """The published matches of a stream: the tuple's columns and `queries`.
 
@@ -73,7 +62,7 @@ def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path])
     """Files of matches as a frame of the tuple's columns and `queries`."""
     wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
     if not paths:
-        return spark.createDataFrame([], wide)
+        return empty_frame(spark, wide)
     return spark.read.schema(wide).parquet(*map(str, paths))
 
 
@@ -100,7 +89,7 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     Raises:
         UnknownNameError: there is no such view.
     """
-    name, definition = _found(layout, view)
+    name, definition = find_view(layout, view)
     if "projection" not in definition:
         return window_results(spark, layout, definition["stream"], name)
     frame = matches(spark, layout, definition["stream"])
@@ -113,21 +102,8 @@ def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     Raises:
         UnknownNameError: there is no such view, or it is a selection, whose rows never change.
     """
-    name, definition = _found(layout, view)
-    if "projection" in definition:
-        raise UnknownNameError(f"{name} is a selection view; its rows have no revisions")
+    name, definition = find_view(layout, view, revisions=True)
     return window_changes(spark, layout, definition["stream"], name)
-
-
-def _found(layout: Layout, view: str) -> tuple[str, dict[str, Any]]:
-    """A view's name as declared and its entry in the catalog."""
-    known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
-    name = next((each for each in known if each.upper() == view.upper()), None)
-    if name is None:
-        names = sorted(known)
-        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
-    return name, known[name]
 
 
 def project(

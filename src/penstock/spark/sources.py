@@ -68,7 +68,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
     event_time = options.pop("eventtime", None)
     kind = table.source.lower()
     if kind == "kafka":
-        source: Source = open_kafka(spark, table, _declared(spark, table), options, event_time, settings)
+        source: Source = open_kafka(spark, table, _declared(table), options, event_time, settings)
     elif kind == "rate":
         frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
         source = stream_source(frame, event_time)
@@ -138,19 +138,24 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
         )
 
 
-def _declared(spark: SparkSession, table: CreateTable) -> StructType | None:
+def _declared(table: CreateTable) -> StructType | None:
     if not table.columns:
         return None
     text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
     try:
-        return spark.createDataFrame([], text).schema
+        return _columns(text)
     except PySparkException as error:
         for column in table.columns:
             try:
-                spark.createDataFrame([], f"{quoted(column.name)} {column.type_sql}")
+                _columns(f"{quoted(column.name)} {column.type_sql}")
             except PySparkException as own:
                 raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
         raise SqlError(f"table {table.name}: {first_line(error)}") from error
+
+
+def _columns(text: str) -> StructType:
+    kind = StructType.fromDDL(text)
+    return kind if isinstance(kind, StructType) else StructType().add("value", kind)
 
 
 def _open_files(
@@ -163,7 +168,7 @@ def _open_files(
 ) -> Source:
     options = dict(options)
     path = _path(table, options)
-    declared = _declared(spark, table)
+    declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
     schema = declared or _guarded(table, lambda: reading.load(path).schema)
@@ -248,7 +253,7 @@ def _open_replay(
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
         raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
-    declared = _declared(spark, table)
+    declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
     stored = _guarded(table, lambda: (reader.schema(declared) if declared else reader).load(path))
     if arrival not in stored.columns:

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.errors import UnknownNameError
-from penstock.spark.catalyst import try_form
+from penstock.spark.catalyst import empty_frame, try_form
 from penstock.spark.layout import Layout
 from penstock.spark.messages import quoted
-from penstock.spark.publish import published_paths, read_manifests, results_of, view_kind
+from penstock.spark.publish import published_paths, results_of, view_kind
 from penstock.spark.result_views import (
     DELETE,
     FINAL,
@@ -31,6 +31,7 @@ from penstock.spark.result_views import (
     ReadableView,
     own_schema,
     readable_view,
+    result_parts,
     row_type,
     spark_schema,
 )
@@ -105,7 +106,7 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
         _published(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
         .withColumn(_OPERATOR, F.lit(operator))
-        for operator, until in _parts(layout, stream, readable)
+        for operator, until in result_parts(layout, stream, readable)
     ]
     order = [F.col(each).desc() for each in (FINAL, _OPERATOR, REVISION)]
     newest = Window.partitionBy(ROW).orderBy(*order)
@@ -121,24 +122,6 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) 
         UnknownNameError: the stream has no such window view.
     """
     return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
-
-
-def _parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
-    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
-    whole: set[int] = set()
-    if len(readable.operators) > 1:
-        for manifest in read_manifests(layout, results_of(stream)):
-            for figures in manifest["batches"]:
-                whole |= set(figures["whole"])
-    found: list[tuple[int, int | None]] = []
-    until: int | None = None
-    for operator, floor in reversed(readable.operators):
-        found.append((operator, until))
-        if floor is None:
-            break
-        if operator in whole:
-            until = floor if until is None else min(until, floor)
-    return found
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
@@ -163,7 +146,7 @@ def _published(
 ) -> DataFrame:
     paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     schema: StructType = readable.schema
-    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
 
 
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:

@@ -1,0 +1,167 @@
+"""Rows of views whose files hold them as they are: window views, and selections of plain columns. Needs no JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from penstock.errors import UnknownNameError
+from penstock.operators.matches import QUERIES
+from penstock.spark.catalog import find_view, read_catalog
+from penstock.spark.layout import Layout
+from penstock.spark.publish import published_paths, results_of, view_kind
+from penstock.spark.result_views import FINAL, OP, REVISION, ROW, UPSERT, readable_view, result_parts
+from penstock.spark.schemas import arrow_schema
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+#: words that Spark reads as values where a column's name could stand
+_VALUES = frozenset({"null", "true", "false"})
+#: how often files are looked up again that a compaction removed meanwhile
+_TRIES = 5
+_NUMBER = "_number"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Rows of a view, read from the published files.
+
+    Attributes:
+        name: the view's name as declared.
+        rows: the first of them.
+        count: how many there are.
+    """
+
+    name: str
+    rows: pa.Table
+    count: int
+
+
+def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -> PlainRows | None:
+    """The rows of a view as `results` or `changes` would give them; None where it takes Spark to compute them.
+
+    Args:
+        layout: the results folder.
+        view: the view's name.
+        limit: rows at the most; 0 for all of them.
+        revisions: whether every revision of a window view is wanted.
+
+    Raises:
+        InputError: the folder is none of Penstock's.
+        UnknownNameError: there is no such view, or it has no revisions.
+    """
+    name, definition = find_view(layout, view, revisions)
+    for _ in range(_TRIES):
+        try:
+            if "projection" not in definition:
+                return _window_rows(layout, definition["stream"], name, limit, revisions)
+            return _selected(layout, definition["stream"], name, definition["projection"], limit)
+        except FileNotFoundError:
+            continue
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            return None
+    return None
+
+
+def _selected(
+    layout: Layout, stream: str, view: str, projection: Sequence[tuple[str, str | None]] | None, limit: int
+) -> PlainRows | None:
+    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][stream]))
+    columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
+    if columns is None:
+        return None
+    schema = pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
+    files = list(published_paths(layout, stream))
+    if not files:
+        return PlainRows(view, schema.empty_table(), 0)
+    wide = own.append(pa.field(QUERIES, pa.list_(pa.string())))
+    wanted = pa.schema([wide.field(name) for name in (*dict.fromkeys(columns.values()), QUERIES)])
+    taken, held = [], 0
+    for batch in _read(files, wanted):
+        rows = batch.take(_matching(batch, view))
+        rows = rows.slice(0, limit - held) if limit else rows
+        held += rows.num_rows
+        arrays = [rows.column(column) for column in columns.values()]
+        taken.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        if limit and held >= limit:
+            break
+    queries = pa.schema([wide.field(QUERIES)])
+    full = bool(limit) and held >= limit
+    count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
+    return PlainRows(view, pa.Table.from_batches(taken, schema), count)
+
+
+def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -> Mapping[str, str] | None:
+    """Output name -> column, where every item is the name of one column, and all outputs have names of their own."""
+    columns: dict[str, str] = {}
+    for text, name in projection:
+        spelt = text.strip()
+        quoted = _QUOTED.fullmatch(spelt)
+        if quoted is not None:
+            spelt = quoted[1].replace("``", "`")
+        elif not _NAME.fullmatch(spelt) or spelt.lower() in _VALUES:
+            return None
+        found = [column for column in names if column.lower() == spelt.lower()]
+        if len(found) != 1 or name is None or name in columns:
+            return None
+        columns[name] = found[0]
+    return columns
+
+
+def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
+    """The rows whose queries name a view."""
+    queries = batch.column(QUERIES)
+    rows = pc.list_parent_indices(queries).filter(pc.equal(pc.list_flatten(queries), view))
+    return pc.unique(rows)
+
+
+def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: bool) -> PlainRows | None:
+    readable = readable_view(layout, stream, view)
+    if readable is None:
+        raise UnknownNameError(f"stream {stream} has no window view {view}")
+    if not revisions and len(result_parts(layout, stream, readable)) > 1:
+        return None
+    whole = arrow_schema(readable.schema)
+    names = [name for name in whole.names if name != ROW] if revisions else readable.columns.names
+    schema = pa.schema([whole.field(name) for name in names])
+    files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
+    table = pa.Table.from_batches(_read(files, whole), whole)
+    rows = table if revisions else _newest(table)
+    kept = rows.select(names).cast(schema)
+    return PlainRows(view, kept.slice(0, limit) if limit else kept, kept.num_rows)
+
+
+def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            there = [name for name in schema.names if name in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=there):
+                columns = [
+                    batch.column(field.name).cast(field.type)
+                    if field.name in there
+                    else pa.nulls(batch.num_rows, field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _newest(table: pa.Table) -> pa.Table:
+    """The newest revision of each row, a final one before others; those withdrawn left out."""
+    flat = pa.Table.from_struct_array(table.column(ROW).combine_chunks())
+    keys = [f"_key{number}" for number in range(flat.num_columns)]
+    places = pa.array(range(table.num_rows), pa.int64())
+    numbered = flat.rename_columns(keys)
+    for name in (FINAL, REVISION):
+        numbered = numbered.append_column(name, table.column(name))
+    ordered = numbered.append_column(_NUMBER, places).sort_by([(FINAL, "ascending"), (REVISION, "ascending")])
+    last = ordered.group_by(keys, use_threads=False).aggregate([(_NUMBER, "last")])
+    newest = table.take(last.column(f"{_NUMBER}_last").combine_chunks().sort())
+    return newest.filter(pc.equal(newest.column(OP), UPSERT))

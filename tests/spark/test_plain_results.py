@@ -1,0 +1,148 @@
+"""Rows that files hold as they are: read without a JVM, and printed as Spark prints them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.cli.results import Format, _print_computed, _print_plain
+from penstock.errors import UnknownNameError
+from penstock.spark.engine import Engine
+from penstock.spark.layout import Layout
+from penstock.spark.plain_results import plain_rows
+
+pytestmark = pytest.mark.spark
+
+KINDS = {
+    "id": pa.int32(),
+    "day": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "date": pa.date32(),
+    "price": pa.decimal128(12, 3),
+    "tiny": pa.decimal128(18, 18),
+    "ratio": pa.float64(),
+    "small": pa.float32(),
+    "ok": pa.bool_(),
+    "a name": pa.string(),
+    "raw": pa.binary(),
+    "list": pa.list_(pa.int64()),
+    "pair": pa.struct({"x": pa.int32(), "at": pa.timestamp("us", "UTC")}),
+    "map": pa.map_(pa.string(), pa.decimal128(5, 2)),
+}
+MOMENT = dt.datetime(2026, 1, 5, 12, 30, 0, 123456, tzinfo=dt.UTC)
+ROWS = [
+    {
+        "id": number,
+        "day": MOMENT + dt.timedelta(hours=number),
+        "local": dt.datetime(2026, 7, 1, 0, 0, number),
+        "date": dt.date(99, 1, 2),
+        "price": Decimal("12.340"),
+        "tiny": Decimal("0E-18"),
+        "ratio": ratio,
+        "small": 0.1,
+        "ok": number % 2 == 0,
+        "a name": 'é"\x01\x1f\\/\u2028\n\t[/red]',
+        "raw": b"raw",
+        "list": [1, None],
+        "pair": {"x": None, "at": MOMENT},
+        "map": [("k", Decimal("1.50"))],
+    }
+    for number, ratio in enumerate(
+        [
+            1.5,
+            1e10,
+            1e-5,
+            0.001,
+            1234567.0,
+            12345678.0,
+            -0.0,
+            100.0,
+            0.25,
+            float("inf"),
+            float("nan"),
+            1e7,
+            -2.5e-9,
+        ]
+    )
+] + [{"id": 99, "day": MOMENT}]
+
+
+@pytest.fixture(scope="module")
+def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with rows of many types, chosen and computed columns, and windows with corrections."""
+    at = tmp_path_factory.mktemp("plain")
+    (at / "in").mkdir()
+    half = len(ROWS) // 2
+    for number, rows in enumerate((ROWS[:half], ROWS[half:])):
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(KINDS)), at / "in" / f"{number}.parquet")
+    engine = Engine(_session).execute(
+        f"CREATE TABLE orders USING parquet OPTIONS (path '{at / 'in'}', event_time 'day', max_files_per_trigger '1');\n"
+        "CREATE VIEW whole AS SELECT * FROM orders WHERE id >= 0;\n"
+        "CREATE VIEW chosen AS SELECT ID AS number, `a name`, pair FROM orders WHERE id < 5;\n"
+        "CREATE VIEW computed AS SELECT id + 1 AS next FROM orders WHERE id < 5;\n"
+        "CREATE VIEW nothing AS SELECT id FROM orders WHERE id > 1000;\n"
+        "CREATE VIEW hours AS SELECT window.start AS hour, ok, count(*) AS n, max(ratio) AS most FROM orders "
+        "GROUP BY window(day, '2 hours'), ok;"
+    )
+    run = engine.start(at / "out", available_now=True)
+    try:
+        assert run.await_termination(300)
+    finally:
+        run.stop()
+    return at / "out"
+
+
+@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize(
+    ("view", "changes"), [("whole", False), ("chosen", False), ("hours", False), ("hours", True)]
+)
+def test_rows_are_printed_as_spark_prints_them(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes], view: str, changes: bool, form: Format
+) -> None:
+    found = plain_rows(Layout(folder, folder), view.upper(), 0, changes)
+    assert found is not None
+    assert found.count == found.rows.num_rows > 0
+    assert _print_plain(found, form)
+    plain = capsysbinary.readouterr().out
+    _print_computed(folder, view, changes, 0, form)
+    assert sorted(plain.splitlines()) == sorted(capsysbinary.readouterr().out.splitlines())
+
+
+def test_limits_and_what_only_spark_can_read(folder: Path) -> None:
+    layout = Layout(folder, folder)
+    some = plain_rows(layout, "whole", 3)
+    assert some is not None
+    assert (some.rows.num_rows, some.count) == (3, len(ROWS))
+    nothing = plain_rows(layout, "nothing", 0)
+    assert nothing is not None
+    assert (nothing.rows.num_rows, nothing.rows.column_names) == (0, ["id"])
+    assert plain_rows(layout, "computed", 0) is None
+    with pytest.raises(UnknownNameError, match="is a selection view"):
+        plain_rows(layout, "whole", 0, revisions=True)
+
+
+def test_results_of_plain_columns_start_no_java(folder: Path) -> None:
+    """With a PATH on which there is no Java; a computed column asks for it."""
+    command = [sys.executable, "-m", "penstock.cli.main", "results", str(folder)]
+    for view, code, told in (
+        ("chosen", 0, "chosen: 5 rows"),
+        ("computed", 2, "no java on the PATH"),
+        ("huge", 2, "no view huge"),
+    ):
+        ended = subprocess.run(
+            [*command, view],
+            capture_output=True,
+            text=True,
+            env={"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path), "HOME": str(folder)},
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+        assert told in ended.stdout + ended.stderr
