@@ -9,7 +9,7 @@ MASTER_PORT ?= 7077
 PYTEST_OPTIONS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-startup kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -59,6 +59,9 @@ bench-disorder: $(INSTALLED) ## slack policies on disordered streams, in virtual
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
 	$(BIN)/python benchmarks/windows_spark.py
 	$(BIN)/python benchmarks/windows_latency.py
+
+bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
+	$(BIN)/python benchmarks/startup.py
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
+    from penstock.spark.jvm import Purpose
 
 Script = Annotated[
     Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
@@ -59,7 +60,7 @@ def open_script(
     conf: list[str] | None,
     tune: list[str] | None,
     functions: Path | None,
-    to_run: bool = False,
+    purpose: Purpose = "brief",
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
@@ -71,7 +72,7 @@ def open_script(
         conf: Spark's settings, each KEY=VALUE.
         tune: Penstock's settings, each NAME=VALUE.
         functions: a Python module with FUNCTIONS.
-        to_run: whether there must be something to run.
+        purpose: what a JVM is started for; where it is to run the script, there must be something to run.
 
     Raises:
         InputError: a mistake in the script, its sources or the options.
@@ -82,10 +83,10 @@ def open_script(
     from penstock.sql.script import parse_script
 
     parsed = parse_script(text)
-    if to_run and not parsed.views and not parsed.inserts:
+    if purpose == "run" and not parsed.views and not parsed.inserts:
         raise InputError("nothing to run: declare at least one stream and one view on it")
     registered = {} if functions is None else _load_functions(functions)
-    engine = build_engine(master, pairs, settings)
+    engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
     engine.execute(text)
@@ -109,7 +110,7 @@ def read_settings(tune: list[str] | None) -> Settings:
     return tuned(Settings(), _pairs("--set", "NAME=VALUE", tune))
 
 
-def build_engine(master: str | None, conf: dict[str, str], settings: Settings) -> Engine:
+def build_engine(master: str | None, conf: dict[str, str], settings: Settings, purpose: Purpose) -> Engine:
     """An engine on a session of its own; its modules load while the JVM starts.
 
     Raises:
@@ -118,7 +119,7 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings) -
     from penstock.spark.session import build_session
 
     with ThreadPoolExecutor(1, "penstock-spark") as starter:
-        session = starter.submit(build_session, master, conf)
+        session = starter.submit(build_session, master, conf, purpose=purpose)
         from penstock.spark.engine import Engine
 
         return Engine(session.result(), settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,13 +45,15 @@ def demo(
         if not (output / "_penstock").is_dir():
             raise InputError(f"--output {output} exists and is not a results folder; name another")
         shutil.rmtree(output)
-    flights, weather = prepare(output.parent / "demo-data")
-    drawn = standing_queries(pq.read_table(flights), queries)
+    with ThreadPoolExecutor(1, "penstock-engine") as starter:
+        built = starter.submit(build_engine, None, {}, read_settings(None), "whole")
+        flights, weather = prepare(output.parent / "demo-data")
+        drawn = standing_queries(pq.read_table(flights), queries)
+        engine = built.result()
     script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
     script = script.replace("examples/data/flights", str(flights)).replace(
         "examples/data/weather", str(weather)
     )
-    engine = build_engine(None, {}, read_settings(None))
     engine.execute(script)
     by_hand = sum(map(len, engine.declared.values()))
     engine.views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in drawn.items()})

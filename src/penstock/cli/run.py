@@ -52,7 +52,7 @@ def run(
     if ended and not available_now:
         raise InputError("--ended: allowed with --available-now only: a run that goes on has not ended")
     with _kept_for_us(output, checkpoint, trigger):
-        engine, text = open_script(script, master, conf, tune, functions, to_run=True)
+        engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
         with _told_to_stop() as told:

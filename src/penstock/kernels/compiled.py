@@ -109,20 +109,29 @@ class KernelCache(NullCache):
 def kernel_folder() -> Path | None:
     """Where this installation's machine code is kept; None where no folder can be used or trusted.
 
-    Below `NUMBA_CACHE_DIR`, else `XDG_CACHE_HOME`, else `~/.cache`. The folder's name tells what the code depends on
-    beside the processor: the kernels' source, the versions of what compiles them and numba's switches. What is in it
-    will be executed, so it must belong to this user or to root, and nobody else may write to it.
+    The folder's name tells what the code depends on beside the processor: the kernels' source, the versions of what
+    compiles them and numba's switches.
+    """
+    return cache_folder("kernels", _versions())
+
+
+def cache_folder(kind: str, *version: str) -> Path | None:
+    """A folder for what later processes of this installation will execute; None where none can be used or trusted.
+
+    It lies below `NUMBA_CACHE_DIR`, else `XDG_CACHE_HOME`, else `~/.cache`; it must belong to this user or to root, and
+    nobody else may write to it.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:
-        root = (Path(chosen) if chosen else Path.home() / ".cache") / "penstock" / "kernels"
+        root = (Path(chosen) if chosen else Path.home() / ".cache") / "penstock" / kind
     except RuntimeError:
         return None
-    folder = root / _versions()
+    folder = root.joinpath(*version)
     try:
         if not folder.is_dir():
-            root.mkdir(parents=True, exist_ok=True)
-            _remove_unused(root)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if version:
+                _remove_unused(root)
             folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.stat()
     except OSError as error:

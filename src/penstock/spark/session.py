@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.spark.jvm import Purpose, java_options, launch
 from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
@@ -41,18 +42,21 @@ CHECKPOINTS = {
 }
 
 
-def build_session(master: str | None, conf: Mapping[str, str], name: str = "penstock") -> SparkSession:
+def build_session(
+    master: str | None, conf: Mapping[str, str], name: str = "penstock", purpose: Purpose = "run"
+) -> SparkSession:
     """A session for the command line: quiet, on the loopback address where the master is local.
 
     Args:
         master: a Spark master URL; None is `local[*]`. A local one tries a task four times, as others do.
         conf: further Spark settings; they win over the defaults here.
         name: the application's name.
+        purpose: what a JVM that is started for it is for.
 
     Raises:
         ConnectionFailedError: no usable Java, or the master does not answer.
     """
-    check_java()
+    java = check_java()
     _quiet_py4j()
     master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
     if cores := re.fullmatch(r"local(?:\[(\*|\d+)\])?", master):
@@ -68,16 +72,18 @@ def build_session(master: str | None, conf: Mapping[str, str], name: str = "pens
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **CHECKPOINTS,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2} -Xss16m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2} -Xss16m {java_options(java, purpose)}".strip(),
     }
     if master.startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**defaults, **conf}.items():
+    together = {**defaults, **conf, "spark.master": master, "spark.app.name": name}
+    builder = SparkSession.builder
+    for key, value in together.items():
         builder = builder.config(key, value)
     try:
+        launch(together)
         session = builder.getOrCreate()
     except Exception as error:
         raise ConnectionFailedError(f"cannot start Spark on master {master}: {first_line(error)}") from error
@@ -112,8 +118,11 @@ def warm_workers(spark: SparkSession) -> None:
     threading.Thread(target=run, daemon=True, name="penstock-warm").start()
 
 
-def check_java() -> None:
+def check_java() -> str:
     """Makes sure that a Java new enough for Spark is there.
+
+    Returns:
+        Its version as it tells it.
 
     Raises:
         ConnectionFailedError: it is not.
@@ -133,6 +142,7 @@ def check_java() -> None:
     if found is None or int(found.group(1)) < _LEAST_JAVA:
         version = found.group(1) if found else told.splitlines()[0]
         raise ConnectionFailedError(f"{java} is Java {version}; {wanted}")
+    return told
 
 
 def require_classic(spark: SparkSession) -> None:

@@ -1,0 +1,134 @@
+"""How soon anything is said: seconds of commands from their start, each beside its limit.
+
+    python benchmarks/startup.py [--quick]
+
+Run it on a quiet machine. Compiled kernels and the class archive are filled by a first, unmeasured round, as after any
+first use of an installation. `--quick` leaves out the demo and the 503 views. The exit code is 1 where a limit does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
+TABLE = (
+    "CREATE TABLE orders (id INT, city STRING, amount DOUBLE) USING csv OPTIONS (path 'in', header 'true');\n"
+)
+TWO = "CREATE VIEW large AS SELECT id, city FROM orders WHERE amount > 900;\nCREATE VIEW named AS SELECT id FROM orders WHERE length(city) > 3;\n"
+MATCH = """
+import pyarrow as pa
+from penstock import Matcher
+schema = pa.schema({"distance": pa.int32(), "carrier": pa.string()})
+matcher = Matcher({"far": "distance > 2000", "ua": "carrier LIKE 'U%'"}, schema)
+assert matcher.match(pa.record_batch({"distance": [2500], "carrier": ["UA"]}, schema)).queries.tolist() == [0, 1]
+"""
+
+
+def many_views() -> str:
+    """503 views: compared columns, and some that Spark computes."""
+    views = [
+        f"CREATE VIEW v{n} AS SELECT id, amount * 2 AS twice FROM orders WHERE amount > {n} AND city <> 'c{n}';"
+        for n in range(480)
+    ]
+    views += [
+        f"CREATE VIEW s{n} AS SELECT * FROM orders WHERE length(city) > {n} AND upper(city) LIKE 'B%';"
+        for n in range(23)
+    ]
+    return TABLE + "\n".join(views)
+
+
+def seconds(command: list[str], folder: Path, code: int = 0) -> float:
+    """How long a command took that ends with a code."""
+    began = time.perf_counter()
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if ended.returncode != code:
+        raise SystemExit(
+            f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
+        )
+    return time.perf_counter() - began
+
+
+def first_batch(folder: Path) -> float:
+    """Seconds from the start of 503 views to their first batch."""
+    out = folder / "many"
+    shutil.rmtree(out, ignore_errors=True)
+    began = time.perf_counter()
+    running = subprocess.Popen(
+        [*PENSTOCK, "run", "many.sql", "--output", "many"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while running.poll() is None:
+            events = out / "events.jsonl"
+            lines = events.read_text().splitlines(keepends=True) if events.exists() else []
+            if any(json.loads(line)["kind"] == "batch" for line in lines if line.endswith("\n")):
+                return time.perf_counter() - began
+            time.sleep(0.05)
+        raise SystemExit(f"run many.sql ended with {running.returncode}")
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="without the demo and the 503 views")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory(prefix="penstock-startup-") as name:
+        folder = Path(name)
+        (folder / "in").mkdir()
+        (folder / "in" / "orders.csv").write_text("id,city,amount\n1,Bern,950\n2,Oslo,20\n")
+        (folder / "two.sql").write_text(TABLE + TWO)
+        (folder / "many.sql").write_text(many_views())
+        seconds([*PENSTOCK, "check", "two.sql"], folder)
+        seconds([*PENSTOCK, "run", "two.sql", "--output", "out", "--available-now"], folder)
+        seconds([sys.executable, "-c", MATCH], folder)
+        measured: list[tuple[str, float, Callable[[], float]]] = [
+            (
+                "a slip in an option",
+                0.5,
+                lambda: seconds([*PENSTOCK, "run", "two.sql", "--outptu", "x"], folder, 2),
+            ),
+            (
+                "results of plain columns",
+                1.0,
+                lambda: seconds([*PENSTOCK, "results", "out", "large"], folder),
+            ),
+            ("results, a wrong name", 1.0, lambda: seconds([*PENSTOCK, "results", "out", "huge"], folder, 2)),
+            ("a mistake in a script", 1.0, lambda: seconds([*PENSTOCK, "run", "in/orders.csv"], folder, 2)),
+            ("Matcher, imports and first match", 1.5, lambda: seconds([sys.executable, "-c", MATCH], folder)),
+            ("check of two views", 4.0, lambda: seconds([*PENSTOCK, "check", "two.sql"], folder)),
+        ]
+        if not quick:
+            measured += [
+                ("check of 503 views", 20.0, lambda: seconds([*PENSTOCK, "check", "many.sql"], folder)),
+                ("503 views, start to first batch", 20.0, lambda: first_batch(folder)),
+                ("demo", 35.0, lambda: seconds([*PENSTOCK, "demo", "--output", "demo/out"], folder)),
+            ]
+        table = Table("what", "seconds", "limit", "", title="Seconds from start, the better of two")
+        held = True
+        for what, limit, measure in measured:
+            best = min(measure(), measure())
+            held &= best <= limit
+            table.add_row(what, f"{best:.2f}", f"{limit:g}", "" if best <= limit else "too slow")
+        Console(width=100).print(table)
+    sys.exit(0 if held else 1)
+
+
+if __name__ == "__main__":
+    main()
