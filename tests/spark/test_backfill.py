@@ -121,6 +121,8 @@ def assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert rounded(expected).exceptAll(rounded(found)).limit(3).collect() == []
 
 
+# the thread that is killed says nothing more
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
