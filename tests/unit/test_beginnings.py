@@ -44,6 +44,7 @@ def published(layout: Layout, *batches: tuple[int, int | None, int | None, int])
             "tuples": tuples,
             "oldest_event_time_us": oldest,
             "newest_event_time_us": newest,
+            "furthest_event_time_us": newest,
         }
         for number, (plan, oldest, newest, tuples) in enumerate(batches)
     ]

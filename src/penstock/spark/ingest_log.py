@@ -140,7 +140,10 @@ class IngestLog:
                 return
             if last is None:
                 newest = _newest_before(program)
-                entry = LogEntry(batch, 0, plan, newest, (), False, (), furthest=newest)
+                furthest = max(
+                    (each.since for each in program.operators if each.since is not None), default=None
+                )
+                entry = LogEntry(batch, 0, plan, newest, (), False, (), furthest=furthest)
             else:
                 nothing: dict[str, Any] = {"delays": (), "files": (), "flush": False, "whole": ()}
                 entry = replace(last, mark=last.mark + 1, plan=plan, answer_all=False, **nothing)
@@ -218,9 +221,10 @@ class IngestLog:
 
 
 def _newest_before(program: KeyedProgram | None) -> int | None:
-    """Largest event time of the batches before the first one with window views."""
+    """Largest event time that was believed of the batches before the first one with window views, where it is known."""
     operators = () if program is None else program.operators
-    return max((each.since for each in operators if each.since is not None), default=None)
+    floors = (floor for each in operators for _, floor in each.floors)
+    return max((floor for floor in floors if floor > _BEFORE_ALL), default=None)
 
 
 def _later(one: int | None, other: int | None) -> int | None:
