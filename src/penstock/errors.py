@@ -78,6 +78,10 @@ class StreamFailedError(PenstockError):
     """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
 
 
+class StoppedOutsideError(PenstockError):
+    """Somebody else stopped a streaming query of Spark's that had not come to its end."""
+
+
 class FunctionFailedError(PenstockError):
     """A user's function raised, ended the worker, or returned something else than it is registered to return."""
 

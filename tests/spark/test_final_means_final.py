@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 
@@ -120,3 +122,21 @@ def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path
     assert first == [ROWS - 1] * 2 + [0] * (FILES + 2), "a hundred tuples tell the time"
     assert_final_means_final(spark, run, data, least=4, condition="ts < '2080-01-01'")
     run.stop()
+
+
+def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "in"
+    write(data, 0)
+    begun, stopped = threading.Event(), threading.Event()
+    engine = engine_on(spark, data).view("all", "SELECT * FROM t WHERE key >= 0")
+    # a batch is at hand while the query is stopped
+    engine.sink("all", lambda *_: (begun.set(), stopped.wait(20)))
+    run = engine.start(tmp_path / "out")
+    assert begun.wait(120)
+    (query,) = [each for each in spark.streams.active if each.name.endswith(":t")]
+    threading.Timer(1, stopped.set).start()
+    query.stop()
+    with pytest.raises(StreamFailedError, match="stopped from outside"):
+        run.await_termination(60)
+    run.stop()
+    assert [event["cause"] for event in run.events("run_failed")] == ["stopped_outside"]

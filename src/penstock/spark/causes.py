@@ -17,6 +17,7 @@ from penstock.errors import (
     FunctionFailedError,
     InputError,
     SinkFailedError,
+    StoppedOutsideError,
     StreamFailedError,
 )
 from penstock.spark.messages import first_line
@@ -166,6 +167,8 @@ def cause_of(error: BaseException) -> Cause:
         told = f"{sink}: {inner.told}"
         return Cause("sink_failed", told, inner.kind in _PASSES_IN_SINKS, view=sink.view)
     for each in chain:
+        if isinstance(each, StoppedOutsideError):
+            return Cause("stopped_outside", str(each))
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))

@@ -23,7 +23,7 @@ from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.causes import SOURCE_UNREACHABLE, Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
-from penstock.spark.files import drop_unbegun
+from penstock.spark.files import drop_unbegun, numbered
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
 from penstock.spark.offsets import REMEDY, offsets_digest, refuse_others
@@ -232,6 +232,7 @@ class IngestQuery:
             self._look,
             self.retries,
             lambda: self._error,
+            self._is_done,
         )
         self._supervisor = supervisor
         supervisor.start()
@@ -299,6 +300,18 @@ class IngestQuery:
         writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
         writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
         return writer.trigger(**effective.options()).start()
+
+    def _is_done(self) -> bool:
+        """Whether a query that nobody here stopped, and that raised nothing, had come to its end.
+
+        Spark does not tell whether a query over what is available has come to the end of it or was stopped on the
+        way; what it leaves behind does, unless it was stopped between two batches.
+        """
+        if self._is_paced or not self._trigger.available_now:
+            return self._is_played
+        checkpoint = self._layout.spark(self.stream)
+        begun, done = (numbered(checkpoint / name, "") for name in ("offsets", "commits"))
+        return self._error is None and begun[-1:] == done[-1:]
 
     def _look(self, query: StreamingQuery) -> None:
         """Notices that a retry has led to something, and that a stored table has been played and answered."""

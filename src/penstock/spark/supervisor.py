@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoppedOutsideError
 from penstock.spark.causes import SESSION_ENDED, cause_of
 from penstock.spark.retries import Retries
 
@@ -29,6 +29,7 @@ class Supervisor:
         look: called now and then while it runs.
         retries: what is tried again, and how often.
         error: what the query's own code raised, better than what Spark makes of it; or None.
+        is_done: whether a query that has stopped without an error had come to its end.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Supervisor:
         look: Callable[[StreamingQuery], None],
         retries: Retries,
         error: Callable[[], BaseException | None],
+        is_done: Callable[[], bool],
     ) -> None:
         self._spark = spark
         self._begin = begin
         self._look = look
         self._retries = retries
         self._error = error
+        self._is_done = is_done
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._query: StreamingQuery | None = None
@@ -114,6 +117,10 @@ class Supervisor:
                     return
             refuse_ended(self._spark)
             query.awaitTermination()
+            if not self._stopping.is_set() and not self._is_done():
+                raise StoppedOutsideError("Spark's query was stopped from outside")
+        except StoppedOutsideError:
+            raise
         except Exception:
             own = self._error()
             if own is None:
