@@ -211,6 +211,11 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         "1970-01-01 03:00:00 UTC (its end and the horizon, as late as tuples may come), which needs a tuple of 59 min later"
     ) in told
     assert "no bound can be promised yet" in told
+    view["standing"]["newest"] = 20_000_000_000
+    told = "\n".join(status_lines({**folder_status(layout.output), "views": {"hours": view}}))
+    assert (
+        "the horizon is past (1970-01-01 03:00:00 UTC): it is final with the stream's next batch or" in told
+    )
     assert "backlog 1,200 records" in told
 
 

@@ -172,8 +172,9 @@ def _why_open(standing: Mapping[str, Any], state: str) -> str:
         told += f"may come), which needs a tuple of {length((due - newest) / 1e6)} later"
     else:
         told += (
-            "its first tuples may have come before the view was there; it is not final until it is made whole"
+            f"the horizon is past ({moment(due)}): it is final with the stream's next batch or, if its first "
         )
+        told += "tuples may have come before the view was there, once it is made whole"
     return told if state in ("running", "starting") else f"{told}; the run is {state}"
 
 
