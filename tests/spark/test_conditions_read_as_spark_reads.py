@@ -33,6 +33,7 @@ TABLE = pa.table(
             pa.decimal128(30, 5),
         ),
         "s": pa.array(["it's", "a\\b", "", "é%_", "x", None]),
+        "e": pa.array(["\U0001f600", "?", "377", "\x7f", "?\n?", None]),
         "b": pa.array([True, False, None, True, False, None]),
         "c": pa.array([True, True, False, None, False, None]),
         "day": pa.array(
@@ -50,6 +51,7 @@ TABLE = pa.table(
             pa.timestamp("us", "UTC"),
         ),
         "like": pa.array([1, 2, 3, 4, 5, None], pa.int32()),
+        "end": pa.array([1, 2, 3, 4, 5, None], pa.int32()),
         "my `col`": pa.array([1, 2, 3, 4, 5, None], pa.int32()),
     }
 )
@@ -164,6 +166,26 @@ CONDITIONS = [
     "exists(array(i, 2), x -> x > 4)",
     "struct(i, b) = struct(1, FALSE)",
     "like > 2",
+    "end > 2",
+    "(end > 2) AND 3 < end",
+    "end IN (2, 3) OR (end) = 5",
+    "end BETWEEN 2 AND 4 AND NOT end = 3",
+    "end IS NOT NULL AND -end < -2",
+    "end + end > 5",
+    "CASE WHEN end > 2 THEN TRUE END",
+    "CASE end WHEN 3 THEN TRUE ELSE end = 1 END",
+    "CASE WHEN b THEN end ELSE end END = 1 AND end < 3",
+    r"e = '\uD83D\uDE00'",
+    r"e = '\uD83D' '\uDE00'",
+    r"e = '\U0001F600' OR e = '\uDE00'",
+    r"e = '\U00110000' OR e = '\uD83D\n\uDE00'",
+    r"e IN ('\377', '\177')",
+    "ts < '2013-03-31 10:30:00+08:00'",
+    "ts <= '2013-03-31 10:30:00 GMT+8'",
+    "ts > '2013-10-27 08:30:00 UTC+8'",
+    "ts > '2013-10-27 02:30:00 CST'",
+    "ts = TIMESTAMP '2013-03-31 10:30:00 +8'",
+    "ts = TIMESTAMP '2013-03-31 10:30:00+0800'",
     "`like` > 2 AND `my ``col``` < 5",
     "I = 1 OR `S` = 'x'",
     "TRUE",
@@ -178,7 +200,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "GMT+8"])
 def test_conditions_select_what_spark_selects(spark: SparkSession, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
