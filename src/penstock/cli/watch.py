@@ -73,6 +73,7 @@ class Watcher:
         if text == self._text:
             self._told = ""
             return
+        before = set(self._engine.warnings)
         cut = self._text.startswith(text)
         if quiet < (_QUIET_PREFIX if cut else _QUIET):
             return
@@ -86,6 +87,8 @@ class Watcher:
         self._text = text
         self._told = ""
         self._console.print(f"{self._path}: followed: {_summary(changes)}")
+        for warning in sorted(set(self._engine.warnings) - before):
+            self._console.print(f"warning: {warning}", style="yellow")
 
     def _quiet(self, seen: str, now: float) -> float:
         """Seconds for which nothing else was seen."""
