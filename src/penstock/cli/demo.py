@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,11 +44,10 @@ def demo(
         if not (output / "_penstock").is_dir():
             raise InputError(f"--output {output} exists and is not a results folder; name another")
         shutil.rmtree(output)
-    with ThreadPoolExecutor(1, "penstock-engine") as starter:
-        built = starter.submit(build_engine, None, {}, read_settings(None), "whole")
-        flights, weather = prepare(output.parent / "demo-data")
-        drawn = standing_queries(pq.read_table(flights), queries)
-        engine = built.result()
+    flights, weather = prepare(output.parent / "demo-data")
+    drawn = standing_queries(pq.read_table(flights), queries)
+    # not beside the above: Arrow's functions fail while another thread loads numpy for the first time
+    engine = build_engine(None, {}, read_settings(None), "whole")
     script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
     script = script.replace("examples/data/flights", str(flights)).replace(
         "examples/data/weather", str(weather)
