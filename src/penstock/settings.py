@@ -42,6 +42,10 @@ class Settings(BaseModel):
     compact_every_batches: int = Field(64, ge=0)
     #: a record larger than this goes to the quarantine
     max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
+    #: a file that is no whole Parquet file yet is waited for until nobody has written to it for so long
+    settle_seconds: float = Field(2.0, ge=0)
+    #: time between two looks at whether files that were read have changed
+    files_seconds: float = Field(10.0, gt=0)
     #: a tuple whose event time is further ahead of clock and stream does not move the stream on
     max_clock_ahead_seconds: float = Field(3_600.0, ge=0)
     #: late tuples of closed windows are corrected together when they span more event time (Gamma)

@@ -98,7 +98,7 @@ class Ingest:
         self.layout = Layout(folder / "out", folder / "out/_penstock/checkpoint")
         self.layout.open()
         self.events = EventLog(self.layout.events)
-        source.prepare(self.layout, "readings")
+        source.prepare(self.layout, "readings", self.events)
         self.query = IngestQuery(
             spark,
             "readings",

@@ -24,7 +24,7 @@ _SETTLED_SECONDS = 60.0
 #: kinds that are measurements: they change counts and are no news
 MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
 #: counts of a `batch` event or a manifest that add up
-_SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times")
+_SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
 _WINDOW_SUMS = ("early", "corrected", "final", "rows", "promised", "overflowed")
 
@@ -101,6 +101,8 @@ def _stream(document: Document, name: str) -> Document:
         "quarantined": {},
         "errors": {},
         "retries": 0,
+        "files_changed": 0,
+        "topics_recreated": 0,
         "batch": -1,
     }
     found: Document = document["streams"].setdefault(name, {})
@@ -233,6 +235,14 @@ def stream_state(stream: Mapping[str, Any], now: Callable[[], float] = time.time
     return "running" if state == "retrying" and now() > stream.get("tried_until", 0.0) else state
 
 
+def _files_changed(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["files_changed"] += event.get("count") or 0
+
+
+def _topic_recreated(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["topics_recreated"] += 1
+
+
 def _lag(document: Document, event: Mapping[str, Any]) -> None:
     lag = {name: event.get(name) for name in ("backlog", "unit", "time", "newest_event_time_us")}
     _stream(document, event["stream"])["lag"] = lag
@@ -253,4 +263,6 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "source_reachable": _reachable,
     "stream_retried": _retried,
     "lag": _lag,
+    "files_changed": _files_changed,
+    "topic_recreated": _topic_recreated,
 }

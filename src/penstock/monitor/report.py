@@ -112,6 +112,12 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         sample = stream.get("samples", {}).get(reason)
         if sample:
             yield f"    such as, in batch {sample['batch']}, from {sample['origin']}: {_cut(sample['record'])}"
+    if stream.get("rows_set_aside"):
+        yield f"  not answered: {stream['rows_set_aside']:,} rows that could not be read"
+    if stream.get("files_changed"):
+        yield f"  changed after they were read: {stream['files_changed']:,} files; what they hold now is not answered"
+    if stream.get("topics_recreated"):
+        yield f"  created anew under their names: {stream['topics_recreated']:,} topics, see the news"
     errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
     if errors:
         named = ", ".join(f"{view} {count:,}" for view, count in errors[:_NAMED])

@@ -31,6 +31,8 @@ class StreamSnapshot:
         sequence: the running evaluation sequence, or None.
         windows: answers of window views so far: early, corrected and final ones.
         state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
+        rows_set_aside: rows of files and row groups that could not be read.
+        files_changed: files that changed after they had been read.
         backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
         age_seconds: how far the newest event time is behind the clock, or None.
     """
@@ -50,6 +52,8 @@ class StreamSnapshot:
     sequence: str | None
     windows: tuple[int, int, int] = (0, 0, 0)
     state: str = "running"
+    rows_set_aside: int = 0
+    files_changed: int = 0
     backlog: str = ""
     age_seconds: float | None = None
 
@@ -76,6 +80,10 @@ class StreamSnapshot:
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
+        if self.rows_set_aside:
+            parts.append(f"{self.rows_set_aside:,} rows could not be read")
+        if self.files_changed:
+            parts.append(f"{self.files_changed:,} files changed after they were read")
         if self.unusable_times:
             parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
         if self.errors:
@@ -101,6 +109,8 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             evaluations_per_tuple=stream["evaluations_per_tuple"],
             sequence=stream["sequence"],
             state=stream_state(stream),
+            rows_set_aside=stream.get("rows_set_aside", 0),
+            files_changed=stream.get("files_changed", 0),
             backlog=_backlog(stream.get("lag")),
             age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in ("early", "corrected", "final")),

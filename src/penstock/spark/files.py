@@ -57,7 +57,12 @@ def _write_beside(path: Path, content: bytes) -> Path:
 
 def replace_json(path: Path, document: Any) -> None:
     """Writes a JSON document under its final name in one atomic step, durable on return."""
-    beside = _write_beside(path, json.dumps(document, separators=(",", ":")).encode())
+    replace_bytes(path, json.dumps(document, separators=(",", ":")).encode())
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Likewise for any content."""
+    beside = _write_beside(path, content)
     try:
         beside.replace(path)
     except OSError:

@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.causes import SOURCE_UNREACHABLE, Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
+from penstock.spark.file_watch import FileWatch
 from penstock.spark.files import drop_unbegun, numbered
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
@@ -35,12 +36,14 @@ from penstock.spark.source import Source
 from penstock.spark.source_watch import SourceState
 from penstock.spark.supervisor import Supervisor
 from penstock.spark.time_limit import TimeLimit
-from penstock.spark.worker import TaskReport
+from penstock.spark.worker import SetAside, TaskReport
 from penstock.sql.intervals import microseconds_of
 
 #: causes that are about a stream's source
 _OF_SOURCES = (SOURCE_UNREACHABLE, "topic_missing", "topic_recreated", "data_lost")
 _BEFORE_ALL = -(2**62)
+#: places of unreadable rows that an event names
+_MOST_NAMED = 100
 #: batches whose rate is told
 _RECENT_BATCHES = 5
 
@@ -97,6 +100,7 @@ class Totals:
         recent: (tuples, seconds) of the newest batches.
         quarantined: records by reason.
         view_pairs, view_errors: (tuple, view) pairs, and those lost to an expression that raised, by view.
+        rows_set_aside: rows of files and row groups that could not be read, as far as their number is known.
         null_event_times, future_event_times: tuples kept from windows: event time NULL, or too far ahead of the
             clock.
     """
@@ -109,6 +113,7 @@ class Totals:
     quarantined: Mapping[str, int] = field(default_factory=dict)
     view_pairs: Mapping[str, int] = field(default_factory=dict)
     view_errors: Mapping[str, int] = field(default_factory=dict)
+    rows_set_aside: int = 0
     null_event_times: int = 0
     future_event_times: int = 0
 
@@ -118,6 +123,7 @@ class Totals:
         names: Sequence[str],
         quarantined: Mapping[str, int],
         errors: Mapping[str, int],
+        rows_set_aside: int,
         seconds: float,
     ) -> Totals:
         """The totals after one more batch.
@@ -127,6 +133,7 @@ class Totals:
             names: the names of its plan's views, in order.
             quarantined: its quarantined records by reason.
             errors: what its views lost, by view.
+            rows_set_aside: rows that could not be read.
             seconds: wall time it took.
         """
         pairs = {
@@ -142,6 +149,7 @@ class Totals:
             quarantined=_added(self.quarantined, quarantined),
             view_pairs=_added(self.view_pairs, pairs),
             view_errors=_added(self.view_errors, errors),
+            rows_set_aside=self.rows_set_aside + rows_set_aside,
             null_event_times=self.null_event_times + counts.null_event_times,
             future_event_times=self.future_event_times + counts.future_event_times,
         )
@@ -200,6 +208,13 @@ class IngestQuery:
             self._time_limit.of,
         )
         self.publisher = Publisher(layout, stream)
+        self.files = FileWatch(
+            stream,
+            layout.spark(stream) / "sources",
+            layout.read_files(stream),
+            events,
+            settings.files_seconds,
+        )
         #: replaced as a whole by the thread of the batches: whoever reads it has a copy of one moment
         self.totals = Totals()
         #: whether a batch is being answered
@@ -225,6 +240,7 @@ class IngestQuery:
     def start(self, trigger: Trigger) -> None:
         """Starts the streaming query; it is started again where that helps, see `Retries`."""
         drop_unbegun(self._layout.spark(self.stream))
+        self.files.start()
         supervisor = Supervisor(
             f"penstock-ingest-{self.stream}",
             self._spark,
@@ -279,6 +295,7 @@ class IngestQuery:
         if self._supervisor is not None:
             self._supervisor.stop()
         self.source.close()
+        self.files.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.
@@ -383,6 +400,7 @@ class IngestQuery:
             bound.program.views,
             len(windows.operators) if windows else 0,
         )
+        aside = [each for report in reports for each in report.set_aside]
         quarantined: dict[str, int] = {}
         for report in reports:
             for reason, count in report.quarantined.items():
@@ -402,6 +420,7 @@ class IngestQuery:
             "matched": counts.matched,
             "pairs": counts.pairs,
             "quarantined": quarantined,
+            "rows_set_aside": sum(each.rows or 0 for each in aside),
             "errors": errors,
             "oldest_event_time_us": counts.oldest_event_time,
             "oldest_recent_event_time_us": counts.oldest_recent_event_time,
@@ -419,6 +438,8 @@ class IngestQuery:
         self._time_limit.add(figures)
         self._put_entry(figures, files)
         ended = time.perf_counter()
+        self.files.answered(bound.stamps)
+        self._record_set_aside(batch, aside)
         self._record(bound.program.version, figures, counts, names, (began, bound_at, ran_at, ended))
         self._sinks(self.stream, batch, bound.program.version, _names(files, "matches"))
         self._on_batch(
@@ -444,6 +465,7 @@ class IngestQuery:
                 f"{figures['batch']} is missing; {REMEDY}"
             )
         self._put_entry(figures, files)
+        self.files.answered({})
         self._sinks(self.stream, figures["batch"], figures["plan"], _names(files, "matches"))
 
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
@@ -467,7 +489,12 @@ class IngestQuery:
         if counts.newest_event_time is not None:
             self.newest_event_time = max(counts.newest_event_time, self.newest_event_time or _BEFORE_ALL)
         self.totals = self.totals.plus(
-            counts, names, figures["quarantined"], figures["errors"], ended - began
+            counts,
+            names,
+            figures["quarantined"],
+            figures["errors"],
+            figures["rows_set_aside"],
+            ended - began,
         )
         self._events.record(
             "batch",
@@ -509,6 +536,20 @@ class IngestQuery:
                 batch=figures["batch"],
                 plan=plan,
                 ahead_event_times=counts.ahead_event_times,
+            )
+
+    def _record_set_aside(self, batch: int, found: list[SetAside]) -> None:
+        if found:
+            rows = sum(each.rows or 0 for each in found)
+            self._events.record(
+                "rows_set_aside",
+                stream=self.stream,
+                batch=batch,
+                told=f"{len(found):,} places with {rows:,} rows in all could not be read, first "
+                f"{found[0].origin}: {found[0].reason}",
+                rows=rows,
+                places=[asdict(each) for each in found[:_MOST_NAMED]],
+                further=max(0, len(found) - _MOST_NAMED),
             )
 
     def _tidy(self, batch: int) -> None:

@@ -19,12 +19,14 @@ from penstock.operators.json_decode import decodable
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.events import EventLog
 from penstock.spark.json_stage import run_raw_json
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line, quoted
 from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, DataFrameSource, Source
+from penstock.spark.topics import TopicsSource
 from penstock.spark.worker import TaskReport
 from penstock.sql.script import CreateTable
 
@@ -78,10 +80,13 @@ def open_kafka(
         return [_records_of(session, own, past)]
 
     if declared is None:
-        why = "Kafka's records are read by Spark"
-        return DataFrameSource(load(spark).schema, event_time, load, why, load_again)
-    one_topic = "," not in options.get("subscribe", ",")
-    return KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
+        source: Source = DataFrameSource(
+            load(spark).schema, event_time, load, "Kafka's records are read by Spark", load_again
+        )
+    else:
+        one_topic = "," not in options.get("subscribe", ",")
+        source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
+    return TopicsSource(source, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class KafkaJsonSource:
     one_topic: bool = False
     load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
-    def prepare(self, layout: Layout, stream: str) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -103,6 +103,14 @@ class Layout:
         """What readers must know of a stream's window views: a file an operator."""
         return self.output / "_penstock" / "results" / stream
 
+    def read_files(self, stream: str) -> Path:
+        """What each file was when it was read, one line a file."""
+        return self.checkpoint / stream / "files.jsonl"
+
+    def topics(self, stream: str) -> Path:
+        """Which topics a stream reads: their ids by name."""
+        return self.checkpoint / stream / "topics.json"
+
     def replay(self, stream: str) -> Path:
         """The arrival-ordered copy that a replay source plays."""
         return self.checkpoint / stream / "replay"

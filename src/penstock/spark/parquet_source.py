@@ -1,18 +1,19 @@
 """Parquet folders: Spark's file stream hands over paths, the map stage runs in the scan.
 
 Files whose columns are not exactly the stream's (missing columns, widened types, INT96, ...) are
-read by Spark in the same batch; a file that nobody can read goes to the quarantine by its path.
+read by Spark in the same batch. What nobody can read, a row group or a whole file, goes to the quarantine by its
+place; all other row groups are answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import ClassVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,18 +22,30 @@ from pyspark.sql.types import StructType
 
 from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
+from penstock.spark.parquet_files import (
+    RowGroup,
+    open_parquet,
+    open_settled,
+    readable_in_scan,
+    row_groups,
+)
+from penstock.spark.parquet_rescue import UNREADABLE, offenders, rescue
 from penstock.spark.past import Past
-from penstock.spark.scan_stage import open_parquet, readable_in_scan, run_in_scan, split
+from penstock.spark.scan_stage import run_in_scan, split
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch
-from penstock.spark.worker import TaskReport
+from penstock.spark.worker import SetAside, TaskReport
 
 #: the one schema Spark's binaryFile source has; only the path is read
 _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 #: what Spark does with dates before 1582 in files that do not say which Spark wrote them
 _REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
+#: Spark neither passes over files without a word nor takes a name for a pattern
+_EXACTLY = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "__globPaths__": "false"}
+_PLAIN_PATH = re.compile(r"[\w./:=,+@~-]+")
 #: tasks a core, so that an uneven split still keeps every core busy
 _TASKS_A_CORE = 2
 #: below this many rows a task its start costs more than it gains
@@ -58,7 +71,7 @@ class ParquetSource:
     options: Mapping[str, str]
     in_scan: bool = True
 
-    def prepare(self, layout: Layout, stream: str) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -70,23 +83,28 @@ class ParquetSource:
         """One job in the scan, one behind a DataFrame for the files that need it."""
         expected = arrow_schema(self.schema)
         as_they_are = df.sparkSession.conf.get(_REBASE_MODE, "CORRECTED") == "CORRECTED"
-        exact: list[tuple[str, pq.FileMetaData]] = []
-        other: list[str] = []
-        for row in df.coalesce(1).collect():
-            metadata = _exact_metadata(row.path, expected, others_as_they_are=as_they_are)
-            if metadata is None:
-                other.append(row.path)
+        groups: list[RowGroup] = []
+        behind: list[str] = []
+        doubtful: list[str] = []
+        scans = self._scans(batch.derived)
+        # where a batch has files with characters such as # or % in their names, Spark lists some several times
+        for path in dict.fromkeys(row.path for row in df.coalesce(1).collect()):
+            opened = open_settled(path, batch.program.settings.settle_seconds)
+            if opened is None:
+                doubtful.append(path)
+                continue
+            if opened[0] is not None:
+                batch.stamps[path] = opened[0]
+            if scans and readable_in_scan(opened[1], expected, others_as_they_are=as_they_are):
+                groups += row_groups(path, opened[0], opened[1].metadata)
             else:
-                exact.append((row.path, metadata))
+                behind.append(path)
         reports: list[TaskReport] = []
-        behind = []
-        if not self._scans(batch.derived):
-            behind = [path for path, _ in exact]
-        elif rows := sum(metadata.num_rows for _, metadata in exact):
+        if rows := sum(group.rows for group in groups):
             cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
-            reports += run_in_scan(df.sparkSession, split(exact, tasks), batch.job())
-        return reports + self._run_behind(df.sparkSession, behind, other, batch)
+            reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
+        return reports + self._run_behind(df.sparkSession, behind, doubtful, batch)
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """The paths of the files that were read before."""
@@ -114,42 +132,63 @@ class ParquetSource:
     def _run_behind(
         self, spark: SparkSession, readable: list[str], doubtful: list[str], batch: BoundBatch
     ) -> list[TaskReport]:
-        aside = []
-        for path in doubtful:
-            reason = self._unreadable(spark, path)
-            if reason is None:
-                readable.append(path)
-            else:
-                aside.append((None, reason, path))
+        """One job over what Spark can read, and one for what is set aside.
+
+        Args:
+            spark: the session.
+            readable: files with a footer.
+            doubtful: files whose footer pyarrow cannot read.
+            batch: the batch.
+        """
+        bad = {path: reason for path in doubtful if (reason := self._why_not(spark, [path])) is not None}
+        readable = [*readable, *(path for path in doubtful if path not in bad)]
         reports: list[TaskReport] = []
-        if readable:
-            reports += batch.run_behind(self._read(spark, readable))
+        try:
+            if readable:
+                reports += batch.run_behind(self._read(spark, readable))
+        except (PySparkException, Py4JJavaError):
+            found = offenders(readable, lambda paths: self._why_not(spark, paths))
+            if not found:
+                raise
+            bad.update(found)
+            readable = [path for path in readable if path not in found]
+        aside: list[SetAside] = []
+        copies: list[str] = []
+        for path, reason in bad.items():
+            copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
+            if copy is not None and (reason_of_copy := self._why_not(spark, [copy])) is not None:
+                rows = open_parquet(path).metadata.num_rows
+                copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason_of_copy}")]
+            copies += [] if copy is None else [copy]
+            aside += lost
+        left = copies if reports else [*readable, *copies]
+        if left:
+            reports += batch.run_behind(self._read(spark, left))
         if aside:
-            broken = spark.createDataFrame(aside, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
+            rows_aside = [(None, each.reason, each.origin) for each in aside]
+            broken = spark.createDataFrame(rows_aside, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
             columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in self.schema]
-            reports += batch.run_behind(broken.select(*columns, CORRUPT, REASON, ORIGIN))
+            told = batch.run_behind(broken.select(*columns, CORRUPT, REASON, ORIGIN))
+            told[0].set_aside.extend(aside)
+            reports += told
         return reports
 
-    def _read(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        return spark.read.schema(self.schema).parquet(*paths)
+    def _read(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
+        # Spark counts files with other characters in their names several times where it is given many of them
+        lists = [*([plain] if plain else []), *([path] for path in paths if not _PLAIN_PATH.fullmatch(path))]
+        reader = spark.read.schema(self.schema).options(**_EXACTLY)
+        return reduce(DataFrame.unionAll, [reader.parquet(*each) for each in lists])
 
-    def _unreadable(self, spark: SparkSession, path: str) -> str | None:
+    def _why_not(self, spark: SparkSession, paths: Sequence[str]) -> str | None:
+        """Why Spark cannot read some files, or None where it can."""
         try:
-            self._read(spark, [path]).write.format("noop").mode("overwrite").save()
+            self._read(spark, paths).write.format("noop").mode("overwrite").save()
         except PySparkException as error:
-            return f"unreadable Parquet file: {error.getCondition() or first_line(error)}"
+            return error.getCondition() or first_line(error)
         except Py4JJavaError as error:
-            return f"unreadable Parquet file: {error.java_exception.getMessage()}"
+            return str(error.java_exception.getMessage())
         return None
-
-
-def _exact_metadata(path: str, expected: pa.Schema, *, others_as_they_are: bool) -> pq.FileMetaData | None:
-    try:
-        file = open_parquet(path)
-    except (OSError, pa.ArrowException):
-        return None
-    as_spark = readable_in_scan(file, expected, others_as_they_are=others_as_they_are)
-    return file.metadata if as_spark else None
 
 
 def is_plain_folder(path: str) -> bool:

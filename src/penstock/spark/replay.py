@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.plan.expressions import Derived
+from penstock.spark.events import EventLog
 from penstock.spark.files import make_folder, numbered, read_json, replace_json, sync_file, sync_folder
 from penstock.spark.layout import Layout
 from penstock.spark.parquet_source import ParquetSource
@@ -122,7 +123,7 @@ class ReplaySource:
         #: releases what is due; nobody else does while it runs
         self._clock: threading.Thread | None = None
 
-    def prepare(self, layout: Layout, stream: str) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:  # noqa: ARG002 - tells nothing
         """Writes the arrival-ordered copy, unless an earlier run has."""
         self.close()
         self._begun = False

@@ -173,6 +173,8 @@ class Run:
         with self._ending:
             if not self._stopped:
                 self._control.submit(int).result()
+                for query in self.queries.values():
+                    query.files.close()
                 self._events.record(
                     "run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()}
                 )
@@ -194,7 +196,7 @@ class Run:
     ) -> None:
         """Starts the ingest query of a stream; its probe, where there is one, tells of outages and lag."""
         results.refuse_other_columns(self._layout, name, source.schema)
-        source.prepare(self._layout, name)
+        source.prepare(self._layout, name, self._events)
         query = IngestQuery(
             self._spark,
             name,
@@ -373,6 +375,8 @@ class Run:
             "pairs": totals.pairs,
             "tuples_per_second": totals.tuples_per_second,
             "quarantined": dict(totals.quarantined),
+            "rows_set_aside": totals.rows_set_aside,
+            "files_changed": query.files.changed,
             "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),

@@ -15,7 +15,9 @@ from penstock.operators.map_stage import StreamProgram
 from penstock.plan.expressions import Derived
 from penstock.spark.dataframe_stage import run_behind_dataframe
 from penstock.spark.derive import derive_packed
+from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
+from penstock.spark.parquet_files import Stamp
 from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.worker import SentSequence, TaskContextData, TaskReport
 
@@ -34,6 +36,7 @@ class BoundBatch:
         staging, staged_envelopes: see `TaskContextData`.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
+        stamps: what its files were when they were read, by URI, where the source looks.
     """
 
     number: int
@@ -46,6 +49,7 @@ class BoundBatch:
     staged_envelopes: str
     time_limit: int
     time_floor: int
+    stamps: dict[str, Stamp] = field(default_factory=dict)
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
@@ -87,8 +91,14 @@ class Source(Protocol):
         """Name of the event time column, or None."""
         ...
 
-    def prepare(self, layout: Layout, stream: str) -> None:
-        """Gets ready under a run's folders, before the first frame is asked for."""
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Gets ready under a run's folders, before the first frame is asked for.
+
+        Args:
+            layout: the run's folders.
+            stream: the stream's name.
+            events: where the source tells what it notices by itself.
+        """
         ...
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -140,7 +150,7 @@ class DataFrameSource:
     why: str
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
-    def prepare(self, layout: Layout, stream: str) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:

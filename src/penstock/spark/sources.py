@@ -45,6 +45,8 @@ _NUMBERS = (
     "rowspertrigger",
     "rowspersecond",
 )
+#: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
+_ANY_AGE = "36500d"
 _FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
 
@@ -172,6 +174,7 @@ def _open_files(
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
     schema = declared or _guarded(table, lambda: reading.load(path).schema)
+    options.setdefault("maxfileage", _ANY_AGE)
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
     if kind == "parquet" and is_plain_folder(path):

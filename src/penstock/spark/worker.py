@@ -57,6 +57,29 @@ class StagedFile:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A file, or a row group of one, none of whose rows is answered.
+
+    Attributes:
+        path: the file's URI.
+        row_group: its number, or None where it is the whole file.
+        rows: how many rows it has; None where that cannot be known.
+        reason: why it was set aside.
+    """
+
+    path: str
+    row_group: int | None
+    rows: int | None
+    reason: str
+
+    @property
+    def origin(self) -> str:
+        """The place and the number of rows, as the quarantine says them."""
+        place = self.path if self.row_group is None else f"{self.path}#{self.row_group}"
+        return place if self.rows is None else f"{place} ({self.rows:,} rows)"
+
+
 @dataclass(slots=True)
 class TaskReport:
     """What a task did: its place in the batch, its files, its counts and its sample of codes."""
@@ -68,6 +91,7 @@ class TaskReport:
     sample: npt.NDArray[np.uint32] | None
     quarantined: dict[str, int] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
 
     def row(self) -> pa.RecordBatch:
         """The report as the one row of the task's output."""
@@ -235,6 +259,7 @@ class Task:
         self._quarantine = StagedWriter("quarantine", context, partition)
         self.quarantined: dict[str, int] = {}
         self.refused: list[Any] = []
+        self._set_aside: list[SetAside] = []
 
     def process(
         self,
@@ -284,6 +309,16 @@ class Task:
             name = count["values"]
             self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
 
+    def set_aside(self, found: SetAside) -> None:
+        """Stages the place of rows that could not be read."""
+        self._set_aside.append(found)
+        self.quarantine(pa.array([None], pa.binary()), pa.array([found.origin]), pa.array([found.reason]))
+
+    def abandon(self) -> None:
+        """Removes what was staged; the task reports nothing."""
+        for staged in (*self._matches.close(), *self._quarantine.close()):
+            Path(staged.path).unlink()
+
     def report(self) -> TaskReport:
         """Closes the staged files and reports."""
         files = stage_envelopes(self.stage, self._context, self._partition)
@@ -298,6 +333,7 @@ class Task:
             sample=self.stage.sample,
             quarantined=self.quarantined,
             refused=self.refused,
+            set_aside=self._set_aside,
         )
 
 

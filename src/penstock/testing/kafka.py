@@ -9,6 +9,7 @@ import argparse
 import base64
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -81,6 +82,26 @@ class KafkaBroker:
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+        finally:
+            admin.close()
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and waits until it is gone."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.delete_topics([topic])
+            while topic in admin.list_topics():
+                time.sleep(0.05)
+        finally:
+            admin.close()
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Makes a topic have more partitions than it has, so many in all."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.create_partitions({topic: partitions})
+            while len(admin.describe_topics([topic])[0]["partitions"]) < partitions:
+                time.sleep(0.05)
         finally:
             admin.close()
 

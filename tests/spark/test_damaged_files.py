@@ -1,0 +1,268 @@
+"""Damaged Parquet files: every row group that can be read is answered once, every other one is told, nothing stops.
+
+`PENSTOCK_CHAOS=full` flips 120 pages.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, TimestampType
+
+from engine_cases import COLUMNS, orders, rows, script, write_orders
+from penstock.spark import parquet_source
+from penstock.spark.engine import Engine
+from penstock.spark.parquet_files import RowGroup, Stamp, open_settled, reason_of, row_groups
+from penstock.spark.run import Run
+from penstock.spark.worker import TaskContextData, TaskReport
+
+pytestmark = pytest.mark.spark
+
+FLIPS = 20 if os.environ.get("PENSTOCK_CHAOS") == "full" else 2
+ROWS, GROUPS = 4_500, 3
+#: every row group has matches, so that every column is needed
+SELECTIONS = {
+    "most": "SELECT * FROM orders WHERE amount > 10 OR amount IS NULL",
+    "north": "SELECT id FROM orders WHERE name LIKE 'nor%' AND price < 50 AND seen > TIMESTAMP '2026-01-01'",
+}
+DERIVED = {"long_name": "SELECT * FROM orders WHERE length(name) > 4 AND amount < 200"}
+Place = tuple[str, int | None, int | None]
+
+
+def _write(folder: Path, files: int, compression: str, seed: int) -> list[Path]:
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number:03d}.parquet" for number in range(files)]
+    for number, path in enumerate(paths):
+        table = orders(ROWS, seed + number, number * ROWS)
+        pq.write_table(
+            table, path, row_group_size=ROWS // GROUPS, compression=compression, data_page_size=2_048
+        )
+    return paths
+
+
+def _flip(path: Path, rng: random.Random) -> None:
+    """Flips one bit of a random page."""
+    metadata = pq.read_metadata(path)
+    column = metadata.row_group(rng.randrange(GROUPS)).column(rng.randrange(metadata.num_columns))
+    start = column.dictionary_page_offset or column.data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start + rng.randrange(column.total_compressed_size)] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def _readable(path: Path) -> tuple[list[pa.Table], set[Place]]:
+    """What pyarrow reads of each row group, and those it cannot read."""
+    good, bad = [], set()
+    file = pq.ParquetFile(path)
+    for number in range(GROUPS):
+        try:
+            good.append(file.read_row_group(number))
+        except (OSError, pa.ArrowException):
+            bad.add((path.name, number, ROWS // GROUPS))
+    return good, bad
+
+
+def _spark_reads(spark: SparkSession, path: Path) -> bool:
+    try:
+        spark.read.schema(COLUMNS).parquet(str(path)).write.format("noop").mode("overwrite").save()
+    except Exception:
+        return False
+    return True
+
+
+def _bag(frame: DataFrame) -> Counter[tuple[object, ...]]:
+    """The rows of a frame, with times and texts that Python does not know as numbers and bytes."""
+    plain = [
+        F.unix_micros(field.name)
+        if isinstance(field.dataType, TimestampType)
+        else F.col(field.name).cast("binary")
+        if isinstance(field.dataType, StringType)
+        else F.col(field.name)
+        for field in frame.schema
+    ]
+    return rows(frame.select(*plain))
+
+
+def _run(engine: Engine, output: Path) -> Run:
+    run = engine.start(output, available_now=True)
+    run.await_termination()
+    run.stop()
+    return run
+
+
+def _places(run: Run) -> set[Place]:
+    told = [place for event in run.events("rows_set_aside") for place in event["places"]]
+    assert len({(place["path"], place["row_group"]) for place in told}) == len(told)
+    return {(Path(place["path"]).name, place["row_group"], place["rows"]) for place in told}
+
+
+def _quarantined(output: Path) -> list[dict[str, object]]:
+    return [row for path in output.glob("quarantine/*/*.parquet") for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd"])
+@pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
+def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, behind: bool) -> None:
+    rng = random.Random(f"{compression} {behind}")
+    views = {**SELECTIONS, **(DERIVED if behind else {})}
+    paths = _write(tmp_path / "in", FLIPS + 1, compression, 11)
+    good: list[DataFrame] = []
+    bad: set[Place] = set()
+    kept = 0
+    for number, path in enumerate(paths):
+        if number:
+            _flip(path, rng)
+        if behind and _spark_reads(spark, path):
+            good.append(spark.read.schema(COLUMNS).parquet(str(path)))
+            kept += ROWS
+            continue
+        tables, lost = _readable(path)
+        bad |= lost
+        kept += sum(table.num_rows for table in tables)
+        for group, table in enumerate(tables):
+            copy = tmp_path / "good" / f"{number}-{group}.parquet"
+            copy.parent.mkdir(exist_ok=True)
+            pq.write_table(table, copy)
+            good.append(spark.read.schema(COLUMNS).parquet(str(copy)))
+    tuples = good[0]
+    for further in good[1:]:
+        tuples = tuples.union(further)
+    engine = Engine(spark, batch_rows=1_024, settle_seconds=0).execute(script(tmp_path / "in", views))
+    run = _run(engine, tmp_path / "out")
+    tuples.createOrReplaceTempView("orders")
+    for name, text in views.items():
+        assert _bag(run.results(name)) == _bag(spark.sql(text)), name
+    assert _places(run) == bad
+    status = run.status()["orders"]
+    assert status["tuples"] == kept
+    assert status["rows_set_aside"] == sum(lost or 0 for *_, lost in bad)
+    origins = {str(row["origin"]).rpartition("/")[2] for row in _quarantined(tmp_path / "out")}
+    assert origins == {f"{name}#{group} ({count:,} rows)" for name, group, count in bad}
+
+
+def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    """The bad page is the last one of a column that is decoded only for matches, and those come late."""
+    folder = tmp_path / "in"
+    (path,) = _write(folder, 1, "snappy", 5)
+    chunk = pq.read_metadata(path).row_group(1).column(3)
+    content = bytearray(path.read_bytes())
+    end = (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size
+    content[end - 300 : end] = b"\xff" * 300
+    path.write_bytes(content)
+    late = ROWS // GROUPS * 2 - 10
+    text = script(
+        folder,
+        {
+            "late": f"SELECT * FROM orders WHERE id >= {late}",
+            "counted": "SELECT window(seen, '1 hour') AS w, count(*) AS n, sum(id) AS ids FROM orders GROUP BY w",
+        },
+    )
+    run = _run(Engine(spark, batch_rows=1_024).execute(text), tmp_path / "out")
+    assert _places(run) == {(path.name, 1, ROWS // GROUPS)}
+    size = ROWS // GROUPS
+    assert sorted(row.id for row in run.results("late").collect()) == list(range(2 * size, ROWS))
+    counted = run.results("counted").collect()
+    assert sum(row.n for row in counted) == ROWS - size
+    assert sum(row.ids for row in counted) == sum(range(size)) + sum(range(2 * size, ROWS))
+    assert run.status()["orders"]["tuples"] == ROWS - size
+
+
+@pytest.mark.parametrize("change", ["cut_off", "deleted", "replaced"])
+def test_a_file_that_changes_between_plan_and_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    folder = tmp_path / "in"
+    write_orders(folder, files=3, rows=900)
+    victim = folder / "001.parquet"
+    real = parquet_source.run_in_scan
+
+    def changed(
+        session: SparkSession, splits: list[list[RowGroup]], context: TaskContextData
+    ) -> list[TaskReport]:
+        if change == "cut_off":
+            os.truncate(victim, victim.stat().st_size // 2)
+        elif change == "deleted":
+            victim.unlink()
+        else:
+            pq.write_table(orders(900, 99, 5_000), tmp_path / "other.parquet", row_group_size=300)
+            (tmp_path / "other.parquet").replace(victim)
+        return real(session, splits, context)
+
+    monkeypatch.setattr(parquet_source, "run_in_scan", changed)
+    run = _run(Engine(spark).execute(script(folder, {"all_of": "SELECT id FROM orders"})), tmp_path / "out")
+    assert _places(run) == {("001.parquet", group, 300) for group in range(3)}
+    assert sorted(row.id for row in run.results("all_of").collect()) == [*range(900), *range(1800, 2700)]
+
+
+def test_a_view_that_raises_is_no_fault_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", files=2, rows=100)
+
+    def broken(_: pa.Array) -> pa.Array:
+        raise ZeroDivisionError("a bug of the user's")
+
+    engine = Engine(spark).function("broken", broken, "BIGINT")
+    engine.execute(script(tmp_path / "in", {"never": "SELECT id FROM orders WHERE broken(id) > 1"}))
+    run = engine.start(tmp_path / "out", available_now=True)
+    with pytest.raises(Exception, match="stream orders stopped"):
+        run.await_termination()
+    run.stop()
+    assert not run.events("rows_set_aside")
+    assert not _quarantined(tmp_path / "out")
+
+
+def test_names_that_look_like_patterns_and_escapes(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, name in enumerate(("a[1].parquet", "b%20c#3.parquet", "d?{e}.parquet", "f g.parquet")):
+        pq.write_table(orders(10, number, number * 10), folder / name)
+    views = {
+        "plain": "SELECT id FROM orders",
+        "computed": "SELECT id FROM orders WHERE length(name) >= 0 OR id >= 0",
+    }
+    engine = Engine(spark).execute(script(folder, views))
+    run = _run(engine, tmp_path / "out")
+    assert [row.id for row in run.results("computed").orderBy("id").collect()] == list(range(40))
+    assert [row.id for row in run.results("plain").orderBy("id").collect()] == list(range(40))
+    assert not run.events("rows_set_aside")
+
+
+def test_an_error_that_has_passed_and_a_folder_that_is_gone(tmp_path: Path) -> None:
+    (path,) = _write(tmp_path / "in", 1, "zstd", 3)
+    opened = open_settled(str(path), 0)
+    assert opened is not None
+    groups = row_groups(str(path), opened[0], opened[1].metadata)
+    assert [reason_of(group, ["id", "name"]) for group in groups] == [None] * GROUPS
+    other = [RowGroup(group.path, group.number, group.rows, Stamp(1, 1)) for group in groups]
+    assert "changed" in (reason_of(other[0], ["id"]) or "")
+    path.parent.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError):
+        reason_of(groups[0], ["id"])
+
+
+def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
+    from threading import Timer
+
+    (whole,) = _write(tmp_path / "in", 1, "zstd", 3)
+    content = whole.read_bytes()
+    path = tmp_path / "growing.parquet"
+    path.write_bytes(content[:1000])
+    timers = [
+        Timer(0.3, lambda: path.write_bytes(content[: len(content) // 2])),
+        Timer(0.7, lambda: path.write_bytes(content)),
+    ]
+    for timer in timers:
+        timer.start()
+    opened = open_settled(str(path), 5.0)
+    assert opened is not None
+    assert opened[1].metadata.num_rows == ROWS
+    path.write_bytes(content[:1000])
+    assert open_settled(str(path), 0.3) is None

@@ -1,0 +1,81 @@
+"""The ledger of files that were read: torn lines and a ledger that cannot be written stop nobody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.spark.events import EventLog
+from penstock.spark.file_watch import FileWatch
+
+
+def _log(folder: Path, batch: int, *files: Path) -> None:
+    """A batch of Spark's file log."""
+    entries = [
+        {
+            "path": f"file://{file}",
+            "timestamp": file.stat().st_mtime_ns // 1_000_000,
+            "batchId": batch,
+        }
+        for file in files
+    ]
+    log = folder / "sources" / "0"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / str(batch)).write_text("\n".join(["v1", *map(json.dumps, entries)]))
+
+
+def _watch(folder: Path) -> FileWatch:
+    return FileWatch("s", folder / "sources", folder / "files.jsonl", EventLog(folder / "events.jsonl"))
+
+
+def _told(folder: Path) -> list[dict[str, object]]:
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [event for event in events if event["kind"] != "files_changed"] + [
+        {Path(file["path"]).name: (file["size_then"], file["size_now"]) for file in event["files"]}
+        for event in events
+        if event["kind"] == "files_changed"
+    ]
+
+
+def test_a_torn_line_costs_nothing_but_itself(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.csv" for number in range(3)]
+    for file in files:
+        file.write_text("a\n")
+    _log(tmp_path, 0, files[0])
+    _watch(tmp_path).answered({})
+    with (tmp_path / "files.jsonl").open("a") as ledger:
+        ledger.write('{"path": "torn')
+    _log(tmp_path, 1, files[1])
+    _watch(tmp_path).answered({})
+    _log(tmp_path, 2, files[2])
+    watch = _watch(tmp_path)
+    watch.answered({})
+    for file in files:
+        file.write_text("a\nb\n")
+    watch.look()
+    watch.look()
+    _watch(tmp_path).look()
+    assert _told(tmp_path) == [{f"{number}.csv": (2, 4) for number in range(3)}]
+
+
+def test_a_ledger_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a\n")
+    _log(tmp_path, 0, file)
+    watch = FileWatch("s", tmp_path / "sources", file / "files.jsonl", EventLog(tmp_path / "events.jsonl"))
+    watch.answered({})
+    file.write_text("")
+    watch.look()
+    failed, _, changed = _told(tmp_path)
+    assert failed["kind"] == "file_watch_failed"
+    assert changed == {"a.csv": (2, 0)}
+
+
+def test_logs_of_other_sources_are_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "sources" / "0"
+    log.mkdir(parents=True)
+    (log / "0").write_bytes(b'\0v1\n{"topic":{"0":0}}')
+    watch = _watch(tmp_path)
+    watch.answered({})
+    watch.look()
+    assert not (tmp_path / "files.jsonl").exists()
