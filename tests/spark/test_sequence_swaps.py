@@ -36,8 +36,8 @@ def test_a_swap_between_the_binding_and_the_run_of_a_batch(
     bind, broadcast = StreamPlans.bind, spark.sparkContext.broadcast
     sent: list[Any] = []
 
-    def bind_while_another_swaps(plans: StreamPlans, batch: int) -> Any:
-        plan = bind(plans, batch)
+    def bind_while_another_swaps(plans: StreamPlans, batch: int, *more: Any) -> Any:
+        plan = bind(plans, batch, *more)
         version = plan.program.version
         arrangement = _sequence(plans, version, backwards=batch % 2 == 0)
         swap = threading.Thread(target=plans.swap_sequence, args=(version, arrangement))
