@@ -231,3 +231,59 @@ def test_batches_with_the_same_files_have_the_same_digest_whatever_spark_calls_t
     (one / "sources" / "0" / "1").unlink()
     with pytest.raises(CheckpointError, match="sources/0/1 is missing"):
         offsets_digest(one, 1)
+
+
+def _rows(layout: Layout) -> list[int]:
+    tables = (pq.read_table(path)["batch"].to_pylist() for path in published_paths(layout, STREAM))
+    return sorted(row for rows in tables for row in rows)
+
+
+def test_a_range_whose_name_could_not_be_synced_is_not_merged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    for batch in range(3):
+        _publish(publisher, layout, batch)
+    manifests, sync = layout.manifests(STREAM), files.sync_folder
+
+    def failing_once(folder: Path) -> None:
+        if folder == manifests:
+            monkeypatch.setattr(files, "sync_folder", sync)
+            raise OSError(errno.EIO, "Input/output error")
+        sync(folder)
+
+    monkeypatch.setattr(files, "sync_folder", failing_once)
+    with pytest.raises(OSError, match="Input/output error"):
+        publisher.compact(1)
+    assert _rows(layout) == [0, 1, 2]
+    for batch in range(3, 6):
+        _publish(publisher, layout, batch)
+    publisher.compact(4)
+    assert _rows(layout) == [0, 1, 2, 3, 4, 5]
+    assert sorted(path.stem for path in manifests.glob("*.json")) == ["0-to-1", "2-to-4", "5"]
+    left = {path.name for path in layout.matches(STREAM).glob("*.parquet")}
+    assert left == {path.name for path in published_paths(layout, STREAM)}, "what a range replaced is gone"
+
+
+def test_a_range_within_another_is_hidden_and_its_file_removed(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM)
+    for batch in range(4):
+        _publish(publisher, layout, batch)
+    manifests, folder = layout.manifests(STREAM), layout.matches(STREAM)
+    publisher.compact(1)
+    within = (manifests / "0-to-1.json").read_bytes()
+    (name,) = (file["name"] for file in json.loads(within)["files"])
+    content = (folder / name).read_bytes()
+    (manifests / "0-to-1.json").unlink()
+    wider = json.loads(within) | {"last": 2}
+    (manifests / "0-to-2.json").write_text(json.dumps(wider))
+    (folder / "0000000000-to-0000000009.parquet").write_bytes(content)
+    wider["files"][0]["name"] = "0000000000-to-0000000009.parquet"
+    (manifests / "0-to-2.json").write_text(json.dumps(wider))
+    (manifests / "0-to-1.json").write_bytes(within)
+    assert _rows(layout) == [0, 1, 3], "the wider range alone stands for its batches"
+    Publisher(layout, STREAM)
+    assert not (folder / name).exists()
+    assert _rows(layout) == [0, 1, 3]

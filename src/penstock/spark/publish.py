@@ -11,6 +11,7 @@ end in their stream's name, and each query looks after its own alone.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -113,6 +114,8 @@ class Publisher:
         if "matches" in kinds:
             make_folder(self._folders["matches"])
         self._compacted_to = -1
+        #: a range that stands in place of batches of which something may still be there
+        self._replacing: dict[str, Any] | None = None
         self._recover()
 
     def published(self, batch: int) -> Published | None:
@@ -179,6 +182,8 @@ class Publisher:
             OSError: a file could not be written or removed, as on a full disk; what was published is as it was,
                 and the next call tries again.
         """
+        if self._replacing is not None:
+            self._remove_replaced(self._replacing)
         documents = [
             document
             for document in _manifests(self._manifests)
@@ -209,12 +214,15 @@ class Publisher:
                 sync_folder(folder)
             replace_json(named, manifest)
         except BaseException:
-            if not named.exists():
+            if named.exists():
+                # readers see it from now on: merged with more, its rows would be there twice
+                self._replacing, self._compacted_to = manifest, last
+            else:
                 for target in merged:
                     _merging(target).unlink(missing_ok=True)
                     target.unlink(missing_ok=True)
             raise
-        self._remove_replaced(manifest)
+        self._remove_replaced(manifest, is_synced=True)
         return first, last
 
     def _follow(self, kind: str) -> None:
@@ -238,26 +246,32 @@ class Publisher:
                 if merged.name not in listed:
                     merged.unlink()
 
-    def _remove_replaced(self, manifest: dict[str, Any]) -> None:
+    def _remove_replaced(self, manifest: dict[str, Any], *, is_synced: bool = False) -> None:
         first, last = manifest["first"], manifest["last"]
-        self._compacted_to = max(self._compacted_to, last)
-        for batch in range(first, last + 1):
-            replaced = self._manifests / f"{batch}.json"
-            document = read_json(replaced)
-            if document is not None:
-                for file in document["files"]:
-                    if file["kind"] != ENVELOPES:
-                        (self._folders[file["kind"]] / file["name"]).unlink(missing_ok=True)
-                replaced.unlink()
+        self._replacing, self._compacted_to = manifest, max(self._compacted_to, last)
+        replaced = [path for n in range(first, last + 1) if (path := self._manifests / f"{n}.json").exists()]
+        if replaced and not is_synced:
+            # what made the range may have ended before its name was sure to last
+            sync_folder(self._manifests)
+        for path in replaced:
+            for file in json.loads(path.read_bytes())["files"]:
+                if file["kind"] != ENVELOPES:
+                    (self._folders[file["kind"]] / file["name"]).unlink(missing_ok=True)
+            path.unlink()
+        self._replacing = None
 
 
 def _manifests(folder: Path, after: int = -1) -> list[dict[str, Any]]:
-    """The valid manifests of a folder by batch: a compacted range hides the batches it replaces."""
+    """The valid manifests of a folder by batch: a compacted range hides the batches and ranges that it replaces."""
     # a range is written before what it replaces is removed: read last, it is there for all that is gone
     paths = [path for path in folder.glob("*.json") if path.stem.isdigit() and int(path.stem) > after]
     singles = [document for path in paths if (document := read_json(path))]
     merged = [path for path in folder.glob("*-to-*.json") if int(path.stem.rpartition("-")[2]) > after]
-    ranges = [document for path in merged if (document := read_json(path))]
+    found = [document for path in merged if (document := read_json(path))]
+    ranges: list[dict[str, Any]] = []
+    for document in sorted(found, key=lambda each: (each["first"], -each["last"])):
+        if not ranges or document["last"] > ranges[-1]["last"]:
+            ranges.append(document)
     hidden = {batch for document in ranges for batch in range(document["first"], document["last"] + 1)}
     shown = [document for document in singles if document["first"] not in hidden]
     return sorted(ranges + shown, key=lambda document: document["first"])
