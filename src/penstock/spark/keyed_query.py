@@ -35,7 +35,7 @@ from penstock.spark.result_views import stored_views
 from penstock.spark.session import CHECKPOINTS
 from penstock.spark.shard_task import ShardReport
 from penstock.spark.shards import KeyedContext, fixed_shards
-from penstock.spark.supervisor import stop_query
+from penstock.spark.supervisor import refuse_ended, stop_query
 from penstock.spark.window_results import make_results
 from penstock.spark.window_staging import StagedResults, ViewCounts
 from penstock.sql.bind_windows import BoundWindow
@@ -216,6 +216,7 @@ class KeyedQuery:
         try:
             if timeout_seconds is None:
                 self._query.awaitTermination()
+                refuse_ended(self._spark)
                 return True
             seconds: Any = max(0.05, timeout_seconds)
             return bool(self._query.awaitTermination(seconds))

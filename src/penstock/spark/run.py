@@ -254,8 +254,8 @@ class Run:
             self._trigger,
             self._name,
         )
-        self.windows = {**self.windows, query.stream: side}
         side.start()
+        self.windows = {**self.windows, query.stream: side}
 
     def _answered(self, done: KeyedDone) -> None:
         with self._counting:

@@ -122,7 +122,9 @@ class Supervisor:
         except StoppedOutsideError:
             raise
         except Exception:
+            # read before a batch that is stopped half way says so
             own = self._error()
+            stop_query(query)
             if own is None:
                 raise
             raise own  # noqa: B904 - it has a cause of its own

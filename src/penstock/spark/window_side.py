@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.control.stream_clock import StreamClock
+from penstock.errors import StoppedOutsideError
 from penstock.settings import Settings
 from penstock.spark.backfill import Backfill
 from penstock.spark.events import EventLog
@@ -62,13 +63,10 @@ class WindowSide:
             on_batch(done)
 
         self.keyed = KeyedQuery(spark, ingest.stream, layout, events, settings, answered, sinks, name)
-        self._fresh = False
         self._thread = threading.Thread(target=self._accompany, daemon=True, name="penstock-windows")
 
     def start(self) -> None:
-        """Starts the keyed query."""
-        self.keyed.start(rests=self._trigger.available_now)
-        self._fresh = True
+        """Starts the thread that starts the keyed query, and starts it again where that helps."""
         self._backfill.start()
         self._thread.start()
 
@@ -107,16 +105,20 @@ class WindowSide:
             self._failure = error
 
     def _attempt(self) -> None:
-        if not self._fresh:
-            self.keyed.start(rests=self._trigger.available_now)
-        self._fresh = False
-        self._follow()
+        self.keyed.start(rests=self._trigger.available_now)
+        try:
+            self._follow()
+        except BaseException:
+            # what failed may be the log of the ingest query, beside a keyed query that runs well
+            self.keyed.stop()
+            raise
 
     def _follow(self) -> None:
         self._clock.restart()
         while not self._stopping.wait(_LOOK_SECONDS):
             if not self.keyed.active:
                 self.keyed.await_termination()
+                self._refuse_stopped()
                 return
             if not self._ingest.active:
                 break
@@ -135,6 +137,11 @@ class WindowSide:
                 self._ingest.log.put_all()
             last = self._ingest.log.last
             if last is not None:
-                self.keyed.finish(last.batch, last.mark)
+                if not self.keyed.finish(last.batch, last.mark):
+                    self._refuse_stopped()
                 return
         self.keyed.stop()
+
+    def _refuse_stopped(self) -> None:
+        if not self._stopping.is_set():
+            raise StoppedOutsideError("Spark's query was stopped from outside")

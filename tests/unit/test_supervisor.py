@@ -1,0 +1,50 @@
+"""A streaming query that is begun again: never two of them at a time."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.settings import Settings
+from penstock.spark.events import EventLog
+from penstock.spark.retries import Retries
+from penstock.spark.supervisor import Supervisor
+
+
+class Query:
+    """A query that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        assert not self.isActive
+
+
+def test_a_look_that_fails_stops_the_query_before_the_next_is_begun(tmp_path: Path) -> None:
+    context = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=context))
+    begun: list[Query] = []
+
+    def begin() -> Any:
+        assert not any(query.isActive for query in begun), "a query with that name is already active"
+        begun.append(Query())
+        return begun[-1]
+
+    def look(query: Any) -> None:
+        if len(begun) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        query.stop()
+
+    events = EventLog(tmp_path / "events.jsonl")
+    retries = Retries("s", "ingest", Settings(retry_attempts=1, retry_seconds=0.001), events)
+    supervisor = Supervisor("s", spark, begin, look, retries, lambda: None, lambda: True)
+    supervisor.start()
+    assert supervisor.await_termination(10)
+    assert [query.isActive for query in begun] == [False, False]
+    assert [event["cause"] for event in events.recent] == ["disk_full"]
