@@ -15,7 +15,7 @@ from penstock.settings import Settings
 from penstock.spark.beginnings import BEFORE_ALL, Beginnings
 from penstock.spark.bindings import FROM_THE_START, Beginning, WindowDefinition
 from penstock.spark.envelope_log import EnvelopeLog
-from penstock.spark.files import replace_json
+from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
 
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
@@ -123,3 +123,17 @@ def test_a_view_that_returns_begins_where_it_left_off_or_with_what_came_without_
     assert where(5, VIEW).floor == 25
     known(layout, 2, 1, definition="v:other")
     assert where(5, VIEW).floor == 25
+
+
+def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: Layout) -> None:
+    """Windows behind that lacked tuples and were never final, though later ones were."""
+    published(layout, (0, 0, 20, 9), (0, 5, 45, 9), (1, 46, 60, 9), (1, 55, 75, 9), (1, 70, 90, 9))
+    where = Beginnings(layout, "s", Settings())
+    known(layout, 0, 1, floor=45)
+    answered(layout, 0, 0, (50, 0, False), (70, 1, True))
+    assert where(5, VIEW).floor == 45
+    manifest = layout.manifests("s.results") / "0.json"
+    document = read_json(manifest)
+    document["batches"][0]["whole"] = [0]
+    replace_json(manifest, document)
+    assert where(5, VIEW).floor == 70

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.operators.aggregates import Parts
 from penstock.operators.panes import PANE
@@ -34,7 +35,10 @@ PARTS = Parts.of(VIEW.aggregates)
 SINCE = 50
 
 
-def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_given_twice", [False, True])
+def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
+    tmp_path: Path, is_given_twice: bool
+) -> None:
     log = EnvelopeLog(Layout(tmp_path, tmp_path), "s")
     program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
@@ -62,6 +66,8 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(t
 
     put(5, 0, [41, 42])
     put(5, 1, [40, 43, 44, 50], whole=(0,))
+    if is_given_twice:
+        put(5, 2, [40, 43, 44, 50], whole=(0,))
     put(6, 0, [45, 200])
     final = [answer for answer in told if answer.final and answer.end == 60]
     assert [answer.rows["_a0"].to_pylist() for answer in final] == [[7]]

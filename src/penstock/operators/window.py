@@ -17,7 +17,7 @@ per window: a tuple is added to its open windows and registered for each closed 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -54,8 +54,8 @@ class PaneBatch:
         delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
             that is not too long to matter.
         flush: whether late tuples of answered windows are corrected now, however few.
-        makes_whole: whether the rows are those of all batches before the operator's first one; such a batch comes
-            once and moves neither t_max nor slack nor horizon.
+        makes_whole: whether the rows are those of all batches before the operator's first one; such a batch
+            moves neither t_max nor slack nor horizon, and counts once, however often it comes.
         reached: where it is beyond `newest`, the event time that a silent stream is taken to have come to: what is due
             by then is answered beforehand.
         answer_all: whether every window with tuples is answered beforehand.
@@ -258,6 +258,8 @@ class WindowOperator:
 
     def process(self, batch: PaneBatch) -> list[Answer]:
         """Takes in a batch and answers what is due; one without tuples, and a flush, correct whatever waits."""
+        if batch.makes_whole and self._unseen == _BEFORE_ALL:
+            batch = replace(batch, partials=None, values={}, makes_whole=False)
         if batch.newest is not None or batch.partials is not None:
             self._take_in(batch)
         known = [each for each in (self.newest, batch.reached) if each is not None]

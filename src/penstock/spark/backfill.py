@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.beginnings import AFTER_ALL
 from penstock.spark.bindings import Beginning, PlanLog
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
@@ -192,7 +193,9 @@ class Backfill:
     def _attempt(self, missing: _Missing) -> None:
         for wait in (*self._again_seconds, None):
             try:
-                self._make_whole(missing)
+                # they are given one entry: it is there for all of them, or for none
+                if not all(self._is_settled(each, missing.beginning.batch) for each in missing.operators):
+                    self._make_whole(missing)
             except CannotReadAgainError as error:
                 self._settle(missing.operators, str(error))
                 self._give_up(missing, str(error))
@@ -220,11 +223,11 @@ class Backfill:
             raise CannotReadAgainError("Spark's checkpoint does not say how far the source had been read")
         figures = self._figures(beginning.batch)
         reach: dict[int, int] = {}
-        newest = None
+        furthest = None
         for batch, found in figures.items():
-            told = found["newest_event_time_us"]
-            newest = told if newest is None else newest if told is None else max(newest, told)
-            reach[batch] = beginning.newest if newest is None else newest
+            told = _furthest(found)
+            furthest = told if furthest is None else furthest if told is None else max(furthest, told)
+            reach[batch] = beginning.newest if furthest is None else furthest
 
         def is_needed(batch: int) -> bool:
             return reach.get(batch, beginning.newest or 0) >= missing.first
@@ -265,6 +268,7 @@ class Backfill:
         files = self._publish(missing.operators[0], reports)
         failpoint("backfill_published", missing.operators[0])
         self._ingest.log.put_whole(missing.operators, files, beginning.newest)
+        failpoint("backfill_logged", missing.operators[0])
         self._settle(missing.operators, None)
         shutil.rmtree(staging, ignore_errors=True)
         self._events.record(
@@ -299,3 +303,13 @@ class Backfill:
                     names.append(name)
         sync_folder(folder)
         return names
+
+
+def _furthest(figures: Mapping[str, Any]) -> int | None:
+    """Largest event time that a batch can have brought, believed or not; None where it brought none."""
+    told = [figures.get(f"{which}_event_time_us") for which in ("newest", "furthest")]
+    known = [each for each in told if each is not None]
+    if figures["tuples"] and not known and "null_event_times" not in figures:
+        # the stream had no event time then: as late as any
+        return AFTER_ALL
+    return max(known, default=None)

@@ -17,7 +17,7 @@ from penstock.spark.history import FIRST_REVISION
 from penstock.spark.layout import Layout
 from penstock.spark.past import read_offset
 from penstock.spark.publish import read_manifests, results_of, view_kind
-from penstock.spark.result_views import FINAL, REVISION, ROW, earlier_operators
+from penstock.spark.result_views import FINAL, REVISION, ROW, earlier_operators, whole_operators
 from penstock.sql.script import parse_query
 
 #: microseconds, a time before all others and one after them
@@ -90,6 +90,9 @@ class Beginnings:
         final = self._last_final(definition.name, operator)
         if final is None:
             final = BEFORE_ALL if floor is None else floor
+        elif floor is not None and operator not in whole_operators(self._layout, self._stream):
+            # windows behind its floor lacked tuples and were never final, though later ones were
+            final = min(final, floor)
         return min(final, self._oldest_without(operator, batches))
 
     def _last_final(self, view: str, operator: int) -> int | None:

@@ -3,7 +3,7 @@
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
 place. Names: bound, staged, half_published, manifest_written, logged, before_commit; of the keyed query, with its own
 batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit; of
-a backfill, with the first of its operators: backfill_staged, backfill_published.
+a backfill, with the first of its operators: backfill_staged, backfill_published, backfill_logged.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 
 NAMES = ("bound", "staged", "half_published", "manifest_written", "logged", "before_commit")
 KEYED_NAMES = ("keyed_staged", "keyed_half_published", "keyed_manifest_written", "keyed_before_commit")
+BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
 
 
 def failpoint(name: str, batch: int) -> None:

@@ -40,6 +40,7 @@ def from_history(
     batches: dict[int, list[tuple[bool, PaneBatch]]] = {operator: [] for operator, _, _ in beyond}
     latest = max(start + shard.window_size(operator, view) for operator, view, start in beyond)
     newest_before: int | None = None
+    whole: set[int] = set()
     for each in _since(log, entry, oldest):
         before, newest_before = newest_before, each.newest
         late = max(each.delays, default=0)
@@ -47,7 +48,11 @@ def from_history(
         if not each.files or (is_late and not each.whole):
             continue
         envelopes = list(read_envelopes((log.envelopes / name for name in each.files), number))
-        for operator, found in batches.items():
+        # an operator takes in what makes it whole once
+        twice = whole.intersection(each.whole)
+        whole.update(each.whole)
+        for operator in batches.keys() - twice:
+            found = batches[operator]
             own = [envelope for envelope in envelopes if envelope.operator == operator]
             if own:
                 found.append((each.name == entry.name, pane_batch(own, None, np.zeros(0, np.int64))))

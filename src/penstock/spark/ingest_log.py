@@ -59,10 +59,13 @@ class IngestLog:
     def is_whole(self, operator: int, batch: int) -> bool:
         """Whether an operator that began with a batch has been given the partials of those before."""
         with self._lock:
-            log, last = self._log, self._last
+            log = self._log
+        # as the disk has it: of an entry that seemed to fail as it was put nothing is known here
+        last = None if log is None else log.newest()
         if log is None or last is None:
             return False
-        entries = takewhile(lambda entry: entry.batch >= batch, chain([last], log.backwards(last)))
+        # the entry follows the one of the first batch, or of the batch before where none has come since
+        entries = takewhile(lambda entry: entry.batch >= batch - 1, chain([last], log.backwards(last)))
         return any(operator in entry.whole for entry in entries)
 
     def store_windows(self, windows: CompiledWindows) -> None:

@@ -157,11 +157,7 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
 
 def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
     """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
-    whole: set[int] = set()
-    if len(readable.operators) > 1:
-        for manifest in read_manifests(layout, results_of(stream)):
-            for figures in manifest["batches"]:
-                whole |= set(figures["whole"])
+    whole = whole_operators(layout, stream) if len(readable.operators) > 1 else set()
     found: list[tuple[int, int | None]] = []
     until: int | None = None
     for operator, floor in reversed(readable.operators):
@@ -171,6 +167,12 @@ def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tu
         if operator in whole:
             until = floor if until is None else min(until, floor)
     return found
+
+
+def whole_operators(layout: Layout, stream: str) -> set[int]:
+    """The operators that have been given the tuples of the batches before their first one."""
+    manifests = read_manifests(layout, results_of(stream))
+    return {each for manifest in manifests for figures in manifest["batches"] for each in figures["whole"]}
 
 
 def own_schema(view: BoundWindow) -> pa.Schema:

@@ -1,0 +1,178 @@
+"""A backfill is given once, whatever fails or is killed behind it, and only where everything was read again."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.operators.aggregates import Parts
+from penstock.operators.shard import KeyedProgram, OperatorPlan
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.settings import Settings
+from penstock.spark import backfill
+from penstock.spark.backfill import Backfill
+from penstock.spark.bindings import Beginning, PlanLog, RegisteredWindow, WindowDefinition, WindowRegister
+from penstock.spark.envelope_log import EnvelopeLog
+from penstock.spark.events import EventLog
+from penstock.spark.files import replace_json
+from penstock.spark.ingest_log import IngestLog
+from penstock.spark.layout import Layout
+from penstock.spark.worker import TaskReport
+
+HOUR = 3_600_000_000
+VIEW = WindowPlan(
+    "v", "ts", Windows(HOUR, HOUR), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.1)
+)
+#: the first batch of the operator
+FIRST = 3
+
+
+class Stream:
+    """A stream of three batches on disk whose one operator begins behind them; Spark's jobs are told what to report.
+
+    Args:
+        tmp_path: for its folders.
+        monkeypatch: puts aside the copy of the session.
+    """
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
+        self.layout.open()
+        self.events = EventLog(tmp_path / "events.jsonl")
+        self.again: Callable[..., Sequence[Any]] = lambda *_: [None]
+        self.reports: list[TaskReport] = []
+        self.floor = 15 * HOUR
+        monkeypatch.setattr(backfill, "SparkSession", lambda *_: None)
+        self.binds()
+
+    def binds(self) -> None:
+        since = 16 * HOUR
+        plan = OperatorPlan(0, (VIEW,), Parts.of(VIEW.aggregates), HOUR, since, (("v", self.floor),))
+        EnvelopeLog(self.layout, "s").store_program(KeyedProgram(0, (plan,), 0, 0))
+        where = Beginning(FIRST, since, self.floor, '{"logOffset":2}')
+        window = RegisteredWindow(WindowDefinition("v", "v:1", "SELECT 1"), 0, beginning=where)
+        PlanLog(self.layout, "s").store(0, {}, WindowRegister((window,), 1))
+
+    def published(self, *batches: dict[str, Any]) -> None:
+        for number, figures in enumerate(batches):
+            whole = {
+                "tuples": 1,
+                "quarantined": {},
+                "rows_set_aside": 0,
+                "newest_event_time_us": 15 * HOUR,
+                "furthest_event_time_us": 15 * HOUR,
+            }
+            document = {"first": number, "last": number, "files": []}
+            document["batches"] = [{"batch": number, **whole, **figures}]
+            replace_json(self.layout.manifests("s") / f"{number}.json", document)
+
+    def backfill(self, **settings: Any) -> Backfill:
+        """What a start of the process makes."""
+        context = SimpleNamespace(
+            broadcast=lambda _: SimpleNamespace(destroy=lambda: None), setJobGroup=lambda *_: None
+        )
+        spark: Any = SimpleNamespace(
+            sparkContext=context, _jsparkSession=SimpleNamespace(cloneSession=lambda: None)
+        )
+        self.log = IngestLog(self.layout, "s", Settings())
+        ingest: Any = SimpleNamespace(
+            stream="s",
+            log=self.log,
+            plans=SimpleNamespace(for_operators=lambda *_: (b"", ()), begin=lambda _: None),
+            source=SimpleNamespace(
+                again=lambda *given: self.again(*given), run=lambda *_: self.reports.copy()
+            ),
+        )
+        return Backfill(spark, ingest, self.layout, self.events, **settings)
+
+    def runs(self, **settings: Any) -> None:
+        """A run that ends when everything is whole that can be."""
+        made = self.backfill(**settings)
+        if self.log.last is None:
+            self.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, [])
+        made.start()
+        made.finish()
+
+    @property
+    def given(self) -> list[str]:
+        """The log's entries that give partials of the past."""
+        paths = sorted(self.layout.log("s").glob("*.json"))
+        return [path.name for path in paths if json.loads(path.read_text())["whole"]]
+
+    @property
+    def told(self) -> list[str]:
+        return [event["kind"] for event in self.events.recent]
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    return Stream(tmp_path, monkeypatch)
+
+
+def test_a_mark_that_cannot_be_written_gives_nothing_twice(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tried = backfill.put_json_if_absent, []
+
+    def full_once(*given: Any) -> bool:
+        tried.append(given)
+        if len(tried) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*given)
+
+    monkeypatch.setattr(backfill, "put_json_if_absent", full_once)
+    stream.runs(again_seconds=(0.0, 0.0))
+    assert len(tried) == 2
+    assert len(stream.given) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_kill_behind_the_entry_gives_nothing_twice(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view began behind the last batch, as at the end of a run that no batch came for."""
+
+    def killed(place: str, _: int) -> None:
+        if place == "backfill_logged":
+            raise SystemExit
+
+    stream.backfill()
+    stream.log.put_views(FIRST - 1, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(backfill, "failpoint", killed)
+        stream.runs()
+    assert len(stream.given) == 1
+    assert not stream.told.count("backfill_done")
+    assert stream.log.is_whole(0, FIRST)
+    stream.runs()
+    assert len(stream.given) == 1
+
+
+def test_batches_whose_wanted_tuples_were_ahead_of_the_clock_are_read(stream: Stream) -> None:
+    needed: dict[int, bool] = {}
+
+    def again(_: object, past: Any) -> list[None]:
+        needed.update({number: past.is_needed(number) for number in range(FIRST)})
+        return []
+
+    stream.again = again
+    stream.published(
+        {"newest_event_time_us": 12 * HOUR, "furthest_event_time_us": 13 * HOUR},
+        {"newest_event_time_us": 12 * HOUR, "furthest_event_time_us": 16 * HOUR},
+        {"newest_event_time_us": 15 * HOUR, "furthest_event_time_us": 15 * HOUR},
+    )
+    stream.runs()
+    assert needed == {0: False, 1: True, 2: True}
+
+
+def test_a_batch_that_does_not_say_its_times_is_read(stream: Stream) -> None:
+    needed: list[bool] = []
+    stream.again = lambda _, past: needed.append(past.is_needed(0)) or []
+    stream.published({"newest_event_time_us": None, "furthest_event_time_us": None}, {}, {})
+    stream.runs()
+    assert needed == [True]
