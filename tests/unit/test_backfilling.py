@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.aggregates import Parts
+from penstock.operators.map_stage import StageCounts
 from penstock.operators.shard import KeyedProgram, OperatorPlan
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
@@ -24,7 +25,8 @@ from penstock.spark.events import EventLog
 from penstock.spark.files import replace_json
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
-from penstock.spark.worker import TaskReport
+from penstock.spark.past import CannotReadAgainError
+from penstock.spark.worker import SetAside, TaskReport
 
 HOUR = 3_600_000_000
 VIEW = WindowPlan(
@@ -73,8 +75,9 @@ class Stream:
             document["batches"] = [{"batch": number, **whole, **figures}]
             replace_json(self.layout.manifests("s") / f"{number}.json", document)
 
-    def backfill(self, **settings: Any) -> Backfill:
+    def backfill(self) -> Backfill:
         """What a start of the process makes."""
+        settings = Settings(retry_attempts=2, retry_seconds=0.001)
         context = SimpleNamespace(
             broadcast=lambda _: SimpleNamespace(destroy=lambda: None), setJobGroup=lambda *_: None
         )
@@ -90,11 +93,11 @@ class Stream:
                 again=lambda *given: self.again(*given), run=lambda *_: self.reports.copy()
             ),
         )
-        return Backfill(spark, ingest, self.layout, self.events, **settings)
+        return Backfill(spark, ingest, self.layout, self.events, settings)
 
-    def runs(self, **settings: Any) -> None:
+    def runs(self) -> None:
         """A run that ends when everything is whole that can be."""
-        made = self.backfill(**settings)
+        made = self.backfill()
         if self.log.last is None:
             self.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, [])
         made.start()
@@ -109,6 +112,10 @@ class Stream:
     @property
     def told(self) -> list[str]:
         return [event["kind"] for event in self.events.recent]
+
+    @property
+    def last_told(self) -> str:
+        return str(self.events.recent[-1].get("reason") or self.events.recent[-1].get("told"))
 
 
 @pytest.fixture
@@ -128,7 +135,7 @@ def test_a_mark_that_cannot_be_written_gives_nothing_twice(
         return real(*given)
 
     monkeypatch.setattr(backfill, "put_json_if_absent", full_once)
-    stream.runs(again_seconds=(0.0, 0.0))
+    stream.runs()
     assert len(tried) == 2
     assert len(stream.given) == 1
 
@@ -176,3 +183,92 @@ def test_a_batch_that_does_not_say_its_times_is_read(stream: Stream) -> None:
     stream.published({"newest_event_time_us": None, "furthest_event_time_us": None}, {}, {})
     stream.runs()
     assert needed == [True]
+
+
+def report(tuples: int, *aside: SetAside, **quarantined: int) -> TaskReport:
+    told = {**quarantined, **{each.reason: 1 for each in aside}}
+    return TaskReport(0, 0, [], StageCounts(tuples=tuples), None, told, [], list(aside))
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (
+            report(20, SetAside("file:///d/0.parquet", None, None, "Permission denied")),
+            "d/0.parquet cannot be",
+        ),
+        (report(30, malformed=4), "cannot be now (1): malformed"),
+        (report(29, malformed=3), "29 of 30 tuples"),
+        (report(30, malformed=3), None),
+        (report(30, SetAside("file:///d/0.parquet", 1, 5, "a page"), malformed=2), None),
+        (report(31), None),
+    ],
+)
+def test_what_could_not_be_read_again_is_told_and_nothing_is_whole(
+    stream: Stream, read: TaskReport, told: str | None
+) -> None:
+    stream.published({"tuples": 10, "quarantined": {"malformed": 3}}, {"tuples": 10}, {"tuples": 10})
+    stream.reports = [read]
+    stream.runs()
+    assert stream.told == ["backfill_started", "backfill_impossible" if told else "backfill_done"]
+    assert len(stream.given) == (0 if told else 1)
+    if told:
+        assert told in stream.last_told
+    stream.runs()
+    assert len(stream.told) == 2, "it is told once"
+
+
+def test_what_can_pass_is_tried_again(stream: Stream) -> None:
+    fails = [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EIO, "Input/output error")]
+
+    def again(*_: object) -> list[None]:
+        if fails:
+            raise fails.pop()
+        return [None]
+
+    stream.again = again
+    stream.runs()
+    assert stream.told == [*["backfill_started", "backfill_retried"] * 2, "backfill_started", "backfill_done"]
+    assert len(stream.given) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "retries"), [(OSError(errno.EIO, "Input/output error"), 2), (ValueError("x is 3"), 0)]
+)
+def test_what_does_not_pass_is_told_and_begun_anew_at_the_next_start(
+    stream: Stream, error: Exception, retries: int
+) -> None:
+    def again(*_: object) -> list[None]:
+        raise error
+
+    stream.again = again
+    stream.runs()
+    assert stream.told.count("backfill_retried") == retries
+    assert stream.told[-1] == "backfill_failed"
+    assert stream.events.recent[-1]["views"] == ["v"]
+    assert str(error.args[-1]) in stream.last_told
+    stream.again = lambda *_: [None]
+    stream.runs()
+    assert stream.told[-1] == "backfill_done"
+    assert len(stream.given) == 1
+
+
+def test_a_source_that_is_read_once_is_not_asked_again(stream: Stream) -> None:
+    def again(*_: object) -> list[None]:
+        raise CannotReadAgainError("file /d/1 is gone") from FileNotFoundError("No such file or directory")
+
+    stream.again = again
+    stream.runs()
+    assert stream.told == ["backfill_started", "backfill_impossible"]
+
+
+def test_a_failure_before_it_is_known_what_is_missing_is_told(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise ValueError("not JSON")
+
+    monkeypatch.setattr(PlanLog, "load_windows", unreadable)
+    stream.runs()
+    assert stream.told == ["backfill_failed"]
+    assert stream.events.recent[-1]["views"] == []

@@ -70,11 +70,17 @@ def run(
             def wait(seconds: float) -> bool:
                 if watcher is not None:
                     watcher.look()
-                for event in running.events("backfill_impossible"):
-                    line = (
-                        f"stream {event['stream']}: windows that were open when {', '.join(event['views'])} began "
-                        f"stay without a final answer: {event['reason']}"
-                    )
+                told_of = [
+                    (event, f"stay without a final answer: {event['reason']}")
+                    for event in running.events("backfill_impossible")
+                ]
+                told_of += [
+                    (event, f"are without a final answer until the next start: {event['told']}")
+                    for event in running.events("backfill_failed")
+                ]
+                for event, what in told_of:
+                    views = ", ".join(event["views"]) or "its views"
+                    line = f"stream {event['stream']}: windows that were open when {views} began {what}"
                     if line not in incomplete:
                         incomplete.add(line)
                         console.print(line)

@@ -27,6 +27,8 @@ _WORDS = {
     "source_unreachable": "source out of reach",
     "source_reachable": "source back",
     "stream_retried": "tried again after a failure",
+    "backfill_retried": "windows of earlier batches tried again after a failure",
+    "backfill_failed": "windows of earlier batches are not whole until the next start",
     "windows_restarted": "its windows were started again",
     "run_failed": "stopped by a failure",
     "records_quarantined": "records set aside",

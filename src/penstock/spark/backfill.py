@@ -13,13 +13,17 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.errors import StreamFailedError
+from penstock.settings import Settings
 from penstock.spark.beginnings import AFTER_ALL
 from penstock.spark.bindings import Beginning, PlanLog
 from penstock.spark.events import EventLog
@@ -30,13 +34,12 @@ from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line
 from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.publish import ENVELOPES, read_manifests
+from penstock.spark.retries import Retries
 from penstock.spark.source import BoundBatch
 from penstock.spark.worker import TaskReport
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
-#: seconds between two attempts; after the last one the next start tries again
-_AGAIN_SECONDS = (2.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Backfill:
         ingest: the stream's ingest query.
         layout: output and checkpoint folders.
         events: the event log.
-        again_seconds: waits before further attempts.
+        settings: how often and after what wait is tried again what can pass; then the next start does.
     """
 
     def __init__(
@@ -75,13 +78,13 @@ class Backfill:
         ingest: IngestQuery,
         layout: Layout,
         events: EventLog,
-        again_seconds: Sequence[float] = _AGAIN_SECONDS,
+        settings: Settings,
     ) -> None:
         self._spark = spark
         self._ingest = ingest
         self._layout = layout
         self._events = events
-        self._again_seconds = again_seconds
+        self._settings = settings
         self._stream = ingest.stream
         self._marks = layout.backfill(ingest.stream)
         self._plans = PlanLog(layout, ingest.stream)
@@ -122,22 +125,34 @@ class Backfill:
             self._thread.join()
 
     def _follow(self) -> None:
+        self._try(self._look_until_told)
+
+    def _try(self, attempt: Callable[[], None], views: Sequence[str] = ()) -> bool:
+        """Makes attempts until one goes well; False where none did, which is told, and the next start begins anew."""
+        retries = Retries(
+            self._stream,
+            "backfill",
+            self._settings,
+            self._events,
+            details={"views": list(views)},
+        )
         try:
-            self._look_until_told()
-        except Exception:
-            # the windows in question stay without a final answer; the next start begins anew
-            if not self._stopping.is_set():
-                _log.exception("the backfill of stream %s stopped", self._stream)
+            retries.run(attempt, self._stopping)
+        except StreamFailedError as error:
+            _log.info("%s", error)
+            return False
+        return True
 
     def _look_until_told(self) -> None:
         self._spark.sparkContext.setJobGroup(self._group, f"penstock backfill {self._stream}", True)
+        self._looked_at = -1
         ended = False
         while not ended and not self._stopping.is_set():
             # what is in the log when the end is told is looked at once more
             ended = self._ending.wait(_LOOK_SECONDS)
             for missing in self._missing():
-                if not self._stopping.is_set():
-                    self._attempt(missing)
+                if not self._try(partial(self._attempt, missing), missing.views):
+                    self._settled.update(missing.operators)
 
     def _missing(self) -> list[_Missing]:
         """What the newest plan version in the log lacks; one that has been looked at lacks nothing any more."""
@@ -191,29 +206,18 @@ class Backfill:
             self._settled.add(operator)
 
     def _attempt(self, missing: _Missing) -> None:
-        for wait in (*self._again_seconds, None):
-            try:
-                # they are given one entry: it is there for all of them, or for none
-                if not all(self._is_settled(each, missing.beginning.batch) for each in missing.operators):
-                    self._make_whole(missing)
-            except CannotReadAgainError as error:
-                self._settle(missing.operators, str(error))
-                self._give_up(missing, str(error))
-            except Exception as error:
-                if self._stopping.is_set():
-                    return
-                if wait is not None:
-                    _log.info("the backfill of %s is tried again: %s", missing.views, error)
-                    self._stopping.wait(wait)
-                    continue
-                self._settled.update(missing.operators)
-                self._give_up(missing, first_line(error))
+        # they are given one entry: it is there for all of them, or for none
+        if self._stopping.is_set() or all(
+            self._is_settled(each, missing.beginning.batch) for each in missing.operators
+        ):
             return
-
-    def _give_up(self, missing: _Missing, reason: str) -> None:
-        self._events.record(
-            "backfill_impossible", stream=self._stream, views=list(missing.views), reason=reason
-        )
+        try:
+            self._make_whole(missing)
+        except CannotReadAgainError as error:
+            self._settle(missing.operators, str(error))
+            self._events.record(
+                "backfill_impossible", stream=self._stream, views=list(missing.views), reason=str(error)
+            )
 
     def _make_whole(self, missing: _Missing) -> None:
         began = time.perf_counter()
@@ -251,9 +255,9 @@ class Backfill:
             time_limit=2**61,
             time_floor=-(2**61),
         )
-        batches = sum(is_needed(batch) for batch in figures)
+        needed = [found for batch, found in figures.items() if is_needed(batch)]
         self._events.record(
-            "backfill_started", stream=self._stream, views=list(missing.views), batches=batches
+            "backfill_started", stream=self._stream, views=list(missing.views), batches=len(needed)
         )
         session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         reports: list[TaskReport] = []
@@ -264,6 +268,7 @@ class Backfill:
                     return
         finally:
             broadcast.destroy()
+        _refuse_less(reports, needed, list(figures.values()))
         failpoint("backfill_staged", missing.operators[0])
         files = self._publish(missing.operators[0], reports)
         failpoint("backfill_published", missing.operators[0])
@@ -275,7 +280,7 @@ class Backfill:
             "backfill_done",
             stream=self._stream,
             views=list(missing.views),
-            batches=batches,
+            batches=len(needed),
             tuples=sum(report.counts.tuples for report in reports),
             seconds=round(time.perf_counter() - began, 3),
         )
@@ -313,3 +318,36 @@ def _furthest(figures: Mapping[str, Any]) -> int | None:
         # the stream had no event time then: as late as any
         return AFTER_ALL
     return max(known, default=None)
+
+
+def _refuse_less(
+    reports: Sequence[TaskReport], needed: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]]
+) -> None:
+    """Makes sure that what was read again is not less than what was read before.
+
+    Args:
+        reports: what the tasks read.
+        needed: what the manifests say of the batches that had to be read.
+        every: and of all batches, some of which may have been read beside.
+
+    Raises:
+        CannotReadAgainError: tuples are missing, or records were set aside that were not before.
+    """
+    aside: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    for report in reports:
+        aside.update(report.quarantined)
+    for figures in every:
+        known.update(figures.get("quarantined", {}))
+    tuples = sum(report.counts.tuples for report in reports)
+    before = sum(figures["tuples"] for figures in needed)
+    # kind by kind it says nothing: a reason names columns, and others were read before
+    if tuples >= before and aside.total() <= known.total():
+        return
+    for report in reports:
+        for place in report.set_aside:
+            if place.reason not in known:
+                raise CannotReadAgainError(f"{place.origin} cannot be read: {place.reason}")
+    for reason, number in (aside - known).items():
+        raise CannotReadAgainError(f"records that were read before cannot be now ({number:,}): {reason}")
+    raise CannotReadAgainError(f"the source has {tuples:,} of {before:,} tuples that were read before")

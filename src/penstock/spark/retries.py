@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.errors import StreamFailedError
 from penstock.settings import Settings
@@ -12,6 +13,8 @@ from penstock.spark.causes import Cause, cause_of
 from penstock.spark.events import EventLog
 
 _MOST_SECONDS = 30.0
+#: parts without which the stream has stopped
+_OF_THE_STREAM = ("ingest", "windows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,11 @@ class Retries:
 
     Args:
         stream: the stream's name.
-        part: `ingest` or `windows`, for the events.
+        part: `ingest`, `windows` or `backfill`, for the events.
         settings: how often and after what wait.
         events: where retries and the failure are told.
         name_it: adds to a cause what the stream knows: views, topic, folder.
+        details: fields of these events.
     """
 
     def __init__(
@@ -47,7 +51,9 @@ class Retries:
         settings: Settings,
         events: EventLog,
         name_it: Callable[[Cause], Cause] = lambda cause: cause,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
+        self._details = dict(details or {})
         self._stream = stream
         self._part = part
         self._most = settings.retry_attempts
@@ -89,9 +95,10 @@ class Retries:
             else:
                 return
             self._events.record(
-                "stream_retried",
+                {True: "stream_retried", False: "backfill_retried"}[self._part in _OF_THE_STREAM],
                 stream=self._stream,
                 part=self._part,
+                **self._details,
                 cause=cause.kind,
                 told=cause.told,
                 attempt=retry.attempt,
@@ -114,9 +121,10 @@ class Retries:
             f"; tried again {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
         )
         self._events.record(
-            "run_failed",
+            {True: "run_failed", False: "backfill_failed"}[self._part in _OF_THE_STREAM],
             stream=self._stream,
             part=self._part,
+            **self._details,
             cause=cause.kind,
             told=cause.told + again,
             **{
@@ -125,5 +133,5 @@ class Retries:
                 if (value := getattr(cause, name)) is not None
             },
         )
-        what = "the windows of stream" if self._part == "windows" else "stream"
+        what = "stream" if self._part == "ingest" else f"the {self._part} of stream"
         return StreamFailedError(f"{what} {self._stream} stopped: {cause.told}{again}")

@@ -55,7 +55,7 @@ class WindowSide:
         )
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        self._backfill = Backfill(spark, ingest, layout, events)
+        self._backfill = Backfill(spark, ingest, layout, events, settings)
         self.retries = Retries(ingest.stream, "windows", settings, events)
 
         def answered(done: KeyedDone) -> None:
