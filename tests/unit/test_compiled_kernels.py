@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from penstock.kernels.compiled import cache_folder
+
 SMALL = """
 import numpy as np
 from penstock.kernels.segments import extremes_before, sums_before
@@ -117,4 +119,23 @@ def test_code_that_others_may_write_is_not_run(filled: tuple[Path, Any]) -> None
     finally:
         versions.chmod(0o700)
     assert (answered, compiled) == (answer, 2)
-    assert "others may write to it" in said
+    assert "others may write to" in said
+
+
+@pytest.mark.parametrize("part", ["", "penstock", "penstock/kernels", "penstock/kernels/1"])
+def test_no_folder_on_the_way_may_be_written_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    assert cache_folder("kernels", "1") == tmp_path / "cache/penstock/kernels/1"
+    folder = tmp_path / "cache" / part
+    folder.chmod(0o777)
+    assert cache_folder("kernels", "1") is None
+    folder.chmod(0o1777)
+    assert (cache_folder("kernels", "1") is None) is bool(part), "a sticky folder to be below will do"
+    folder.chmod(0o700)
+    assert cache_folder("kernels", "1") is not None
+    if part:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "moved")
+        assert cache_folder("kernels", "1") is None

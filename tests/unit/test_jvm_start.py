@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -23,24 +24,35 @@ def test_the_banner_is_kept_from_the_screen_and_all_else_is_not() -> None:
         b"To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).\n",
         b'Setting Spark log level to "ERROR".\n',
         b"26/11/22 08:00:00 WARN NativeCodeLoader: Unable to load native-hadoop library\n",
-        b"Starting Streaming TransformWithStateInPandas driver worker\n",
+        b"Starting Streaming TransformWithStateInPandas Python worker.\n",
+        b"\n",
+        b"Streaming TransformWithStateInPandas Python worker finish init stage of Python runner. Received ...\n",
+        b"Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server ...\n",
+        b"\n",
+        b"\n",
+        b"Streaming TransformWithStateInPandas Python worker Completed execution of UDF: <bound method ...>.\n",
         b'Exception in thread "main" java.lang.OutOfMemoryError\n',
+        b"\n",
+        b"\n",
         b"\tat Setting default log level to\n",
         b"\xff\n",
     ]
     screen = io.StringIO()
     jvm.pass_on(said, screen)
     assert screen.getvalue() == (
-        'Exception in thread "main" java.lang.OutOfMemoryError\n\tat Setting default log level to\n\ufffd\n'
+        'Exception in thread "main" java.lang.OutOfMemoryError\n\n\tat Setting default log level to\n\ufffd\n'
     )
 
 
-def test_a_class_archive_is_used_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("below", ["cache", 'my "own" cache\'s'])
+def test_a_class_archive_is_used_once_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / below))
 
     def written_by(purpose: jvm.Purpose) -> Path:
-        options = jvm.java_options("17.0.1", purpose).split()
+        options = shlex.split(jvm.java_options("17.0.1", purpose))
         (option,) = (each for each in options if each.startswith("-XX:ArchiveClassesAtExit="))
         return Path(option.partition("=")[2])
 
@@ -50,7 +62,8 @@ def test_a_class_archive_is_used_once_it_is_whole(tmp_path: Path, monkeypatch: p
     assert "SharedArchiveFile" not in jvm.java_options("17.0.1", "run")
     unfinished.write_bytes(MAGIC + bytes(4))
     for purpose in ("run", "brief"):
-        assert f"-XX:SharedArchiveFile={unfinished.parent}" in jvm.java_options("17.0.1", purpose)
+        options = shlex.split(jvm.java_options("17.0.1", purpose))
+        assert any(option.startswith(f"-XX:SharedArchiveFile={unfinished.parent}") for option in options)
     assert "Archive" not in jvm.java_options("21.0.1", "run")
     written_by("whole").write_bytes(MAGIC)
     assert "-whole.jsa" in jvm.java_options("17.0.1", "run")

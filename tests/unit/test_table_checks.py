@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.settings import Settings, tuned
+from penstock.spark import table_checks
 from penstock.spark.table_checks import table_warnings
 from penstock.sql.script import CreateTable, parse_script
 
@@ -61,6 +62,30 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path / 'parquet'}'"))
     assert warning.startswith("the files looked at have no amount, which will be NULL; did you mean amuont?")
     assert table_warnings(_table("json", f"path '{tmp_path / 'none'}'")) == []
+
+
+def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"id": 1, "city": "Bern", "amount": 2}\n' * 10_000)
+    (tmp_path / "1.json.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "2.json.gz").write_bytes(whole[:12] + bytes(200))
+    (tmp_path / "3.json").write_text("[" * 200_000 + '\n{"id": 1, "City": "Bern", "amount": 2}\n')
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path}/[23]*'"))
+    assert "the records looked at have no city" in warning
+    assert table_warnings(_table("json", f"path '{tmp_path}/[12]*'")) == []
+    assert table_warnings(_table("csv", f"path '{tmp_path}/2*', header true")) == []
+
+
+def test_of_a_large_folder_some_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.json").write_text('{"id": 1}')
+    (tmp_path / "loop").symlink_to(tmp_path)
+    monkeypatch.setattr(table_checks, "_ENTRIES", 5)
+    seen: list[str] = []
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: seen.append(path.name) or is_file(path))
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path}'"))
+    assert "have no city, amount" in warning
+    assert 0 < len(seen) <= 5
 
 
 def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:

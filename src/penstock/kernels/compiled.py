@@ -16,6 +16,7 @@ import os
 import pickle
 import platform
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -118,31 +119,41 @@ def kernel_folder() -> Path | None:
 def cache_folder(kind: str, *version: str) -> Path | None:
     """A folder for what later processes of this installation will execute; None where none can be used or trusted.
 
-    It lies below `NUMBA_CACHE_DIR`, else `XDG_CACHE_HOME`, else `~/.cache`; it must belong to this user or to root, and
-    nobody else may write to it.
+    It lies below `NUMBA_CACHE_DIR`, else `XDG_CACHE_HOME`, else `~/.cache`. It and each folder between must belong to this
+    user or to root, and nobody else may write to them; in the folder it lies below nobody else may rename it.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:
-        root = (Path(chosen) if chosen else Path.home() / ".cache") / "penstock" / kind
+        root = Path(chosen) if chosen else Path.home() / ".cache"
     except RuntimeError:
         return None
-    folder = root.joinpath(*version)
+    folder = root
     try:
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            if version:
-                _remove_unused(root)
+        root.mkdir(parents=True, exist_ok=True)
+        above = root.stat().st_mode
+        if above & stat.S_IWOTH and not above & stat.S_ISVTX:
+            raise PermissionError(f"others may write to {root}")
+        for part in ("penstock", kind, *version):
+            folder = folder / part
+            if part in version and not folder.is_dir():
+                _remove_unused(folder.parent)
             folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.stat()
+            _require_own(folder)
     except OSError as error:
-        _tell_once(folder, error)
-        return None
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        _tell_once(folder, PermissionError("others may write to it"))
+        _tell_once(root.joinpath("penstock", kind, *version), error)
         return None
     with suppress(OSError):
         os.utime(folder)
     return folder
+
+
+def _require_own(folder: Path) -> None:
+    """Raises PermissionError where others may change what a folder holds."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(f"{folder} is no folder but a link")
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"others may write to {folder}")
 
 
 @contextmanager

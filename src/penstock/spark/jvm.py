@@ -32,8 +32,10 @@ Purpose = Literal["brief", "whole", "run"]
 _BANNER = re.compile(
     r"WARNING: Using incubator modules: |Setting default log level to |To adjust logging level use |"
     r"Setting Spark log level to |Using Spark's default log4j profile|.* WARN NativeCodeLoader: |"
-    r".*Starting Streaming TransformWithStateInPandas|.*Starting TransformWithState"
+    r".*Starting TransformWithState"
 )
+#: what the process that prepares the windows' state prints, each with an empty line behind it
+_STATE_BANNER = re.compile(r"(?:.*Starting )?Streaming TransformWithStateInPandas ")
 #: a class archive is whole once this number is its first, which Java writes last
 _MAGIC = bytes.fromhex("a8ab0bf0")
 #: what an unfinished archive is given until it is taken to be abandoned
@@ -56,6 +58,14 @@ def java_options(java: str, purpose: Purpose) -> str:
     return " ".join(options)
 
 
+def option(text: str) -> str:
+    """One option of Java as Spark reads a list of them: a path may hold spaces and quotes."""
+    if not re.search(r"""[\s"'\\]""", text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def launch(conf: Mapping[str, str]) -> None:
     """Starts the JVM of this process, unless there is one, and keeps what it prints at every start from the screen."""
     if SparkContext._gateway is not None:
@@ -75,9 +85,14 @@ def launch(conf: Mapping[str, str]) -> None:
 
 def pass_on(lines: Iterable[bytes], target: IO[str] | None = None) -> None:
     """Prints the lines of the JVM's standard error that are no banner, as they come."""
+    empty_lines = 0
     for line in lines:
         text = line.decode(errors="replace")
-        if not _BANNER.match(text):
+        if _STATE_BANNER.match(text):
+            empty_lines += 1
+        elif empty_lines and not text.strip():
+            empty_lines -= 1
+        elif not _BANNER.match(text):
             with suppress(OSError, ValueError):
                 print(text, end="", file=target or sys.stderr, flush=True)
 
@@ -94,8 +109,10 @@ def _archive(folder: Path, java: str, purpose: Purpose) -> list[str]:
         # Java can neither write the next archive from a JVM that has one, nor rename it when it is whole
         wanted = whole if purpose == "whole" else brief
         unfinished = folder / f"{wanted.name}.{_boot()}.{uuid.uuid4().hex[:8]}"
-        return [f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable"]
-    return [] if there is None else [f"-XX:SharedArchiveFile={there}", "-Xshare:auto", "-Xlog:disable"]
+        return [option(f"-XX:ArchiveClassesAtExit={unfinished}"), "-Xlog:disable"]
+    return (
+        [] if there is None else [option(f"-XX:SharedArchiveFile={there}"), "-Xshare:auto", "-Xlog:disable"]
+    )
 
 
 def _adopt(folder: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.spark.jvm import Purpose, java_options, launch
+from penstock.spark.jvm import Purpose, java_options, launch, option
 from penstock.spark.messages import first_line
 
 _LEAST_JAVA = 17
@@ -72,7 +72,7 @@ def build_session(
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **CHECKPOINTS,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2} -Xss16m {java_options(java, purpose)}".strip(),
+        "spark.driver.extraJavaOptions": f"{option(f'-Dlog4j2.configurationFile={_LOG4J2}')} -Xss16m {java_options(java, purpose)}".strip(),
     }
     if master.startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -6,7 +6,9 @@ import csv
 import glob
 import gzip
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import IO
 from penstock.spark.reader_options import known_options, plain_option
 from penstock.sql.script import CreateTable
 
-#: files and records a file that are looked at, and characters of a record
+#: files that are looked at, entries of folders among which they are found, records a file, characters of a record
 _FILES = 3
+_ENTRIES = 1000
 _RECORDS = 200
 _CHARACTERS = 1 << 20
 #: columns that a warning names
@@ -37,15 +40,15 @@ def table_warnings(table: CreateTable) -> list[str]:
     found = _unknown_options(table)
     kind = options.get("format", "parquet") if table.source == "replay" else table.source
     if table.columns and "path" in options and kind in ("csv", "json", "parquet"):
-        files = list(islice(_files(options["path"]), _FILES))
         try:
+            files = list(islice(_files(options["path"]), _FILES))
             if kind == "csv":
                 found += _csv(table, files[:1], options)
             elif kind == "json":
                 found += _absent(table, _json_names(files, options), "the records looked at")
             else:
                 found += _absent(table, _parquet_names(files), "the files looked at", folded=True)
-        except (OSError, ValueError, LookupError, csv.Error):
+        except Exception:  # whatever a file holds, it is the stream's business
             return found
     return found
 
@@ -62,15 +65,25 @@ def _unknown_options(table: CreateTable) -> list[str]:
 
 
 def _files(path: str) -> Iterator[Path]:
-    """The files of a path, newest last as names go; of another file system none."""
+    """The files of a path, by name where they are few; of another file system none."""
     if "://" in path:
         return
-    found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207, may be absolute
-    folders = [Path(each) for each in found]
-    for folder in folders:
-        for file in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
+    found = islice(glob.iglob(path), _ENTRIES) if glob.has_magic(path) else [path]  # noqa: PTH207, may be absolute
+    for folder in map(Path, sorted(found)):
+        for file in sorted(islice(_below(folder), _ENTRIES)) if folder.is_dir() else [folder]:
             if file.is_file() and file.stat().st_size and not file.name.startswith((".", "_")):
                 yield file
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that is in a folder and its folders, in no order, read as it is asked for."""
+    folders = [str(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                yield Path(entry.path)
 
 
 def _open(file: Path, encoding: str) -> IO[str]:
@@ -121,19 +134,23 @@ def _swapped(declared: list[str], header: list[str]) -> str:
 
 def _json_names(files: list[Path], options: dict[str, str]) -> set[str]:
     names: set[str] = set()
+    whole = options.get("multiline", "false").lower() == "true"
     for file in files:
-        with _open(file, options.get("encoding", "utf-8-sig")) as text:
-            whole = options.get("multiline", "false").lower() == "true"
-            records = [text.read(_CHARACTERS)] if whole else islice(text, _RECORDS)
-            for record in records:
+        with suppress(Exception), _open(file, options.get("encoding", "utf-8-sig")) as text:
+            for record in [text.read(_CHARACTERS)] if whole else _lines(text):
                 names |= _keys(record)
     return names
+
+
+def _lines(text: IO[str]) -> Iterator[str]:
+    """The first records that are lines, of long ones the beginning."""
+    return islice(iter(lambda: text.readline(_CHARACTERS), ""), _RECORDS)
 
 
 def _keys(record: str) -> set[str]:
     try:
         value = json.loads(record)
-    except ValueError:
+    except (ValueError, RecursionError):
         return set()
     values = value if isinstance(value, list) else [value]
     return {key for each in values if isinstance(each, dict) for key in each}
@@ -144,10 +161,8 @@ def _parquet_names(files: list[Path]) -> set[str]:
 
     names: set[str] = set()
     for file in files:
-        try:
+        with suppress(Exception):
             names |= set(pq.read_schema(file).names)
-        except (OSError, ValueError):
-            continue
     return names
 
 
