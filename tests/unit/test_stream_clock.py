@@ -61,6 +61,12 @@ def test_a_trigger_s_wait_is_no_silence_until_it_has_found_nothing() -> None:
     assert {second: silent for second, silent in enumerate(found) if silent} == {40: 40.0, 80: 40.0}
 
 
+def test_a_trigger_that_hangs_is_no_silence() -> None:
+    hangs = [(second, 1, Heard.UNKNOWN) for second in range(2, 60)]
+    found = looks(0.0, (0, 1, Heard.SOMETHING), (1, 1, Heard.NOTHING), *hangs, (60, 1, Heard.NOTHING))
+    assert not any(found), "nobody knows what there was while it hung"
+
+
 def test_a_stream_may_never_be_taken_for_silent() -> None:
     assert looks(0.0, (0, 1, Heard.NOTHING), (10_000, 1, Heard.NOTHING), idle=0.0) == [0, 0]
 

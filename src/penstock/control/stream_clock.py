@@ -9,6 +9,8 @@ from enum import Enum, auto
 
 #: tuples that are remembered, at least, and that are enough to tell the time
 _REMEMBERED, _ENOUGH = 1_000, 100
+#: asking an empty source takes no trigger so long
+_HANGS_SECONDS = 10.0
 
 
 class Heard(Enum):
@@ -27,7 +29,7 @@ class StreamClock:
 
     A stream is silent from the moment its last batch was answered, once a trigger has found nothing since; the
     time to the next trigger is no silence before that one has found nothing too. Starting, an outage, a batch
-    at hand and a backlog are none.
+    at hand, a backlog and a trigger that hangs are none.
 
     Args:
         idle_seconds: silence that is longer counts; 0: none ever does.
@@ -46,6 +48,8 @@ class StreamClock:
         self._since: float | None = None
         #: when a trigger first found nothing
         self._asked: float | None = None
+        #: when a look last found out something
+        self._known = 0.0
 
     def restart(self) -> None:
         """Nobody has looked for a while: silence begins anew."""
@@ -63,10 +67,14 @@ class StreamClock:
         """
         now = self._clock()
         if heard is Heard.SOMETHING or batches != self._batches:
-            self._batches, self._since, self._asked = batches, now, None
+            self._batches, self._since, self._asked, self._known = batches, now, None, now
             return 0.0
         if heard is Heard.UNKNOWN:
+            if now - self._known > self._interval + max(self._idle_seconds, _HANGS_SECONDS):
+                # a trigger that hangs says nothing of the time it hangs for
+                self._since = self._asked = None
             return 0.0
+        self._known = now
         if self._since is None:
             self._since = now
         if self._asked is None:
