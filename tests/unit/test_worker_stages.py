@@ -35,7 +35,7 @@ def test_a_sequence_is_installed_in_the_stage_that_is_there() -> None:
     def run(revision: int, order: tuple[int, ...]) -> tuple[Any, int, int]:
         arrangement = pickle.dumps(Arrangement(ArrangementKind.MACRO, order))
         sequence = SentSequence(revision, arrangement) if revision else None
-        context = TaskContextData(("test_worker_stages", 0), shipped, sequence, "", "", 0, 2**62, -(2**62))
+        context = TaskContextData(("test_worker_stages", 0), shipped, sequence, "", "", 0, 2**62, -(2**62), 0)
         stage = stage_for(context)
         stage.process(batch)
         return stage, stage.counts.evaluations, stage.counts.matched

@@ -105,6 +105,13 @@ class StreamTime:
         while self._tuples - self._batches[0][0] >= _REMEMBERED:
             self._tuples -= self._batches.popleft()[0]
 
+    def with_batch(self, tuples: int, middle: int) -> StreamTime:
+        """What would be known with one more batch; see `add`."""
+        later = StreamTime()
+        later._batches, later._tuples = self._batches.copy(), self._tuples
+        later.add(tuples, middle)
+        return later
+
     @property
     def middle(self) -> int | None:
         """The median event time of the newest tuples; None where they are too few to say."""

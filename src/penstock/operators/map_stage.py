@@ -123,7 +123,6 @@ class MapStage:
         names = program.plan.names
         self._answers = len(names) > 0
         self._names = pa.array(names[: program.views], pa.string())
-        self._kept_ahead = int(program.settings.max_delay_seconds * 1e6)
         self._conditions = program.windows.selections if program.windows else 0
         known = {name: number for number, name in enumerate(names[: program.views + self._conditions])}
         #: for each error query the view or condition it counts for
@@ -142,12 +141,13 @@ class MapStage:
         """Lets the ASCs follow another sequence from the next batch on; what was laid out and learned stays."""
         self._selector.rearrange(arrangement)
 
-    def begin(self, time_limit: int = _NO_LIMIT, time_floor: int = -_NO_LIMIT) -> None:
+    def begin(self, time_limit: int = _NO_LIMIT, time_floor: int = -_NO_LIMIT, kept_ahead: int = 0) -> None:
         """Starts a new task: counts, sample and partials are empty again.
 
         Args:
             time_limit: the largest event time that is believed, microseconds in UTC.
             time_floor: tuples that are older do not matter for slack, microseconds.
+            kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
         """
         views = self.program.views
         operators = len(self.program.windows.operators) if self.program.windows else 0
@@ -159,6 +159,7 @@ class MapStage:
         self.sample: npt.NDArray[np.uint32] | None = None
         self._time_limit = time_limit
         self._time_floor = time_floor
+        self._kept_ahead = kept_ahead
         if self.panes is not None:
             self.panes.begin()
 

@@ -254,6 +254,7 @@ class Backfill:
             staged_envelopes=str(staging),
             time_limit=2**61,
             time_floor=-(2**61),
+            kept_ahead=0,
         )
         needed = [found for batch, found in figures.items() if is_needed(batch)]
         self._events.record(

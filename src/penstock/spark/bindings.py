@@ -20,6 +20,22 @@ NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, slots=True)
+class Believed:
+    """What a batch's event times are judged by, in microseconds.
+
+    Attributes:
+        limit: the largest event time that is believed, in UTC.
+        kept_ahead: how far beyond it tuples are in their windows all the same.
+    """
+
+    limit: int = NO_LIMIT
+    kept_ahead: int = 0
+
+
+_ALL_BELIEVED = Believed()
+
+
+@dataclass(frozen=True, slots=True)
 class ViewDefinition:
     """A selection view as registered.
 
@@ -195,21 +211,23 @@ class PlanLog:
         document = read_json(self._bindings / f"{batch}.json")
         return None if document is None else int(document["version"])
 
-    def time_limit(self, batch: int) -> int:
-        """The largest event time that a bound batch's tuples are believed, microseconds in UTC."""
+    def believed(self, batch: int) -> Believed:
+        """What a bound batch's event times are judged by."""
         document = read_json(self._bindings / f"{batch}.json") or {}
-        return int(document.get("time_limit", NO_LIMIT))
+        return Believed(int(document.get("time_limit", NO_LIMIT)), int(document.get("kept_ahead", 0)))
 
-    def bind(self, batch: int, version: int, time_limit: int = NO_LIMIT, offsets: str | None = None) -> int:
+    def bind(
+        self, batch: int, version: int, believed: Believed = _ALL_BELIEVED, offsets: str | None = None
+    ) -> int:
         """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to.
 
         Args:
             batch: its number.
             version: the plan version.
-            time_limit: see `time_limit`.
+            believed: what its event times are judged by.
             offsets: what the batch reads, see `offsets_digest`.
         """
-        binding = {"version": version, "time_limit": time_limit, "offsets": offsets}
+        binding = {"version": version, **_judged_by(believed), "offsets": offsets}
         put_json_if_absent(self._bindings / f"{batch}.json", binding)
         failpoint("bound", batch)
         bound = self.bound(batch)
@@ -229,6 +247,12 @@ class PlanLog:
         replace_json(path, {**binding, "offsets": offsets})
         return True
 
+    def judge_again(self, batch: int, believed: Believed) -> None:
+        """Lets a bound batch's event times be judged by something else; only for a batch that is not published."""
+        path = self._bindings / f"{batch}.json"
+        binding: dict[str, Any] = read_json(path) or {}
+        replace_json(path, {**binding, **_judged_by(believed)})
+
     def forget(self, before_batch: int, keep_plans: int) -> None:
         """Removes the bindings of batches before one, and plan versions that no batch can need."""
         for batch in numbered(self._bindings):
@@ -246,6 +270,10 @@ class PlanLog:
                 f"plan version {version} of stream {self._stream} is missing in {self._plans}"
             )
         return document
+
+
+def _judged_by(believed: Believed) -> dict[str, int]:
+    return {"time_limit": believed.limit, "kept_ahead": believed.kept_ahead}
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:

@@ -19,7 +19,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.beginnings import Beginnings
-from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
+from penstock.spark.bindings import Believed, PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.causes import SOURCE_UNREACHABLE, Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
@@ -32,7 +32,7 @@ from penstock.spark.plans import StreamPlans
 from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compaction_failed
 from penstock.spark.retries import Retries
 from penstock.spark.shards import fixed_shards
-from penstock.spark.source import Source
+from penstock.spark.source import BoundBatch, Source
 from penstock.spark.source_watch import SourceState
 from penstock.spark.supervisor import Supervisor
 from penstock.spark.time_limit import TimeLimit
@@ -391,15 +391,17 @@ class IngestQuery:
             shutil.rmtree(folder, ignore_errors=True)
         bound = self.plans.batch(batch, staging, staged_envelopes, self.log.floor, offsets)
         bound_at = time.perf_counter()
-        reports = self.source.run(df, bound)
+        reports, counts = self._run(df, bound)
+        believed = self._believed_after(bound, counts)
+        if believed is not None:
+            # the clock is behind the batch, and tuples were kept from windows for it
+            for folder in (staging, staged_envelopes):
+                shutil.rmtree(folder, ignore_errors=True)
+            bound = self.plans.judge_again(bound, believed)
+            reports, counts = self._run(df, bound)
         ran_at = time.perf_counter()
         failpoint("staged", batch)
         windows = bound.program.windows
-        counts = _sum(
-            [report.counts for report in reports],
-            bound.program.views,
-            len(windows.operators) if windows else 0,
-        )
         aside = [each for report in reports for each in report.set_aside]
         quarantined: dict[str, int] = {}
         for report in reports:
@@ -446,6 +448,20 @@ class IngestQuery:
             BatchDone(self.stream, batch, bound.program.version, counts, _samples(reports), ended - began)
         )
         self._tidy(batch)
+
+    def _run(self, df: DataFrame, bound: BoundBatch) -> tuple[list[TaskReport], StageCounts]:
+        reports = self.source.run(df, bound)
+        windows = bound.program.windows
+        operators = len(windows.operators) if windows else 0
+        return reports, _sum([report.counts for report in reports], bound.program.views, operators)
+
+    def _believed_after(self, bound: BoundBatch, counts: StageCounts) -> Believed | None:
+        """What a batch should have been judged by that lost tuples to its limit; None where that was right."""
+        middle = weighted_median(counts.middles)
+        if middle is None or not counts.future_event_times:
+            return None
+        timed = sum(times for times, _ in counts.middles)
+        return self._time_limit.corrected(bound.number, bound.time_limit, timed, middle)
 
     def _repeat(self, published: Published, offsets: str | None) -> None:
         """Brings the log and the sinks to a batch that is published already."""

@@ -23,6 +23,7 @@ from penstock.plan.windows import Aggregate
 from penstock.settings import Settings
 from penstock.spark.bindings import (
     Beginning,
+    Believed,
     PlanLog,
     ViewDefinition,
     WindowDefinition,
@@ -79,7 +80,7 @@ class StreamPlans:
         store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
             any batch is bound to the version.
         beginning: gives where a new window view begins, by its first batch.
-        time_limit: gives the largest event time that a batch's tuples are believed, microseconds in UTC.
+        time_limit: gives what a batch's event times are judged by.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class StreamPlans:
         shards: Callable[[], int],
         store_windows: Callable[[CompiledWindows], None],
         beginning: Callable[[int, WindowDefinition], Beginning],
-        time_limit: Callable[[int], int],
+        time_limit: Callable[[int], Believed],
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -212,6 +213,7 @@ class StreamPlans:
         version = plan.program.version
         with self._lock:
             sequence = self._sequences.get(version)
+        believed = self._log.believed(number)
         return BoundBatch(
             number=number,
             program=plan.program,
@@ -221,9 +223,15 @@ class StreamPlans:
             sequence=sequence,
             staging=str(staging),
             staged_envelopes=str(staged_envelopes),
-            time_limit=self._log.time_limit(number),
+            time_limit=believed.limit,
             time_floor=time_floor,
+            kept_ahead=believed.kept_ahead,
         )
+
+    def judge_again(self, bound: BoundBatch, believed: Believed) -> BoundBatch:
+        """Binds a batch, of which nothing is published, to another limit."""
+        self._log.judge_again(bound.number, believed)
+        return replace(bound, time_limit=believed.limit, kept_ahead=believed.kept_ahead)
 
     def compiled(self, version: int) -> CompiledPlan:
         """The compiled plan of a version."""

@@ -36,6 +36,7 @@ class BoundBatch:
         staging, staged_envelopes: see `TaskContextData`.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
+        kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
         stamps: what its files were when they were read, by URI, where the source looks.
     """
 
@@ -49,6 +50,7 @@ class BoundBatch:
     staged_envelopes: str
     time_limit: int
     time_floor: int
+    kept_ahead: int
     stamps: dict[str, Stamp] = field(default_factory=dict)
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
@@ -63,6 +65,7 @@ class BoundBatch:
             self._jobs(),
             self.time_limit,
             self.time_floor,
+            self.kept_ahead,
         )
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:

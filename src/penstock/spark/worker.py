@@ -124,6 +124,7 @@ class TaskContextData:
         job: number of the job within the batch.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
+        kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
     """
 
     key: tuple[str, int]
@@ -134,6 +135,7 @@ class TaskContextData:
     job: int
     time_limit: int
     time_floor: int
+    kept_ahead: int
 
 
 @dataclass(slots=True)
@@ -157,7 +159,7 @@ def stage_for(context: TaskContextData) -> MapStage:
     if context.sequence is not None and context.sequence.revision != kept.revision:
         kept.stage.rearrange(pickle.loads(context.sequence.arrangement))
         kept.revision = context.sequence.revision
-    kept.stage.begin(context.time_limit, context.time_floor)
+    kept.stage.begin(context.time_limit, context.time_floor, context.kept_ahead)
     return kept.stage
 
 
