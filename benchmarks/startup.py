@@ -3,7 +3,8 @@
     python benchmarks/startup.py [--quick]
 
 Run it on a quiet machine. Compiled kernels and the class archive are filled by a first, unmeasured round, as after any
-first use of an installation. `--quick` leaves out the demo and the 503 views. The exit code is 1 where a limit does not hold.
+first use of an installation. `--quick` leaves out the demo and the 503 views. Of the matcher the first match is measured, in a
+process that has imported it. The exit code is 1 where the better of two runs does not hold its limit.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ TABLE = (
 )
 TWO = "CREATE VIEW large AS SELECT id, city FROM orders WHERE amount > 900;\nCREATE VIEW named AS SELECT id FROM orders WHERE length(city) > 3;\n"
 MATCH = """
+import time
 import pyarrow as pa
 from penstock import Matcher
+Matcher
+began = time.perf_counter()
 schema = pa.schema({"distance": pa.int32(), "carrier": pa.string()})
 matcher = Matcher({"far": "distance > 2000", "ua": "carrier LIKE 'U%'"}, schema)
 assert matcher.match(pa.record_batch({"distance": [2500], "carrier": ["UA"]}, schema)).queries.tolist() == [0, 1]
+print(time.perf_counter() - began)
 """
 
 
@@ -50,13 +55,21 @@ def many_views() -> str:
 
 def seconds(command: list[str], folder: Path, code: int = 0) -> float:
     """How long a command took that ends with a code."""
+    return ended(command, folder, code)[0]
+
+
+def ended(command: list[str], folder: Path, code: int) -> tuple[float, str]:
+    """How long a command took that ends with a code, and what it printed."""
     began = time.perf_counter()
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if ended.returncode != code:
-        raise SystemExit(
-            f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
-        )
-    return time.perf_counter() - began
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return time.perf_counter() - began, done.stdout
+
+
+def first_match(folder: Path) -> float:
+    """Seconds that the first matcher and its first match take in a process that has imported what it needs."""
+    return float(ended([sys.executable, "-c", MATCH], folder, 0)[1])
 
 
 def first_batch(folder: Path) -> float:
@@ -111,7 +124,7 @@ def main() -> None:
             ),
             ("results, a wrong name", 1.0, lambda: seconds([*PENSTOCK, "results", "out", "huge"], folder, 2)),
             ("a mistake in a script", 1.0, lambda: seconds([*PENSTOCK, "run", "in/orders.csv"], folder, 2)),
-            ("Matcher, imports and first match", 1.5, lambda: seconds([sys.executable, "-c", MATCH], folder)),
+            ("Matcher, first match", 1.0, lambda: first_match(folder)),
             ("check of two views", 4.0, lambda: seconds([*PENSTOCK, "check", "two.sql"], folder)),
         ]
         if not quick:
@@ -120,12 +133,13 @@ def main() -> None:
                 ("503 views, start to first batch", 20.0, lambda: first_batch(folder)),
                 ("demo", 35.0, lambda: seconds([*PENSTOCK, "demo", "--output", "demo/out"], folder)),
             ]
-        table = Table("what", "seconds", "limit", "", title="Seconds from start, the better of two")
+        table = Table("what", "seconds", "limit", "", title="Seconds from start, of two runs")
         held = True
         for what, limit, measure in measured:
-            best = min(measure(), measure())
-            held &= best <= limit
-            table.add_row(what, f"{best:.2f}", f"{limit:g}", "" if best <= limit else "too slow")
+            runs = measure(), measure()
+            held &= min(runs) <= limit
+            told = ", ".join(f"{each:.2f}" for each in runs)
+            table.add_row(what, told, f"{limit:g}", "" if min(runs) <= limit else "too slow")
         Console(width=100).print(table)
     sys.exit(0 if held else 1)
 

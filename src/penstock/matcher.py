@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InputError
 from penstock.operators.matches import Matches
@@ -99,7 +100,7 @@ def _fitting(
             )
     elif not _is_within(kind, declared):
         try:
-            return column.cast(declared)
+            return _cast(column, kind, declared)
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"The batch does not fit the matcher's schema: column {name!r} is of type {kind} and holds what "
@@ -108,11 +109,26 @@ def _fitting(
     return column
 
 
+def _cast(
+    column: pa.Array | pa.ChunkedArray, kind: pa.DataType, declared: pa.DataType
+) -> pa.Array | pa.ChunkedArray:
+    """A column in the declared type; raises ArrowInvalid where a value is none of that type's."""
+    cast = column.cast(declared)
+    if pa.types.is_floating(kind):
+        wide = column.cast(kind)
+        lost = pc.and_(pc.not_equal(cast.cast(kind), wide), pc.invert(pc.is_nan(wide)))
+        if (first := pc.index(lost, True).as_py()) >= 0:
+            raise pa.ArrowInvalid(f"{wide[first].as_py()!r} would become {cast[first].as_py()!r}")
+    return cast
+
+
 def _is_within(kind: pa.DataType, declared: pa.DataType) -> bool:
     """Whether every value of a type is one of the declared type; True for another family, which is refused later."""
     if pa.types.is_integer(kind) and pa.types.is_integer(declared):
         widened = pa.types.is_unsigned_integer(kind) and pa.types.is_signed_integer(declared)
         return bool(kind.bit_width + widened <= declared.bit_width)
+    if pa.types.is_floating(kind) and pa.types.is_floating(declared):
+        return bool(kind.bit_width <= declared.bit_width)
     if pa.types.is_decimal(kind) and pa.types.is_decimal(declared):
         whole, declared_whole = kind.precision - kind.scale, declared.precision - declared.scale
         return bool(whole <= declared_whole and kind.scale <= declared.scale)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from penstock.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.plan.expressions import Raised
 from penstock.plan.selection import Interval, Query, ValueSet
 from penstock.sql.bind import bind_selections
-from penstock.sql.literals import microseconds, time_zone
+from penstock.sql.implicit_casts import refuse_raising
+from penstock.sql.literals import Kind, Literal, microseconds, time_zone
 
 SCHEMA = pa.schema(
     {
@@ -193,3 +197,24 @@ def test_columns_that_differ_in_case_only_are_ambiguous() -> None:
     for text in ("a > 1", "b > 1 AND `A` > 1"):
         with pytest.raises(UnknownNameError, match="ambiguous: it may be a, A"):
             bind_selections({"q": text}, schema, None)
+
+
+def test_spark_is_asked_once_of_the_strings_of_a_list() -> None:
+    asked: list[list[str]] = []
+
+    def constants(texts: list[str]) -> list[object]:
+        asked.append(texts)
+        return [Raised("no number") if "'x'" in text else 1 for text in texts]
+
+    host: Any = SimpleNamespace(constants=constants)
+    clause: Any = SimpleNamespace(error=lambda kind, message, *place: kind(f"{message} at {place}"))
+    column: Any = SimpleNamespace(type=pa.float64(), expression="a")
+    items: list[Any] = [
+        (SimpleNamespace(text=f"'{value}'", start=place, end=place + 1), Literal(Kind.STRING, value))
+        for place, value in enumerate(["1", "2", "3"])
+    ]
+    refuse_raising(host, clause, column, [*items, (items[0][0], Literal(Kind.INTEGER, 1))])
+    assert asked == [[f"CAST('{value}' AS DOUBLE)" for value in (1, 2, 3)]]
+    wrong: Any = SimpleNamespace(text="'x'", start=9, end=10)
+    with pytest.raises(TypeMismatchError, match=r"'x' cannot be cast to DOUBLE.* at \(9, 10\)"):
+        refuse_raising(host, clause, column, [*items, (wrong, Literal(Kind.STRING, "x"))])

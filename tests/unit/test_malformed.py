@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.operators.malformed import explained
+from penstock.operators.map_stage import StreamProgram
+from penstock.operators.selection import compile_selections
+from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.settings import Settings
+from penstock.spark import worker
+from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON, batch_processor
 from penstock.spark.record_lines import with_lines
+from penstock.spark.worker import Task, TaskContextData
 
 SCHEMA = pa.schema(
     {
@@ -73,3 +84,54 @@ def test_a_record_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     )
     topic = pa.array(["orders-0-17", None])
     assert with_lines(topic, records[:2]).to_pylist() == ["orders-0-17", None]
+
+
+def test_of_equal_records_no_line_is_told_that_may_be_anothers(tmp_path: Path) -> None:
+    path = tmp_path / "1.csv"
+    path.write_bytes(b"id\nbad\n1\nbad\nworse\n")
+    origin = f"file:{path}"
+    told = with_lines(pa.array([origin] * 2), pa.array([b"bad", b"worse"]))
+    assert told.to_pylist() == [origin, f"{origin}:5"]
+
+
+def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "1.csv"
+    path.write_bytes(b"id\nbad\n1\nbad\nworse\nlast\n")
+    attribute = Attribute("id", pa.int64(), "`id`")
+    query = Query("q", (Term(((0, ValueSet((Interval(0, 9),))),)),))
+    plan = compile_selections(SelectionSet((attribute,), (query,)))
+    program = StreamProgram("s", 0, plan, 1, ("id",), None, None, Settings())
+    shipped: Any = SimpleNamespace(value=pickle.dumps(program))
+    staging = str(tmp_path / "staged")
+    task = Task(TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62)), 0)
+    each = batch_processor(program, has_corrupt=True)
+    opened: list[Path] = []
+    real_open = Path.open
+
+    def noted(self: Path, *args: Any, **how: Any) -> Any:
+        opened.append(self)
+        return real_open(self, *args, **how)
+
+    monkeypatch.setattr(Path, "open", noted)
+    monkeypatch.setattr(worker, "_PLACED_ROWS", 3)
+    for records in (["bad", None], ["bad"], ["worse", "last"]):
+        columns = {
+            "id": pa.array([7 if record is None else None for record in records], pa.int64()),
+            CORRUPT: pa.array([record and record.encode() for record in records], pa.binary()),
+            REASON: pa.array([record and "malformed csv record" for record in records], pa.string()),
+            ORIGIN: [f"file:{path}"] * len(records),
+        }
+        each(task, pa.record_batch(columns))
+    report = task.report()
+    assert opened.count(path) == 1
+    (staged,) = [file.path for file in report.files if file.kind == "quarantine"]
+    told = {(row["record"], row["origin"]) for row in pq.read_table(staged).to_pylist()}
+    origin = f"file:{path}"
+    assert told == {
+        *((b"bad", f"{origin}:{line}") for line in (2, 4)),
+        (b"worse", f"{origin}:5"),
+        (b"last", origin),
+    }
+    assert sum(report.quarantined.values()) == 4

@@ -256,6 +256,31 @@ def test_a_status_that_cannot_be_written_stops_nothing(layout: Layout) -> None:
     assert "orders" in _lines(layout)
 
 
+def test_an_event_of_whatever_values_does_not_end_the_status(layout: Layout) -> None:
+    status = StatusFile(layout, dict, every_seconds=0.01)
+    status.book.note({"kind": "whatever", "time": "x", "value": Path("a")})
+    status.book.note({"kind": "whatever", "time": "x", "value": {(1, 2): 3}})
+    time.sleep(0.05)
+    assert status._thread.is_alive()
+    status.close()
+    assert "orders" in _lines(layout)
+    again = StatusFile(layout, dict, every_seconds=60)
+    again.book.note({"kind": "whatever", "time": "x", "value": Path("a")})
+    again.close()
+    assert folder_status(layout.output)["news"][-1]["value"] == "a"
+
+
+def test_events_of_one_millisecond_are_each_taken_in_once(layout: Layout) -> None:
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC), told=status.book.note)
+    log.record("run_started")
+    log.record("files_changed", stream="orders", count=1)
+    status.close()
+    for count in (2, 4):
+        log.record("files_changed", stream="orders", count=count)
+    assert folder_status(layout.output)["streams"]["orders"]["files_changed"] == 7
+
+
 def test_lengths_of_time_read_well() -> None:
     told = [length(seconds) for seconds in (0.25, 45, 60, 200, 7_500, 86_400, 270_000, -5)]
     assert told == ["0.25 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "1 day", "3 days 3 h", "-5 s"]

@@ -21,6 +21,8 @@ _LOOKS = 1.0
 _QUIET = 1.0
 #: ... and so much longer where it is the beginning of the one before, as a save leaves it half way
 _QUIET_PREFIX = 5.0
+#: a script that was refused is tried again when it has changed, or after so long: a table's path may have come
+_AGAIN = 30.0
 #: an editor that saves by renaming takes the file away for a moment
 _AWAY = 5.0
 #: views that a message names
@@ -56,6 +58,9 @@ class Watcher:
         self._seen = text
         self._since = 0.0
         self._told = ""
+        #: the text that was not followed, and when it is tried again
+        self._refused: str | None = None
+        self._again = 0.0
 
     def look(self) -> None:
         """Reads the script, at most once a second; a mistake in it changes nothing and is told once."""
@@ -71,7 +76,9 @@ class Watcher:
             return
         quiet = self._quiet(text, now)
         if text == self._text:
-            self._told = ""
+            self._told, self._refused = "", None
+            return
+        if text == self._refused and now < self._again:
             return
         before = set(self._engine.warnings)
         cut = self._text.startswith(text)
@@ -81,11 +88,12 @@ class Watcher:
             if cut and not text.rstrip().endswith(";"):
                 raise InputError("it is cut off within a statement; save it whole")
             changes = self._engine.reconcile(text)
-        except InputError as error:
+        except Exception as error:  # the run goes on with what it has
+            self._refused, self._again = text, self._clock() + _AGAIN
             self._refuse(error)
             return
         self._text = text
-        self._told = ""
+        self._told, self._refused = "", None
         self._console.print(f"{self._path}: followed: {_summary(changes)}")
         for warning in sorted(set(self._engine.warnings) - before):
             self._console.print(f"warning: {warning}", style="yellow")
@@ -96,10 +104,17 @@ class Watcher:
             self._seen, self._since = seen, now
         return now - self._since
 
-    def _refuse(self, error: InputError) -> None:
-        if str(error) != self._told:
-            self._told = str(error)
-            self._console.print(f"{self._path}: not followed: {error}", style="red")
+    def _refuse(self, error: Exception) -> None:
+        told = str(error) if isinstance(error, InputError) else _cause(error)
+        if told != self._told:
+            self._told = told
+            self._console.print(f"{self._path}: not followed: {told}", style="red")
+
+
+def _cause(error: Exception) -> str:
+    from penstock.spark.causes import cause_of
+
+    return cause_of(error).told
 
 
 def _summary(changes: Reconciled) -> str:

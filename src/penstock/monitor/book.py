@@ -72,6 +72,9 @@ class StatusBook:
         """Takes in an event as `events.jsonl` has it; kinds and fields that are not known do no harm."""
         with self._lock:
             self._changes += 1
+            same = event.get("time") == self._document.get("time")
+            # several events may share a millisecond: readers pass over as many of them as are taken in here
+            self._document["at_time"] = 1 + (self._document.get("at_time", 0) if same else 0)
             self._document["time"] = event.get("time")
             take_in = _HANDLERS.get(str(event.get("kind")))
             if take_in is not None:

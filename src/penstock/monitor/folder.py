@@ -56,10 +56,15 @@ def folder_status(folder: Path) -> Document:
     for stream in catalog["streams"]:
         catch_up(book, layout, stream)
     until = str(written.get("time") or "")
+    known = written.get("at_time")
     for event in newest_events(layout.events):
-        if str(event.get("time")) > until:
+        time = str(event.get("time"))
+        if (time == until and known is not None and known <= 0) or time > until:
             book.note(event)
+        elif time == until and known is not None:
+            known -= 1
     document = book.document()
+    document.pop("at_time", None)
     document["output"] = str(layout.output)
     holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
     _judge(document, holder)

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 
 from penstock.operators.malformed import explained
 from penstock.operators.map_stage import StreamProgram
-from penstock.spark.record_lines import with_lines
 from penstock.spark.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
@@ -75,5 +74,5 @@ def _set_corrupt_aside(task: Task, batch: pa.RecordBatch, columns: list[str]) ->
         explained(why.as_py(), record.as_py() or b"", schema) if number < _MOST_EXPLAINED else why.as_py()
         for number, (why, record) in enumerate(zip(reasons, records, strict=True))
     ]
-    task.quarantine(records, with_lines(aside.column(ORIGIN), records), pa.array(told, pa.string()))
+    task.quarantine_lines(records, aside.column(ORIGIN), pa.array(told, pa.string()))
     return batch.filter(reason.is_null())

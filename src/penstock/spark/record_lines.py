@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-#: larger files are not read again for it, and of a block no more records are looked for
+#: larger files are not read again for it
 _MOST_BYTES = 64 << 20
-_MOST_RECORDS = 1_000
 
 
 def with_lines(origins: pa.Array, records: pa.Array) -> pa.Array:
-    """Origins with `:line` behind the path where a record is a line of a plain local file.
+    """Origins with `:line` behind the path where a record is a line of a plain local file, which is read once.
+
+    Of a text that has more lines than there are records nothing is told: another task may have read the others.
 
     Args:
         origins: string; paths as `file:/...`, or anything else, which stays as it is.
@@ -22,7 +23,7 @@ def with_lines(origins: pa.Array, records: pa.Array) -> pa.Array:
     """
     told = origins.to_pylist()
     wanted: dict[str, dict[bytes, deque[int]]] = {}
-    for number, (origin, record) in enumerate(zip(told[:_MOST_RECORDS], records, strict=False)):
+    for number, (origin, record) in enumerate(zip(told, records, strict=True)):
         if origin is not None and origin.startswith("file:/") and record.is_valid:
             wanted.setdefault(origin, {}).setdefault(record.as_py(), deque()).append(number)
     for origin, places in wanted.items():
@@ -34,19 +35,21 @@ def with_lines(origins: pa.Array, records: pa.Array) -> pa.Array:
 def _lines(origin: str, places: dict[bytes, deque[int]]) -> list[tuple[int, int]]:
     """(number of the record, line) of those that are found; equal records take their lines in order."""
     path = Path("/" + unquote(origin.removeprefix("file:")).lstrip("/"))
-    found = []
-    missing = sum(map(len, places.values()))
+    found: list[tuple[bytes, int, int]] = []
+    times: Counter[bytes] = Counter()
     try:
         if path.stat().st_size > _MOST_BYTES:
             return []
         with path.open("rb") as file:
-            for line, text in enumerate(file, 1):
-                place = places.get(text.rstrip(b"\r\n"))
+            for line, ended in enumerate(file, 1):
+                text = ended.rstrip(b"\r\n")
+                place = places.get(text)
+                if place is None:
+                    continue
+                times[text] += 1
                 if place:
-                    found.append((place.popleft(), line))
-                    missing -= 1
-                    if not missing:
-                        break
+                    found.append((text, place.popleft(), line))
     except OSError:
-        return found
-    return found
+        return []
+    told = Counter(text for text, _, _ in found)
+    return [(number, line) for text, number, line in found if times[text] == told[text]]

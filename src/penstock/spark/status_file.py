@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.monitor.book import StatusBook
-from penstock.spark.files import read_json, replace_json
+from penstock.spark.files import read_json, replace_bytes
 from penstock.spark.layout import Layout
 from penstock.spark.publish import read_manifests, results_of
 
@@ -65,10 +66,13 @@ class StatusFile:
         if changes == self._written:
             return
         try:
-            replace_json(self._layout.status, {**self.book.document(), "pairs_by_view": self.all_pairs()})
+            document = {**self.book.document(), "pairs_by_view": self.all_pairs()}
+            replace_bytes(
+                self._layout.status, json.dumps(document, separators=(",", ":"), default=str).encode()
+            )
             self._written = changes
-        except OSError as error:
-            # a full disk: the run goes on, its answers count
+        except Exception as error:
+            # a full disk, or whatever an event holds: the run goes on, its answers count
             _log.warning("cannot write %s: %s", self._layout.status, error)
 
     def all_pairs(self) -> dict[str, dict[str, int]]:

@@ -27,6 +27,7 @@ from penstock.operators.selection import TooManyMatchesError
 from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD
 from penstock.spark.files import sync_file
 from penstock.spark.publish import ENVELOPES
+from penstock.spark.record_lines import with_lines
 
 #: schema of the row every task returns: a pickled TaskReport
 REPORT_SCHEMA = "report BINARY"
@@ -36,6 +37,9 @@ _ROW_GROUP_ROWS = 1_000_000
 _HELD_BYTES = 128 << 20
 #: names of 100,000 views fit; beyond it Parquet would write each name out
 _DICTIONARY_BYTES = 64 << 20
+#: so many records of a task, and bytes, are told with their lines
+_PLACED_ROWS = 10_000
+_PLACED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,9 @@ class Task:
         self.quarantined: dict[str, int] = {}
         self.refused: list[Any] = []
         self._set_aside: list[SetAside] = []
+        #: quarantined records whose lines are not looked up yet
+        self._unplaced: list[pa.RecordBatch] = []
+        self._unplaced_rows = self._unplaced_bytes = 0
 
     def process(
         self,
@@ -306,7 +313,31 @@ class Task:
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
-        self._quarantine.write(pa.record_batch({"record": record, "origin": origin, "reason": reason}))
+        self._quarantine.write(_quarantined(record, origin, reason))
+        self._count(reason)
+
+    def quarantine_lines(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
+        """Likewise of records that may be lines of files: the first of them are told with their lines."""
+        batch = _quarantined(record, origin, reason)
+        self._count(reason)
+        first = batch.slice(0, _PLACED_ROWS - self._unplaced_rows)
+        if self._unplaced_bytes + first.nbytes > _PLACED_BYTES:
+            first = first.slice(0, 0)
+        if first.num_rows:
+            self._unplaced.append(first)
+            self._unplaced_rows += first.num_rows
+            self._unplaced_bytes += first.nbytes
+        if first.num_rows < batch.num_rows:
+            self._quarantine.write(batch.slice(first.num_rows))
+
+    def _place(self) -> None:
+        """Stages the records whose lines are looked up, each file read once."""
+        if self._unplaced:
+            record, origin, reason = pa.Table.from_batches(self._unplaced).combine_chunks().columns
+            origins = with_lines(origin.combine_chunks(), record.combine_chunks())
+            self._quarantine.write(_quarantined(record.combine_chunks(), origins, reason.combine_chunks()))
+
+    def _count(self, reason: pa.Array) -> None:
         for count in pc.value_counts(reason).to_pylist():
             name = count["values"]
             self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
@@ -325,6 +356,7 @@ class Task:
         """Closes the staged files and reports."""
         files = stage_envelopes(self.stage, self._context, self._partition)
         began = time.perf_counter_ns()
+        self._place()
         files += self._matches.close() + self._quarantine.close()
         self.stage.counts.write_ns += time.perf_counter_ns() - began
         return TaskReport(
@@ -337,6 +369,10 @@ class Task:
             refused=self.refused,
             set_aside=self._set_aside,
         )
+
+
+def _quarantined(record: pa.Array, origin: pa.Array, reason: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"record": record, "origin": origin, "reason": reason})
 
 
 def partition_number() -> int:

@@ -343,17 +343,18 @@ class _Binder:
         except MismatchedError:
             raise self._mismatch(column, operand, literal) from None
         if found is None:
-            self._judge(column, operand, literal)
+            self._judge(column, [(operand, literal)])
         return found
 
-    def _judge(self, column: Compared, operand: Operand, literal: Literal) -> None:
+    def _judge(self, column: Compared, compared: Sequence[tuple[Operand, Literal]]) -> None:
         """Refuses a comparison left to Spark that can only raise, warns of one that may for most rows."""
         if self._host is None or not self._declaring:
             return
-        refuse_raising(self._host, self._clause, column, operand, literal)
-        warning = warning_of_cast(self._clause, column, operand, literal)
-        if warning is not None:
-            self._warnings[self._query, warning] = None
+        refuse_raising(self._host, self._clause, column, compared)
+        for operand, literal in compared:
+            warning = warning_of_cast(self._clause, column, operand, literal)
+            if warning is not None:
+                self._warnings[self._query, warning] = None
 
     def _moment(self, operand: Operand, literal: Literal, kind: pa.DataType) -> Literal | None:
         """A string that only Spark reads as a date or timestamp."""
@@ -416,8 +417,7 @@ class _Binder:
             item, literal = known[0]
             raise self._mismatch(column, item, literal) from None
         if found is None:
-            for item, literal in known:
-                self._judge(column, item, literal)
+            self._judge(column, known)
             return self._derive(predicate)
         has_null = len(known) < len(predicate.items)
         return Truth(self._attribute(column), found, NOTHING if has_null else None)

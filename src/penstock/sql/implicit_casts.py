@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from penstock.errors import SqlError, TypeMismatchError
@@ -25,18 +27,19 @@ _TARGETS = {
 
 
 def refuse_raising(
-    host: ExpressionHost, clause: Clause, column: Compared, operand: Operand, literal: Literal
+    host: ExpressionHost, clause: Clause, column: Compared, compared: Sequence[tuple[Operand, Literal]]
 ) -> None:
-    """Makes sure that a string can be cast to the type of the column it is compared with.
+    """Makes sure that strings can be cast to the type of the column they are compared with; asks Spark once.
 
     Raises:
-        TypeMismatchError: it cannot, so the comparison raises whatever the row.
+        TypeMismatchError: one cannot, so the comparison raises whatever the row.
     """
     target = _target_of_column(column.type)
-    if literal.kind is not Kind.STRING or target is None:
+    strings = [operand for operand, literal in compared if literal.kind is Kind.STRING]
+    if not strings or target is None:
         return
-    text = f"CAST({operand.text} AS {target})"
-    if isinstance(host.constants([text])[0], Raised):
+    values = host.constants([f"CAST({operand.text} AS {target})" for operand in strings])
+    for operand in (each for each, value in zip(strings, values, strict=True) if isinstance(value, Raised)):
         raise clause.error(
             TypeMismatchError,
             f"{column.expression} is of type {spark_name(column.type)}; {operand.text} cannot be cast to {target}, "
