@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import expected, folder_bag, rows, script, write_orders
 from penstock.errors import InputError, StreamFailedError
@@ -137,6 +138,31 @@ def test_a_sink_that_raises_is_named_and_not_tried_again(spark: SparkSession, tm
     run.stop()
     assert not run.events("stream_retried")
     assert [event["view"] for event in run.events("run_failed")] == ["v"]
+
+
+def test_a_sink_whose_own_server_is_away_is_named_and_given_the_batch_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+    taken: list[int] = []
+
+    def post(_: DataFrame, batch: int) -> None:
+        taken.append(batch)
+        if len(taken) == 2:
+            server.listen()
+        socket.create_connection(server.getsockname()).close()
+
+    engine = Engine(spark, retry_seconds=0.01)
+    engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        run = engine.sink("v", post).start(tmp_path / "out", available_now=True)
+        run.await_termination(60)
+        run.stop()
+    assert taken == [0, 0]
+    (retried,) = run.events("stream_retried")
+    assert retried["cause"] == "sink_failed"
+    assert retried["told"].startswith("sink post of view v failed: ConnectionRefusedError")
 
 
 def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSession, tmp_path: Path) -> None:

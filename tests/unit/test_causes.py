@@ -60,6 +60,25 @@ TEXTS = {
         "Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.\n",
         ("source_unreachable", True, "TimeoutException: Timed out waiting for a node assignment."),
     ),
+    "broker away from its admin client": (
+        "An error occurred while calling o123.get.\n: java.util.concurrent.TimeoutException\n"
+        "\tat java.base/java.util.concurrent.CompletableFuture.timedGet(CompletableFuture.java:1960)\n",
+        ("source_unreachable", True, "the broker does not answer: TimeoutException"),
+    ),
+    "Spark waited for itself": (
+        "An error occurred while calling o9.count.\n: java.util.concurrent.TimeoutException: Futures timed out\n"
+        "\tat x.Y.z(Y.scala:1)\n",
+        ("failed", False, "TimeoutException: Futures timed out"),
+    ),
+    "refused": (
+        STAGE + "java.net.ConnectException: Connection refused\n\tat x.Y.z(Y.java:1)\n",
+        ("source_unreachable", True, "the broker does not answer: ConnectException: Connection refused"),
+    ),
+    "malformed address": (
+        STAGE
+        + "java.net.URISyntaxException: Illegal character in path at index 3: a b\n\tat x.Y.z(Y.java:1)\n",
+        ("failed", False, "URISyntaxException: Illegal character in path"),
+    ),
     "records gone": (
         "java.lang.IllegalStateException: Partition orders-0's offset was changed from 5 to 0, some data may have been"
         " missed.\n\tat x.Y.z(Y.scala:1)\n",
@@ -127,6 +146,24 @@ def _raised(error: Exception, cause: Exception) -> Exception:
         (
             _raised(SinkFailedError("write", "large"), FileNotFoundError("No such file or directory: 'x'")),
             "sink_failed",
+            False,
+        ),
+        (
+            _raised(
+                SinkFailedError("post", "large"),
+                _raised(RuntimeError("not posted"), ConnectionRefusedError(111, "Connection refused")),
+            ),
+            "sink_failed",
+            True,
+        ),
+        (
+            _raised(SinkFailedError("post", "large"), RuntimeError("SessionEndedError: log in again")),
+            "sink_failed",
+            False,
+        ),
+        (
+            _raised(SinkFailedError("post", "large"), Py4JNetworkError("Answer from Java side is empty")),
+            "session_ended",
             False,
         ),
     ],

@@ -7,10 +7,11 @@ condition can pass by itself, is a table here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from penstock.errors import (
     CheckpointError,
@@ -24,6 +25,7 @@ from penstock.spark.messages import first_line
 
 SESSION_ENDED = "session_ended"
 SOURCE_UNREACHABLE = "source_unreachable"
+DATA_LOST = "data_lost"
 _ENDED = "the Spark session has ended: spark.stop() was called, or its Java process was killed"
 
 
@@ -83,7 +85,7 @@ _RULES = (
         "the workers' Python lacks something (PYSPARK_PYTHON or spark.pyspark.python names it)",
     ),
     _rule(
-        "data_lost",
+        DATA_LOST,
         r"may have been (?:missed|lost)|DATA_LOSS|failOnDataLoss|OffsetOutOfRange",
         False,
         "data of the source is gone that was to be read",
@@ -116,7 +118,10 @@ _RULES = (
         SOURCE_UNREACHABLE,
         r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|\w*NotAvailable|Retriable|NotLeader"
         r"|Coordinator)\w*|org\.apache\.kafka\.common\.KafkaException|Cannot fetch (?:record|offset)"
-        r"|org\.apache\.kafka\.common\.config\.ConfigException: No resolvable|java\.net\.\w*Exception",
+        r"|org\.apache\.kafka\.common\.config\.ConfigException: No resolvable"
+        r"|java\.net\.(?:Connect|UnknownHost|SocketTimeout|NoRouteToHost|Socket)Exception"
+        # Spark's own waits say what they waited for
+        r"|(?m:java\.util\.concurrent\.TimeoutException$)",
         True,
         "the broker does not answer",
     ),
@@ -135,6 +140,8 @@ _RULES = (
     ),
     _rule("storage_failed", r"Input/output error|Stale file handle", True, "a file system fails"),
 )
+#: what a sink's own code says of sessions is about its own
+_SINK_RULES = tuple(rule for rule in _RULES if rule.kind != SESSION_ENDED)
 #: what a sink's own code may say without meaning Spark or its surroundings
 _PASSES_IN_SINKS = frozenset({"slow_start", "worker_lost", "executor_lost", SOURCE_UNREACHABLE, "disk_full"})
 _JAVA = re.compile(r"^(?:Caused by: |: )?((?:[a-z][\w$]*\.)+[A-Z][\w$.]*)(?:: (.*))?$")
@@ -161,11 +168,7 @@ def cause_of(error: BaseException) -> Cause:
     chain = list(_chain(error))
     sink = next((each for each in chain if isinstance(each, SinkFailedError)), None)
     if sink is not None and sink.__cause__ is not None:
-        inner = cause_of(sink.__cause__)
-        if inner.kind == SESSION_ENDED:
-            return inner
-        told = f"{sink}: {inner.told}"
-        return Cause("sink_failed", told, inner.kind in _PASSES_IN_SINKS, view=sink.view)
+        return _cause_in_sink(sink, list(_chain(sink.__cause__)))
     for each in chain:
         if isinstance(each, StoppedOutsideError):
             return Cause("stopped_outside", str(each))
@@ -181,20 +184,36 @@ def cause_of(error: BaseException) -> Cause:
 
 def cause_of_text(text: str) -> Cause:
     """The cause that a trace speaks of, Java's or Python's or one within the other."""
+    return _cause_by(_RULES, text)
+
+
+def _cause_in_sink(sink: SinkFailedError, chain: list[BaseException]) -> Cause:
+    """The cause of a sink's failure: its own server may be away while Spark's JVM is there."""
+    if any(map(_is_session_gone, chain)):
+        return Cause(SESSION_ENDED, _ENDED)
+    inner = _cause_by(_SINK_RULES, "\n".join(map(_text, chain)))
+    # the batch is handed over again, once the server answers
+    passes = inner.kind in _PASSES_IN_SINKS or any(
+        isinstance(each, ConnectionError | TimeoutError) for each in chain
+    )
+    return Cause("sink_failed", f"{sink}: {inner.told}", passes, view=sink.view)
+
+
+def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     own = _PENSTOCK.findall(text)
     failed = [told for kind, told in own if kind == FunctionFailedError.__name__]
     if failed:
         named = _FUNCTION.match(failed[-1])
         return Cause("function_failed", failed[-1], function=named.group(1) if named else None)
     reason = _innermost(text)
-    for rule in _RULES:
+    for rule in rules:
         hit = rule.pattern.search(text)
         if hit is None:
             continue
         if not rule.is_detailed:
             return Cause(rule.kind, rule.told, rule.is_transient)
         line = text[text.rfind("\n", 0, hit.start()) + 1 :].partition("\n")[0]
-        says = reason if rule.pattern.search(reason) else line.strip()
+        says = reason if rule.pattern.search(reason) else line.strip().removeprefix(": ")
         found = _FILE.search(says) if rule.kind.startswith("file_") else None
         file = found.group(1) if found else None
         return Cause(rule.kind, f"{rule.told}: {_QUALIFIED.sub('', says)}", rule.is_transient, file=file)
@@ -204,6 +223,15 @@ def cause_of_text(text: str) -> Cause:
 def _is_unanswered(error: BaseException) -> bool:
     """Whether a call into the JVM failed and the JVM said nothing of why: it is not there."""
     return type(error) is Py4JError and "Trace:" not in str(error)
+
+
+def _is_session_gone(error: BaseException) -> bool:
+    """Whether an exception of py4j's or Spark's says that the session has ended."""
+    if isinstance(error, Py4JNetworkError) or _is_unanswered(error):
+        return True
+    return isinstance(error, Py4JJavaError | PySparkException) and bool(
+        _RULES[0].pattern.search(_text(error))
+    )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -7,23 +7,17 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.causes import SESSION_ENDED, cause_of
 from penstock.spark.files import numbered
-from penstock.spark.messages import first_line
+from penstock.spark.kafka_admin import KafkaAdmin, Offsets
 from penstock.sql.script import CreateTable
 
 _CONNECT_SECONDS = 2.0
-_ANSWER_SECONDS = 10
-#: a look is no batch: it gives up sooner
-_CLIENT = {
-    "request.timeout.ms": "5000",
-    "default.api.timeout.ms": "8000",
-    "connections.max.idle.ms": "60000",
-}
 _TOPICS = ("subscribe", "assign", "subscribepattern")
 _FILES = ("parquet", "csv", "json", "orc", "text")
 
@@ -137,9 +131,9 @@ class KafkaProbe:
         self.servers = options.get("kafka.bootstrap.servers", "")
         self.topic: str | None = topics
         self.source = f"topic {topics} at {self.servers}"
-        self._jvm: Any = spark._jvm
-        self._options = {**_CLIENT, **{name.removeprefix("kafka."): options[name] for name in options}}
-        self._admin: Any = None
+        self._spark = spark
+        self._options = options
+        self._admin: KafkaAdmin | None = None
 
     def backlog(self, checkpoint: Path) -> int | None:
         """Records behind the offsets that have been answered; see `Probe.backlog`."""
@@ -148,12 +142,15 @@ class KafkaProbe:
         if not answered:
             return None
         try:
-            ends = self._ends([(topic, int(number)) for topic in answered for number in answered[topic]])
+            ends = self._ends(answered)
         except Exception as error:
             self.close()
-            raise SourceGoneError(f"no broker answers: {first_line(error)}") from error
+            cause = cause_of(error)
+            if cause.kind == SESSION_ENDED:
+                raise
+            raise SourceGoneError(cause.told) from error
         return sum(
-            max(0, ends[topic, int(number)] - offset)
+            max(0, ends.get(topic, {}).get(number, 0) - offset)
             for topic, offsets in answered.items()
             for number, offset in offsets.items()
         )
@@ -163,27 +160,21 @@ class KafkaProbe:
         admin, self._admin = self._admin, None
         if admin is not None:
             try:
-                admin.close(self._jvm.java.time.Duration.ofSeconds(0))
+                admin.close(0)
             except Exception:
                 return
 
-    def _ends(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def _ends(self, answered: Offsets) -> Offsets:
         if self._admin is None:
-            own = self._jvm.java.util.HashMap()
-            for name, value in self._options.items():
-                own.put(name, value)
-            self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(own)
-        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
-        wanted = self._jvm.java.util.HashMap()
-        keys = {each: self._jvm.org.apache.kafka.common.TopicPartition(*each) for each in partitions}
-        for key in keys.values():
-            wanted.put(key, latest)
-        found = self._admin.listOffsets(wanted)
-        seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
-        return {
-            each: int(found.partitionResult(key).get(_ANSWER_SECONDS, seconds).offset())
-            for each, key in keys.items()
-        }
+            self._admin = KafkaAdmin(self._spark, self._options)
+        # of a topic that is not there Kafka would tell no ends and not say why
+        there = self._admin.partitions(answered)
+        return self._admin.ends(
+            {
+                topic: [number for number in there[topic] if str(number) in answered[topic]]
+                for topic in answered
+            }
+        )
 
 
 def _connect(servers: str) -> None:
@@ -200,7 +191,7 @@ def _connect(servers: str) -> None:
     raise SourceGoneError(f"no broker answers: {told}")
 
 
-def _answered(checkpoint: Path) -> dict[str, dict[str, int]]:
+def _answered(checkpoint: Path) -> Offsets:
     """The offsets up to which batches have been committed; before the first, those it begins with."""
     committed = max(numbered(checkpoint / "commits", ""), default=None)
     paths = (
@@ -209,7 +200,7 @@ def _answered(checkpoint: Path) -> dict[str, dict[str, int]]:
         else [checkpoint / "offsets" / str(committed)]
     )
     try:
-        found: dict[str, dict[str, int]] = json.loads(paths[0].read_text().splitlines()[-1])
+        found: Offsets = json.loads(paths[0].read_text().splitlines()[-1])
     except (OSError, ValueError, IndexError):
         return {}
     return found

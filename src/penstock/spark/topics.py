@@ -8,27 +8,25 @@ new topic begins.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import StreamFailedError
 from penstock.plan.expressions import Derived
+from penstock.spark.causes import DATA_LOST, SOURCE_UNREACHABLE, Cause, cause_of
 from penstock.spark.events import EventLog
 from penstock.spark.files import numbered, read_json, replace_bytes, replace_json
+from penstock.spark.kafka_admin import KafkaAdmin, Offsets
 from penstock.spark.layout import Layout
 from penstock.spark.past import CannotReadAgainError, Past
 from penstock.spark.source import BoundBatch, Source
 from penstock.spark.worker import TaskReport
 
-_ANSWER_SECONDS = 30
-#: what brokers without topic ids say
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-
-Offsets = dict[str, dict[str, int]]
+_CLOSE_SECONDS = 5
 
 
 class TopicRecreatedError(StreamFailedError):
@@ -50,7 +48,7 @@ class TopicsSource:
         self._options = options
         self._ids: dict[str, str] = {}
         self._recreated: list[str] = []
-        self._client: _Client | None = None
+        self._admin: KafkaAdmin | None = None
 
     @property
     def schema(self) -> StructType:
@@ -70,10 +68,17 @@ class TopicsSource:
         self._source.prepare(layout, stream, events)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The streaming frame; topics that were created again are read from their beginning."""
-        if self._client is None:
-            self._client = _Client(spark, self._options)
-        self._mend(self._client)
+        """The streaming frame; topics that were created again are read from their beginning.
+
+        Where no broker answers, Spark waits for one longer than this does, and `run` asks before anything is published.
+        """
+        if self._admin is None:
+            self._admin = KafkaAdmin(spark, self._options)
+        try:
+            self._mend(self._admin)
+        except Exception as error:
+            if cause_of(error).kind != SOURCE_UNREACHABLE:
+                raise
         return self._source.frame(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
@@ -83,13 +88,11 @@ class TopicsSource:
             TopicRecreatedError: one is not; nothing of the batch may be published.
         """
         reports = self._source.run(df, batch)
-        assert self._client is not None, "a frame comes before its batches"
-        found = self._client.ids()
+        assert self._admin is not None, "a frame comes before its batches"
+        found = self._found(self._admin)
         changed = _changed(self._ids, found)
         if changed:
-            raise TopicRecreatedError(
-                f"topic {changed[0]} was deleted and created again; its stream goes on from its beginning"
-            )
+            raise _recreated(changed[0])
         if found.keys() - self._ids.keys():
             self._store({**self._ids, **found})
         return reports
@@ -109,6 +112,20 @@ class TopicsSource:
         """Where the map stage runs."""
         return self._source.place(derived)
 
+    def named(self, cause: Cause) -> Cause:
+        """What Spark takes for lost records is a new topic with fewer of them, or a topic that is not there, if the ids say so.
+
+        Both can pass: the next attempt begins the new topic. Where nobody can be asked, why not is the cause.
+        """
+        if cause.kind != DATA_LOST or self._admin is None:
+            return cause
+        try:
+            found = self._found(self._admin)
+        except Exception as error:
+            return cause_of(error)
+        changed = _changed(self._ids, found)
+        return cause_of(_recreated(changed[0])) if changed else cause
+
     def exhausted(self) -> bool:
         """Left to the source."""
         return self._source.exhausted()
@@ -116,9 +133,9 @@ class TopicsSource:
     def close(self) -> None:
         """Ends what `frame` has begun."""
         self._source.close()
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close(_CLOSE_SECONDS)
 
     def _store(self, ids: dict[str, str]) -> None:
         if ids != self._ids:
@@ -126,14 +143,24 @@ class TopicsSource:
             replace_json(self._layout.topics(self._stream), document)
             self._ids = ids
 
-    def _mend(self, client: _Client) -> None:
+    def _found(self, admin: KafkaAdmin) -> dict[str, str]:
+        """The ids of the topics that are subscribed to and there, by name."""
+        options = {name.lower(): value for name, value in self._options.items()}
+        if "subscribe" in options:
+            return admin.ids(topic.strip() for topic in options["subscribe"].split(","))
+        if "assign" in options:
+            return admin.ids(json.loads(options["assign"]))
+        return admin.ids(admin.matching(options["subscribepattern"]))
+
+    def _mend(self, admin: KafkaAdmin) -> None:
         document = read_json(self._layout.topics(self._stream)) or {}
         known: dict[str, str] = document.get("ids", {})
         self._ids, self._recreated = known, list(document.get("recreated", ()))
-        found = client.ids()
+        found = self._found(admin)
         changed = _changed(known, found)
         if changed:
-            begins, ends = client.offsets(changed)
+            partitions = admin.partitions(changed)
+            begins, ends = admin.begins(partitions), admin.ends(partitions)
             answered = self._start_again(begins)
             if answered is None:
                 return
@@ -186,6 +213,12 @@ class TopicsSource:
         return answered
 
 
+def _recreated(topic: str) -> TopicRecreatedError:
+    return TopicRecreatedError(
+        f"topic {topic} was deleted and created again; its stream goes on from its beginning"
+    )
+
+
 def _changed(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
     return sorted(topic for topic, new in found.items() if known.get(topic, new) != new)
 
@@ -197,67 +230,3 @@ def _remove(path: Path) -> None:
 
 def _listed(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"{partition}: {offset:,}" for partition, offset in sorted(offsets.items())) or "nothing"
-
-
-class _Client:
-    """Kafka's admin client in Spark's JVM, with the table's options."""
-
-    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        self._jvm = cast(Any, spark._jvm)
-        self._options = {name.lower(): value for name, value in options.items()}
-        own = self._jvm.java.util.HashMap()
-        for name, value in options.items():
-            if name.startswith("kafka."):
-                own.put(name.removeprefix("kafka."), value)
-        self._admin: Any = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(own)
-
-    def close(self) -> None:
-        """Ends its threads and connections."""
-        self._admin.close(self._jvm.java.time.Duration.ofSeconds(5))
-
-    def ids(self) -> dict[str, str]:
-        """The ids of the topics that are there, by name; empty where the broker knows none."""
-        found = self._described()
-        ids = {topic: str(description.topicId().toString()) for topic, description in found.items()}
-        return {topic: each for topic, each in ids.items() if each != _NO_ID}
-
-    def offsets(self, topics: Sequence[str]) -> tuple[Offsets, Offsets]:
-        """The first offset of each partition, and the one after the last."""
-        described = self._described()
-        partitions = {topic: [each.partition() for each in described[topic].partitions()] for topic in topics}
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
-        return self._listed(partitions, spec.earliest()), self._listed(partitions, spec.latest())
-
-    def _listed(self, partitions: Mapping[str, Iterable[int]], spec: Any) -> Offsets:
-        wanted = self._jvm.java.util.HashMap()
-        keys = {
-            (topic, number): self._jvm.org.apache.kafka.common.TopicPartition(topic, number)
-            for topic, numbers in partitions.items()
-            for number in numbers
-        }
-        for key in keys.values():
-            wanted.put(key, spec)
-        result = self._admin.listOffsets(wanted)
-        offsets: Offsets = {}
-        for (topic, number), key in keys.items():
-            found = self._answer(result.partitionResult(key))
-            offsets.setdefault(topic, {})[str(number)] = int(found.offset())
-        return offsets
-
-    def _described(self) -> dict[str, Any]:
-        names = self._jvm.java.util.ArrayList()
-        for topic in self._subscribed():
-            names.add(topic)
-        return dict(self._answer(self._admin.describeTopics(names).allTopicNames()))
-
-    def _subscribed(self) -> list[str]:
-        if "subscribe" in self._options:
-            return [topic.strip() for topic in self._options["subscribe"].split(",")]
-        if "assign" in self._options:
-            return list(json.loads(self._options["assign"]))
-        pattern = self._jvm.java.util.regex.Pattern.compile(self._options["subscribepattern"])
-        existing = self._answer(self._admin.listTopics().names())
-        return [str(topic) for topic in existing if pattern.matcher(topic).matches()]
-
-    def _answer(self, future: Any) -> Any:
-        return future.get(_ANSWER_SECONDS, self._jvm.java.util.concurrent.TimeUnit.SECONDS)

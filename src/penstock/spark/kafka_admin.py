@@ -1,0 +1,117 @@
+"""Kafka's admin client in Spark's JVM: what topics are there, which ones they are, and from where to where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+#: offsets by topic and by partition, the partition as in Spark's checkpoint
+Offsets = dict[str, dict[str, int]]
+
+_REQUEST, _ANSWER = "request.timeout.ms", "default.api.timeout.ms"
+#: it asks for little, beside batches or before them: it gives up sooner than Kafka's minute
+_REQUEST_MS, _ANSWER_MS = 5_000, 8_000
+#: the client gives up by itself, and says why; waiting for it ends later than that
+_MORE_MS = 5_000
+#: what brokers without topic ids say
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class KafkaAdmin:
+    """A client for questions that are answered in seconds or not at all; used by one thread at a time.
+
+    What it raises is Kafka's own; `causes.cause_of` tells a broker that is away from a topic that is not there.
+
+    Args:
+        spark: the session, in whose JVM Kafka's client is.
+        options: of the table; those that begin with `kafka.` are the client's. Its timeouts are 5 and 8 seconds
+            where the table sets none.
+    """
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._jvm = cast(Any, spark._jvm)
+        own, self._wait_ms = client_options(options)
+        converted = self._jvm.java.util.HashMap()
+        for name, value in own.items():
+            converted.put(name, value)
+        self._admin: Any = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(converted)
+
+    def close(self, seconds: int) -> None:
+        """Ends its thread and connections, after so many seconds at the most."""
+        self._admin.close(self._jvm.java.time.Duration.ofSeconds(seconds))
+
+    def matching(self, pattern: str) -> list[str]:
+        """The topics whose whole names a regular expression of Java's matches."""
+        names = self._jvm.java.util.ArrayList(self._answer(self._admin.listTopics().names()))
+        compiled = self._jvm.java.util.regex.Pattern.compile(pattern)
+        others = getattr(self._jvm.java.util.function.Predicate, "not")(compiled.asMatchPredicate())
+        names.removeIf(others)
+        # one call for all names, which have no commas
+        return [name for name in str(self._jvm.java.lang.String.join(",", names)).split(",") if name]
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of topics, by name; without those of brokers that know none."""
+        ids = {topic: str(each.topicId().toString()) for topic, each in self._described(topics).items()}
+        return {topic: each for topic, each in ids.items() if each != _NO_ID}
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """The numbers of the partitions of topics."""
+        found = self._described(topics)
+        return {topic: [int(part.partition()) for part in each.partitions()] for topic, each in found.items()}
+
+    def begins(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+        """The first offset of each partition."""
+        return self._offsets(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+
+    def ends(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+        """The offset after the last of each partition."""
+        return self._offsets(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
+        names = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            names.add(topic)
+        return dict(self._answer(self._admin.describeTopics(names).allTopicNames()))
+
+    def _offsets(self, partitions: Mapping[str, Iterable[int]], spec: Any) -> Offsets:
+        wanted = self._jvm.java.util.HashMap()
+        keys = {
+            (topic, number): self._jvm.org.apache.kafka.common.TopicPartition(topic, number)
+            for topic, numbers in partitions.items()
+            for number in numbers
+        }
+        for key in keys.values():
+            wanted.put(key, spec)
+        result = self._admin.listOffsets(wanted)
+        offsets: Offsets = {}
+        for (topic, number), key in keys.items():
+            found = self._answer(result.partitionResult(key))
+            offsets.setdefault(topic, {})[str(number)] = int(found.offset())
+        return offsets
+
+    def _answer(self, future: Any) -> Any:
+        return future.get(self._wait_ms, self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+
+
+def client_options(options: Mapping[str, str]) -> tuple[dict[str, str], int]:
+    """The client's own options, and how long to wait for it.
+
+    Args:
+        options: of the table.
+
+    Returns:
+        Kafka's names and values, and milliseconds: more than the client itself waits.
+    """
+    own = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+    answer = int(own.get(_ANSWER, _ANSWER_MS))
+    request = int(own.get(_REQUEST, min(_REQUEST_MS, answer)))
+    # Kafka refuses a call that gives up before its requests do
+    answer = max(answer, request)
+    return {
+        "connections.max.idle.ms": "60000",
+        **own,
+        _REQUEST: str(request),
+        _ANSWER: str(answer),
+    }, answer + _MORE_MS
