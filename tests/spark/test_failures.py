@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import expected, folder_bag, rows, script, write_orders
-from penstock.errors import InputError, StreamFailedError
+from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
 
 pytestmark = pytest.mark.spark
@@ -178,6 +178,9 @@ def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSes
             assert time.monotonic() < deadline
             assert all(run.active for run in runs)
             time.sleep(0.2)
+        with pytest.raises(CheckpointError, match="in use by another run of this process"):
+            Engine(spark).execute(script(tmp_path / "in2", views)).start(tmp_path / "out2")
+        assert all(run.active for run in runs)
     finally:
         for run in runs:
             run.stop()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.report import News, length, status_lines
@@ -138,6 +138,25 @@ def test_a_running_process_is_found_by_its_lock_and_keeps_it(layout: Layout) -> 
     lock = CheckpointLock(layout.checkpoint)
     assert lock_holder(layout.checkpoint) == os.getpid()
     lock.release()
+    assert lock_holder(layout.checkpoint) is None
+
+
+def test_a_checkpoint_belongs_to_one_run_of_a_process_until_that_has_ended(layout: Layout) -> None:
+    lives = True
+    before = CheckpointLock(layout.checkpoint)
+    run = CheckpointLock(layout.checkpoint, lambda: lives)
+    elsewhere = layout.output / ".." / layout.output.name / layout.checkpoint.relative_to(layout.output)
+    for _ in range(2):
+        with pytest.raises(
+            CheckpointError, match="is in use by another run of this process; stop that first"
+        ):
+            CheckpointLock(elsewhere, lambda: True)
+    lives = False
+    second = CheckpointLock(elsewhere, lambda: True)
+    for lock in (run, before, run):
+        lock.release()
+        assert lock_holder(layout.checkpoint) == os.getpid(), "the second run still has it"
+    second.release()
     assert lock_holder(layout.checkpoint) is None
 
 

@@ -1,4 +1,4 @@
-"""One process a checkpoint: a lock on a file in it, where the file system has locks."""
+"""One process a checkpoint, and one run of it: a lock on a file in it, where the file system has locks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -14,44 +15,51 @@ from penstock.errors import CheckpointError, ConnectionFailedError
 
 # a record lock belongs to the process and goes with the first of its descriptors that is closed: one for all runs
 _files: dict[Path, IO[str]] = {}
-_runs: dict[Path, int] = {}
+_holders: dict[Path, list[CheckpointLock]] = {}
 _guard = threading.Lock()
 
 
 class CheckpointLock:
-    """Keeps other processes from a checkpoint until it is released, or this process has ended.
+    """Keeps other processes, and other runs of this one, from a checkpoint until it is released.
 
     Args:
         checkpoint: the folder.
+        lives: whether the run that it is for still runs; None where it is for no run, as before one.
 
     Raises:
-        CheckpointError: another process has it.
+        CheckpointError: another process has it, or a run of this process that lives.
         ConnectionFailedError: it cannot be written.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
-        self._path = checkpoint / "lock"
-        self._held = True
+    def __init__(self, checkpoint: Path, lives: Callable[[], bool] | None = None) -> None:
+        self._path = _file(checkpoint)
+        self._lives = lives
         with _guard:
             if self._path not in _files:
                 _files[self._path] = _locked(self._path)
-            _runs[self._path] = _runs.get(self._path, 0) + 1
+            holders = _holders.setdefault(self._path, [])
+            if lives is not None and any(each._lives is not None and each._lives() for each in holders):
+                raise CheckpointError(
+                    f"the checkpoint {self._path.parent} is in use by another run of this process; stop that "
+                    "first, or name another output folder and checkpoint"
+                )
+            holders.append(self)
 
     def release(self) -> None:
-        """Lets others have it once the last run of this process has released it; more than once does nothing."""
+        """Lets others have it once the last of this process has released it; more than once does nothing."""
         with _guard:
-            if not self._held:
+            holders = _holders.get(self._path, [])
+            if self not in holders:
                 return
-            self._held = False
-            _runs[self._path] -= 1
-            if not _runs[self._path]:
-                del _runs[self._path]
+            holders.remove(self)
+            if not holders:
+                del _holders[self._path]
                 _files.pop(self._path).close()
 
 
 def lock_holder(checkpoint: Path) -> int | None:
     """The process that runs on a checkpoint, None where none does; the lock stays untouched."""
-    path = checkpoint / "lock"
+    path = _file(checkpoint)
     with _guard:
         # a record lock goes with the first descriptor that its process closes: do not look at one's own
         if path in _files:
@@ -64,6 +72,10 @@ def lock_holder(checkpoint: Path) -> int | None:
             return None
     kind, _, _, _, holder = struct.unpack("@hhqqi", answer)
     return holder if kind != fcntl.F_UNLCK else None
+
+
+def _file(checkpoint: Path) -> Path:
+    return checkpoint.resolve() / "lock"
 
 
 def _locked(path: Path) -> IO[str]:

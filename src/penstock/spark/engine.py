@@ -314,6 +314,8 @@ class Engine:
                 except Exception as second:
                     error.add_note(f"stopping what had started failed too: {second}")
                 raise
+            finally:
+                self._run.is_starting = False
             return self._run
 
     def _stage_tables(self, staged: Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:

@@ -66,11 +66,18 @@ class Run:
         self._functions = functions
         #: Spark's queries have names, and one session may hold several runs over streams of the same name
         self._name = f"penstock-{uuid.uuid4().hex[:8]}"
-        self._lock = CheckpointLock(layout.checkpoint)
+        #: until the streams it begins with are added
+        self.is_starting = True
+        self._lock = CheckpointLock(layout.checkpoint, lambda: self.is_starting or self.active)
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
-        self._status = StatusFile(layout, self._pairs)
-        self._events = EventLog(layout.events, told=self._status.book.note)
+        try:
+            self._status = StatusFile(layout, self._pairs)
+            self._events = EventLog(layout.events, told=self._status.book.note)
+            warm_workers(spark)
+        except BaseException:
+            self._lock.release()
+            raise
         self._watch = SourceWatch(self._events, settings.watch_seconds)
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         #: touched by the controller's thread alone
@@ -89,7 +96,6 @@ class Run:
         self._answers: dict[str, Counter[str]] = {}
         self._passed_over: Counter[str] = Counter()
         self._sequences: dict[str, _RunningSequence] = {}
-        warm_workers(spark)
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
 
     @property
