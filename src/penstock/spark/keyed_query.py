@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,8 @@ _SESSION = {
     "spark.sql.streaming.metricsEnabled": "false",
     **CHECKPOINTS,
 }
+#: operators whose views stay decoded
+_KEPT_OPERATORS = 256
 #: a query that rests does so for so many times as long as its batch took, and no longer than so many seconds
 _REST = 4
 _MOST_REST = 3.0
@@ -126,7 +129,7 @@ class KeyedQuery:
         self._progress = threading.Condition()
         self._rests = False
         self._woken = threading.Event()
-        self._views: dict[int, dict[str, BoundWindow]] = {}
+        self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, layout, stream))
 
     def start(self, interval: str = "0 seconds", rests: bool = False) -> None:
         """Starts the streaming query.
@@ -314,9 +317,7 @@ class KeyedQuery:
         return files
 
     def _view(self, staged: StagedResults) -> BoundWindow:
-        if staged.operator not in self._views:
-            self._views[staged.operator] = stored_views(self._layout, self.stream, staged.operator)
-        return self._views[staged.operator][staged.view]
+        return self._views(staged.operator)[staged.view]
 
 
 def _standing(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ import pickle
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
 
@@ -87,8 +88,22 @@ class _Stored:
 
 #: (checkpoint, stream, shard) -> a state of the shard, as stored and decoded
 _shards: dict[tuple[str, str, int], tuple[_Stored, Shard]] = {}
-_programs: dict[tuple[str, str, int], KeyedProgram] = {}
-_views: dict[tuple[str, str, int], dict[str, BoundWindow]] = {}
+
+
+@lru_cache(maxsize=16)
+def _program(context: KeyedContext, version: int) -> KeyedProgram:
+    program = EnvelopeLog(context.layout, context.stream).program(version)
+    if program is None:
+        raise CheckpointError(
+            f"stream {context.stream}: the window views of plan version {version} are missing in "
+            f"{context.layout.keyed(context.stream)}; {REMEDY}"
+        )
+    return program
+
+
+@lru_cache(maxsize=256)
+def _views(context: KeyedContext, operator: int) -> dict[str, BoundWindow]:
+    return stored_views(context.layout, context.stream, operator)
 
 
 class ShardTask:
@@ -111,7 +126,7 @@ class ShardTask:
         reach = max(row.path.rpartition("/")[2] for row in rows)
         stored, shard, restored = self._shard(shard_number)
         log = EnvelopeLog(context.layout, context.stream)
-        stage = ResultStage(self._staging(), shard_number, self._views_of)
+        stage = ResultStage(self._staging(), shard_number, partial(_views, context))
         entries = log.between(stored.entry, read_entry(log.folder / reach))
         beyond = []
         for entry in entries:
@@ -175,7 +190,7 @@ class ShardTask:
     def _take_in(
         self, shard: Shard, number: int, log: EnvelopeLog, entry: LogEntry, stage: ResultStage
     ) -> list[Beyond]:
-        program = self._program(log, entry.plan)
+        program = _program(self._context, entry.plan)
         record = LogRecord(
             program=program,
             newest=entry.newest,
@@ -225,21 +240,3 @@ class ShardTask:
             self._panes.removeKey((*place, gone))
         if number:
             stored.panes[place] = stored.stamp, number
-
-    def _program(self, log: EnvelopeLog, version: int) -> KeyedProgram:
-        place = self._context.identity, self._context.stream, version
-        if place not in _programs:
-            program = log.program(version)
-            if program is None:
-                raise CheckpointError(
-                    f"stream {self._context.stream}: the window views of plan version {version} are missing in "
-                    f"{self._context.layout.keyed(self._context.stream)}; {REMEDY}"
-                )
-            _programs[place] = program
-        return _programs[place]
-
-    def _views_of(self, operator: int) -> dict[str, BoundWindow]:
-        place = self._context.identity, self._context.stream, operator
-        if place not in _views:
-            _views[place] = stored_views(self._context.layout, self._context.stream, operator)
-        return _views[place]
