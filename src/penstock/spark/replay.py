@@ -122,11 +122,13 @@ class ReplaySource:
         self._closed = threading.Event()
         #: releases what is due; nobody else does while it runs
         self._clock: threading.Thread | None = None
+        #: what ended the clock before it had released everything
+        self._failure: Exception | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:  # noqa: ARG002 - tells nothing
         """Writes the arrival-ordered copy, unless an earlier run has."""
         self.close()
-        self._begun = False
+        self._begun, self._failure = False, None
         self._folder = layout.replay(stream)
         prepare(self._table, self._arrival, self._pace, self._folder)
         schedule = read_json(self._folder / "schedule.json") or {}
@@ -136,10 +138,12 @@ class ReplaySource:
         self._parquet = self._released_into(self._released)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The paths of the chunks; starts the clock."""
-        if not self._begun:
-            self._begun = True
-            if self._release(0.0):
+        """The paths of the chunks; starts the clock, again where it failed."""
+        if not self._begun or self._failure is not None:
+            self.close()
+            left = self._release(0.0)
+            self._begun, self._failure = True, None
+            if left:
                 self._closed.clear()
                 self._clock = threading.Thread(target=self._play, daemon=True, name="penstock-replay")
                 self._clock.start()
@@ -158,7 +162,14 @@ class ReplaySource:
         return self._parquet.place(derived)
 
     def exhausted(self) -> bool:
-        """Whether every chunk has been released."""
+        """Whether every chunk has been released.
+
+        Raises:
+            OSError: a chunk could not be, as on a full disk; `frame` tries it again.
+        """
+        failure = self._failure
+        if failure is not None:
+            raise failure
         return len(numbered(self._released, ".parquet")) == len(self._due)
 
     def _released_into(self, folder: Path) -> ParquetSource:
@@ -174,6 +185,13 @@ class ReplaySource:
             self._clock = None
 
     def _play(self) -> None:
+        try:
+            self._release_in_time()
+        except Exception as error:
+            # whoever asks whether everything is released is told
+            self._failure = error
+
+    def _release_in_time(self) -> None:
         released = len(numbered(self._released, ".parquet"))
         offset = self._due[released - 1] if released else 0.0
         began = time.monotonic()

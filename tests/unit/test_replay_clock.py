@@ -1,0 +1,47 @@
+"""The clock of a replay that cannot release a chunk says so, and goes on when it is asked to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from penstock.spark.layout import Layout
+from penstock.spark.parquet_source import ParquetSource
+from penstock.spark.replay import Pace, ReplaySource
+
+
+def _exhausted_within(source: ReplaySource, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not source.exhausted():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_clock_that_fails_is_told_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ParquetSource, "frame", lambda *_: None)
+    schema = StructType().add("at", "timestamp_ntz")
+    rows = pa.table({"at": pa.array(range(3), pa.timestamp("us"))})
+    table: Any = SimpleNamespace(schema=schema, toArrow=lambda: rows)
+    source = ReplaySource(table, "at", "at", Pace(2e-5, 1), False)
+    nothing: Any = None
+    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    source.prepare(layout, "s", nothing)
+    waiting = layout.replay("s") / "waiting" / "00000002.parquet"
+    waiting.rename(tmp_path / "away")
+    source.frame(nothing)
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        _exhausted_within(source, 10)
+    (tmp_path / "away").rename(waiting)
+    source.frame(nothing)
+    assert _exhausted_within(source, 10)
+    source.close()
