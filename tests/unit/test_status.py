@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
@@ -24,6 +25,7 @@ from penstock.spark.checkpoint_lock import CheckpointLock, lock_holder
 from penstock.spark.events import EventLog, newest_events
 from penstock.spark.files import replace_json
 from penstock.spark.layout import Layout
+from penstock.spark.plain_results import plain_rows
 from penstock.spark.publish import results_of
 from penstock.spark.status_file import StatusFile
 
@@ -158,6 +160,17 @@ def test_a_checkpoint_belongs_to_one_run_of_a_process_until_that_has_ended(layou
         assert lock_holder(layout.checkpoint) == os.getpid(), "the second run still has it"
     second.release()
     assert lock_holder(layout.checkpoint) is None
+
+
+def test_window_results_of_an_older_version_are_refused_in_words(layout: Layout) -> None:
+    empty = StructType().jsonValue()
+    replace_json(layout.result_views("orders") / "0.json", {"hours": {"columns": empty, "row": empty}})
+    identity = layout.output / "_penstock" / "identity.json"
+    replace_json(identity, json.loads(identity.read_bytes()) | {"layout": 2})
+    with pytest.raises(
+        CheckpointError, match=r"has layout 2, this version reads layout \d+; read view hours with"
+    ):
+        plain_rows(layout, "hours", 10)
 
 
 def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> None:

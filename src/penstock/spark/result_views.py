@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError
 from penstock.spark.files import numbered, put_json_if_absent, read_json
-from penstock.spark.layout import Layout
+from penstock.spark.layout import LAYOUT_VERSION, Layout
 from penstock.spark.publish import read_manifests, results_of
 
 if TYPE_CHECKING:
@@ -142,10 +142,21 @@ def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundW
 
 
 def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None:
-    """A window view by its newest definition; None where the stream never had it."""
+    """A window view by its newest definition; None where the stream never had it.
+
+    Raises:
+        CheckpointError: the folder was written by an older version.
+    """
     for operator in reversed(numbered(layout.result_views(stream))):
         document: dict[str, Any] = read_json(layout.result_views(stream) / f"{operator}.json") or {}
         if view in document:
+            if "definition" not in document[view]:
+                identity = read_json(layout.output / "_penstock" / "identity.json") or {}
+                raise CheckpointError(
+                    f"the results folder {layout.output} has layout {identity.get('layout')}, this version reads "
+                    f"layout {LAYOUT_VERSION}; read view {view} with the version of Penstock that wrote it, or "
+                    "answer it anew with a new checkpoint and a new output folder"
+                )
             columns, row = (StructType.fromJson(document[view][part]) for part in ("columns", "row"))
             definition = document[view]["definition"]
             if definition is None:
