@@ -20,7 +20,7 @@ from penstock.operators.map_stage import StageCounts
 from penstock.settings import Settings
 from penstock.spark.beginnings import Beginnings
 from penstock.spark.bindings import Believed, PlanLog, ViewDefinition, WindowDefinition
-from penstock.spark.causes import SOURCE_UNREACHABLE, Cause
+from penstock.spark.causes import DATA_LOST, SOURCE_UNREACHABLE, Cause
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.file_watch import FileWatch
@@ -40,7 +40,7 @@ from penstock.spark.worker import SetAside, TaskReport
 from penstock.sql.intervals import microseconds_of
 
 #: causes that are about a stream's source
-_OF_SOURCES = (SOURCE_UNREACHABLE, "topic_missing", "topic_recreated", "data_lost")
+_OF_SOURCES = (SOURCE_UNREACHABLE, "topic_missing", "topic_recreated", DATA_LOST)
 _BEFORE_ALL = -(2**62)
 #: places of unreadable rows that an event names
 _MOST_NAMED = 100
@@ -344,6 +344,7 @@ class IngestQuery:
 
     def _named(self, cause: Cause) -> Cause:
         """The cause with the source, or the views and functions, that it may be about."""
+        cause = self.source.named(cause)
         state = self.source_state()
         if cause.kind in _OF_SOURCES and state.source is not None:
             return replace(cause, told=f"{state.source}: {cause.told}", topic=state.topic)

@@ -18,6 +18,7 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.operators.json_decode import decodable
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
+from penstock.spark.causes import Cause
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.events import EventLog
 from penstock.spark.json_stage import run_raw_json
@@ -150,6 +151,10 @@ class KafkaJsonSource:
         return (
             f"behind the DataFrame: {why}" if why else "on Kafka's raw values: JSON is decoded in the worker"
         )
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
 
     def exhausted(self) -> bool:
         """Left to Spark."""

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.plan.expressions import Derived
+from penstock.spark.causes import Cause
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
@@ -118,6 +119,10 @@ class ParquetSource:
         if derived:
             return f"behind the DataFrame: {len(derived)} expressions are computed by Spark, first {derived[0].expression}"
         return "in the scan: every compared expression is a column of the Parquet files"
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
 
     def exhausted(self) -> bool:
         """Spark sees every file that is there."""

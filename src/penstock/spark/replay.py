@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.plan.expressions import Derived
+from penstock.spark.causes import Cause
 from penstock.spark.events import EventLog
 from penstock.spark.files import make_folder, numbered, read_json, replace_json, sync_file, sync_folder
 from penstock.spark.layout import Layout
@@ -160,6 +161,10 @@ class ReplaySource:
     def place(self, derived: tuple[Derived, ...]) -> str:
         """Where the Parquet source runs the map stage."""
         return self._parquet.place(derived)
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
 
     def exhausted(self) -> bool:
         """Whether every chunk has been released.

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.map_stage import StreamProgram
 from penstock.plan.expressions import Derived
+from penstock.spark.causes import Cause
 from penstock.spark.dataframe_stage import run_behind_dataframe
 from penstock.spark.derive import derive_packed
 from penstock.spark.events import EventLog
@@ -124,6 +125,10 @@ class Source(Protocol):
         """Where the map stage runs for a plan with these derived columns, and why, for `explain`."""
         ...
 
+    def named(self, cause: Cause) -> Cause:
+        """What stopped the stream, in the light of what the source knows; it may ask."""
+        ...
+
     def exhausted(self) -> bool:
         """Whether nothing more will ever come than what Spark can already see."""
         ...
@@ -173,6 +178,10 @@ class DataFrameSource:
     def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
         """Always behind the DataFrame."""
         return f"behind the DataFrame: {self.why}"
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
 
     def exhausted(self) -> bool:
         """Left to Spark."""
