@@ -1,12 +1,14 @@
 """Damaged Parquet files: every row group that can be read is answered once, every other one is told, nothing stops.
 
-`PENSTOCK_CHAOS=full` flips 120 pages.
+`PENSTOCK_CHAOS=full` flips 120 pages of pyarrow's files and 40 of Spark's, which have checksums.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +22,15 @@ from pyspark.sql.types import StringType, TimestampType
 from engine_cases import COLUMNS, orders, rows, script, write_orders
 from penstock.spark import parquet_source
 from penstock.spark.engine import Engine
-from penstock.spark.parquet_files import RowGroup, Stamp, open_settled, reason_of, row_groups
+from penstock.spark.parquet_files import (
+    RowGroup,
+    Stamp,
+    is_fault_of_file,
+    open_settled,
+    reason_of,
+    row_groups,
+)
+from penstock.spark.parquet_rescue import rescue
 from penstock.spark.run import Run
 from penstock.spark.worker import TaskContextData, TaskReport
 
@@ -48,10 +58,11 @@ def _write(folder: Path, files: int, compression: str, seed: int) -> list[Path]:
     return paths
 
 
-def _flip(path: Path, rng: random.Random) -> None:
+def _flip(path: Path, rng: random.Random, group: int | None = None) -> None:
     """Flips one bit of a random page."""
     metadata = pq.read_metadata(path)
-    column = metadata.row_group(rng.randrange(GROUPS)).column(rng.randrange(metadata.num_columns))
+    group = rng.randrange(GROUPS) if group is None else group
+    column = metadata.row_group(group).column(rng.randrange(metadata.num_columns))
     start = column.dictionary_page_offset or column.data_page_offset
     content = bytearray(path.read_bytes())
     content[start + rng.randrange(column.total_compressed_size)] ^= 1 << rng.randrange(8)
@@ -68,6 +79,16 @@ def _readable(path: Path) -> tuple[list[pa.Table], set[Place]]:
         except (OSError, pa.ArrowException):
             bad.add((path.name, number, ROWS // GROUPS))
     return good, bad
+
+
+def _reads_as(path: Path, group: int, expected: pa.Table) -> bool:
+    """Whether a row group has no damage that a reader without checksums, or one with, would notice."""
+    for is_verified in (False, True):
+        try:
+            table = pq.ParquetFile(path, page_checksum_verification=is_verified).read_row_group(group)
+        except (OSError, pa.ArrowException):
+            return False
+    return all(str(table[name].to_pylist()) == str(expected[name].to_pylist()) for name in table.column_names)
 
 
 def _spark_reads(spark: SparkSession, path: Path) -> bool:
@@ -217,6 +238,92 @@ def test_a_view_that_raises_is_no_fault_of_the_files(spark: SparkSession, tmp_pa
     run.stop()
     assert not run.events("rows_set_aside")
     assert not _quarantined(tmp_path / "out")
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
+def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behind: bool) -> None:
+    """No value but those that were written is answered: a flip is told, unless it is in a header and changes none."""
+    rng = random.Random(f"checksums {behind}")
+    views = {"all_of": "SELECT * FROM orders", **(DERIVED if behind else {})}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    whole = [orders(ROWS, 31 + number, number * ROWS) for number in range(FLIPS + 1)]
+    written: list[Path] = []
+    for number, table in enumerate(whole):
+        frame = (
+            spark.createDataFrame(table)
+            .coalesce(1)
+            .write.options(
+                **{
+                    "parquet.block.size": "40000",
+                    "parquet.page.size": "2048",
+                    "parquet.enable.dictionary": "false",
+                }
+            )
+        )
+        frame.parquet(str(tmp_path / "spark" / str(number)), compression="snappy")
+        (part,) = (tmp_path / "spark" / str(number)).glob("*.parquet")
+        written.append(part.rename(folder / f"{number:03d}.parquet"))
+    good: list[DataFrame] = []
+    bad: set[tuple[str, int]] = set()
+    for number, (path, table) in enumerate(zip(written, whole, strict=True)):
+        metadata = pq.read_metadata(path)
+        lost = rng.randrange(metadata.num_row_groups)
+        if number:
+            _flip(path, rng, lost)
+        first = 0
+        for group in range(metadata.num_row_groups):
+            rows_of = metadata.row_group(group).num_rows
+            expect = table.slice(first, rows_of)
+            first += rows_of
+            if number and group == lost and not _reads_as(path, group, expect):
+                bad.add((path.name, group))
+                continue
+            good.append(spark.createDataFrame(expect))
+    tuples = good[0]
+    for further in good[1:]:
+        tuples = tuples.union(further)
+    engine = Engine(spark, batch_rows=1_024, settle_seconds=0).execute(script(folder, views))
+    run = _run(engine, tmp_path / "out")
+    told = {(name, group) for name, group, _ in _places(run)}
+    # a flip in a header may make it unreadable, or change what nobody looks at
+    assert told >= bad
+    assert len(bad) >= FLIPS // 2
+    tuples.createOrReplaceTempView("orders")
+    assert told == bad
+    for name, text in views.items():
+        assert _bag(run.results(name)) == _bag(spark.sql(text)), name
+    assert set(run.status()["orders"]["quarantined"]) <= {"unreadable row group", "unreadable Parquet file"}
+
+
+def test_what_the_system_does_not_give_is_no_fault_of_a_file(tmp_path: Path) -> None:
+    (path,) = _write(tmp_path / "in", 1, "zstd", 3)
+    opened = open_settled(str(path), 0)
+    assert opened is not None
+    group = row_groups(str(path), opened[0], opened[1].metadata)[0]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 20, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(path.open("rb"))
+        for read in (lambda: reason_of(group, ["id"]), lambda: open_settled(str(path), 0)):
+            with pytest.raises(OSError, match="Too many open files"):
+                read()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for file in held:
+            file.close()
+    assert reason_of(group, ["id"]) is None
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        reason_of(group, ["id"])
+    with pytest.raises(OSError, match="symbolic links"):
+        rescue(str(path), "any", ["id"], tmp_path)
+    assert not is_fault_of_file(pa.ArrowMemoryError("malloc of size 64 failed"))
 
 
 def test_names_that_look_like_patterns_and_escapes(spark: SparkSession, tmp_path: Path) -> None:

@@ -138,7 +138,14 @@ _RULES = (
         True,
         "a file or folder is gone",
     ),
-    _rule("storage_failed", r"Input/output error|Stale file handle", True, "a file system fails"),
+    _rule(
+        "storage_failed",
+        r"Input/output error|Stale (?:NFS )?file handle|Too many open files|Remote I/O error"
+        r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links",
+        True,
+        "a file system fails",
+    ),
+    _rule("memory_short", r"\b(?:Arrow)?MemoryError\b|OutOfMemoryError", True, "the memory does not suffice"),
 )
 #: what a sink's own code says of sessions is about its own
 _SINK_RULES = tuple(rule for rule in _RULES if rule.kind != SESSION_ENDED)
@@ -179,7 +186,7 @@ def cause_of(error: BaseException) -> Cause:
         return Cause(SESSION_ENDED, _ENDED)
     # what only says that a stream stopped says less than what it was raised from
     says = [each for each in chain if not (isinstance(each, StreamFailedError) and each.__cause__)] or chain
-    return cause_of_text("\n".join(_text(each) for each in says))
+    return cause_of_text("\n".join(trace_of(each) for each in says))
 
 
 def cause_of_text(text: str) -> Cause:
@@ -191,7 +198,7 @@ def _cause_in_sink(sink: SinkFailedError, chain: list[BaseException]) -> Cause:
     """The cause of a sink's failure: its own server may be away while Spark's JVM is there."""
     if any(map(_is_session_gone, chain)):
         return Cause(SESSION_ENDED, _ENDED)
-    inner = _cause_by(_SINK_RULES, "\n".join(map(_text, chain)))
+    inner = _cause_by(_SINK_RULES, "\n".join(map(trace_of, chain)))
     # the batch is handed over again, once the server answers
     passes = inner.kind in _PASSES_IN_SINKS or any(
         isinstance(each, ConnectionError | TimeoutError) for each in chain
@@ -230,7 +237,7 @@ def _is_session_gone(error: BaseException) -> bool:
     if isinstance(error, Py4JNetworkError) or _is_unanswered(error):
         return True
     return isinstance(error, Py4JJavaError | PySparkException) and bool(
-        _RULES[0].pattern.search(_text(error))
+        _RULES[0].pattern.search(trace_of(error))
     )
 
 
@@ -244,7 +251,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
 
 
-def _text(error: BaseException) -> str:
+def trace_of(error: BaseException) -> str:
     """An exception as a trace shows it, with Java's own trace where it comes from there."""
     try:
         message = str(error)

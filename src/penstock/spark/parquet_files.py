@@ -5,6 +5,7 @@ Files are read by plain reads, not mapped into memory: one that is cut off while
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -24,6 +25,8 @@ _VERSION, _GREGORIAN_SINCE = b"org.apache.spark.version", b"3.0.0"
 _REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 #: bytes of one read: a column chunk in one piece costs more in new memory than it saves
 _READ_BYTES = 1 << 18
+#: what opening and reading a Parquet file raises
+READ_ERRORS = (OSError, pa.ArrowException)
 #: waits before a file that its file system did not give is tried again
 _WAITS_SECONDS = (0.0, 0.2, 1.0)
 #: a file that is written to for longer is given up
@@ -94,17 +97,31 @@ def stamp_of(uri: str) -> Stamp | None:
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
+def is_fault_of_file(error: BaseException | None) -> bool:
+    """Whether an error is the file's own: it is gone, or its bytes cannot be read.
+
+    All others (a file that may not be read, too many open files, a file system or a memory that fails) say nothing of
+    it: the same file may be read later.
+    """
+    if isinstance(error, MemoryError):
+        return False
+    # errors of the system have a number, those of the content have none
+    return not isinstance(error, OSError) or error.errno in (None, errno.ENOENT)
+
+
 def open_parquet(uri: str) -> pq.ParquetFile:
-    """Opens a Parquet file by the URI Spark gave.
+    """Opens a Parquet file by the URI Spark gave; pages that have a checksum are compared with it.
 
     Raises:
         OSError, pyarrow.ArrowException: it cannot be opened or is no Parquet file.
     """
     local = local_path(uri)
     if local is not None:
-        return pq.ParquetFile(local, pre_buffer=False, buffer_size=_READ_BYTES)
+        return pq.ParquetFile(
+            local, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+        )
     filesystem, path = pafs.FileSystem.from_uri(uri)
-    return pq.ParquetFile(path, filesystem=filesystem)
+    return pq.ParquetFile(path, filesystem=filesystem, page_checksum_verification=True)
 
 
 def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:
@@ -159,7 +176,7 @@ class RowGroupReader:
         try:
             self._file = open_parquet(group.path)
             rows = self._file.metadata.row_group(group.number).num_rows
-        except (OSError, pa.ArrowException) as error:
+        except READ_ERRORS as error:
             raise UnreadableError(first_line(error)) from error
         if rows != group.rows:
             raise UnreadableError("the file has changed since its batch began")
@@ -181,7 +198,7 @@ class RowGroupReader:
             ):
                 rows += batch.num_rows
                 yield batch
-        except (OSError, pa.ArrowException) as error:
+        except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(rows, columns)
 
@@ -189,7 +206,7 @@ class RowGroupReader:
         """All rows of the row group."""
         try:
             table = self._file.read_row_group(self.group.number, columns=list(columns), use_threads=False)
-        except (OSError, pa.ArrowException) as error:
+        except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(table.num_rows, columns)
         return table
@@ -212,7 +229,7 @@ def reason_of(group: RowGroup, columns: Sequence[str]) -> str | None:
     """Why columns of a row group cannot be read; None where they can be, so that what failed before has passed.
 
     Raises:
-        OSError: the folder does not answer either: not the file is at fault but its file system.
+        OSError, MemoryError: not the file is at fault, or its folder does not answer either.
     """
     for wait in _WAITS_SECONDS:
         time.sleep(wait)
@@ -221,9 +238,10 @@ def reason_of(group: RowGroup, columns: Sequence[str]) -> str | None:
             return None
         except UnreadableError as error:
             reason, cause = str(error), error.__cause__
-            # errors of the file system have a number, those of the content have none
-            if not isinstance(cause, OSError) or cause.errno is None:
-                return reason
+        if not isinstance(cause, MemoryError) and (not isinstance(cause, OSError) or cause.errno is None):
+            return reason
+    if cause is not None and not is_fault_of_file(cause):
+        raise cause
     check_folder(group.path)
     return reason
 
@@ -256,15 +274,25 @@ def open_settled(uri: str, settle_seconds: float) -> tuple[Stamp | None, pq.Parq
         settle_seconds: how long the file must have been left alone before it is given up.
 
     Returns:
-        The file and the stamp it had before it was opened, or None where it cannot be opened.
+        The file and the stamp it had before it was opened, or None where it is gone or no Parquet file.
+
+    Raises:
+        OSError, MemoryError: not the file is at fault.
     """
     gives_up = time.monotonic() + _MOST_SETTLING_SECONDS
+    waits = iter(_WAITS_SECONDS)
     while True:
         stamp = None
         try:
             stamp = stamp_of(uri)
             return stamp, open_parquet(uri)
-        except (OSError, pa.ArrowException):
+        except READ_ERRORS as error:
+            if not is_fault_of_file(error):
+                wait = next(waits, None)
+                if wait is None:
+                    raise
+                time.sleep(wait)
+                continue
             age = settle_seconds if stamp is None else time.time() - stamp.modified_ns / 1e9
             if age >= settle_seconds or time.monotonic() > gives_up:
                 return None

@@ -1,18 +1,20 @@
-"""Files that stop Spark's reader: which ones they are, and their row groups that can be read all the same."""
+"""Parquet files that stop Spark's reader: their row groups that can be read all the same."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.parquet_files import (
+    READ_ERRORS,
     RowGroupReader,
     UnreadableError,
     check_folder,
+    is_fault_of_file,
     is_rebased,
     open_parquet,
     reason_of,
@@ -23,25 +25,6 @@ from penstock.spark.worker import SetAside
 
 #: how the reason of a whole file begins
 UNREADABLE = "unreadable Parquet file"
-
-
-def offenders(paths: Sequence[str], why_not: Callable[[Sequence[str]], str | None]) -> dict[str, str]:
-    """The files that cannot be read, by halving the list.
-
-    Args:
-        paths: the files.
-        why_not: reads files together: the reason why that fails, or None.
-
-    Returns:
-        The reason of each.
-    """
-    reason = why_not(paths) if paths else None
-    if reason is None:
-        return {}
-    if len(paths) == 1:
-        return {paths[0]: reason}
-    middle = len(paths) // 2
-    return {**offenders(paths[:middle], why_not), **offenders(paths[middle:], why_not)}
 
 
 def rescue(path: str, reason: str, columns: Sequence[str], folder: Path) -> tuple[str | None, list[SetAside]]:
@@ -57,13 +40,15 @@ def rescue(path: str, reason: str, columns: Sequence[str], folder: Path) -> tupl
         The copy, or None where no row group can be read, and what is set aside.
 
     Raises:
-        OSError: the file's folder does not answer.
+        OSError, MemoryError: not the file is at fault, or its folder does not answer.
     """
     check_folder(path)
     whole = f"{UNREADABLE}: {reason}"
     try:
         stamp, file = stamp_of(path), open_parquet(path)
-    except (OSError, pa.ArrowException):
+    except READ_ERRORS as error:
+        if not is_fault_of_file(error):
+            raise
         return None, [SetAside(path, None, None, whole)]
     groups = row_groups(path, stamp, file.metadata)
     if is_rebased(file, others_as_they_are=True) or any(

@@ -25,7 +25,7 @@ from penstock.spark.causes import Cause
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
-from penstock.spark.messages import first_line
+from penstock.spark.offenders import fault_of_files, offenders
 from penstock.spark.parquet_files import (
     RowGroup,
     open_parquet,
@@ -33,7 +33,7 @@ from penstock.spark.parquet_files import (
     readable_in_scan,
     row_groups,
 )
-from penstock.spark.parquet_rescue import UNREADABLE, offenders, rescue
+from penstock.spark.parquet_rescue import UNREADABLE, rescue
 from penstock.spark.past import Past
 from penstock.spark.scan_stage import run_in_scan, split
 from penstock.spark.schemas import arrow_schema
@@ -46,6 +46,8 @@ _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY
 _REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
 #: Spark neither passes over files without a word nor takes a name for a pattern
 _EXACTLY = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "__globPaths__": "false"}
+#: what Spark is told of a page with a checksum, which it passes over by itself
+_CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 _PLAIN_PATH = re.compile(r"[\w./:=,+@~-]+")
 #: tasks a core, so that an uneven split still keeps every core busy
 _TASKS_A_CORE = 2
@@ -182,17 +184,22 @@ class ParquetSource:
         plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
         # Spark counts files with other characters in their names several times where it is given many of them
         lists = [*([plain] if plain else []), *([path] for path in paths if not _PLAIN_PATH.fullmatch(path))]
-        reader = spark.read.schema(self.schema).options(**_EXACTLY)
+        reader = spark.read.schema(self.schema).options(**_EXACTLY, **_CHECKED)
         return reduce(DataFrame.unionAll, [reader.parquet(*each) for each in lists])
 
     def _why_not(self, spark: SparkSession, paths: Sequence[str]) -> str | None:
-        """Why Spark cannot read some files, or None where it can."""
+        """Why Spark cannot read some files, or None where it can.
+
+        Raises:
+            PySparkException, Py4JJavaError: something else than the files is at fault.
+        """
         try:
             self._read(spark, paths).write.format("noop").mode("overwrite").save()
-        except PySparkException as error:
-            return error.getCondition() or first_line(error)
-        except Py4JJavaError as error:
-            return str(error.java_exception.getMessage())
+        except (PySparkException, Py4JJavaError) as error:
+            reason = fault_of_files(error)
+            if reason is None:
+                raise
+            return reason
         return None
 
 

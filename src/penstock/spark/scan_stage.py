@@ -72,7 +72,7 @@ def run_row_groups(context: TaskContextData, partition: int, groups: Sequence[Ro
     gone through, so that all that fail are known, and the task begins anew without them.
 
     Raises:
-        OSError: the file system does not answer.
+        OSError, MemoryError: a file system or the memory fails: no fault of the files.
         UnreadableError: row groups that can be read fail again and again.
     """
     aside: dict[RowGroup, str] = {}

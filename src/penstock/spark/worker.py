@@ -35,6 +35,8 @@ _KEPT_STAGES = 4
 #: a row group is written when so many rows or bytes are held
 _ROW_GROUP_ROWS = 1_000_000
 _HELD_BYTES = 128 << 20
+#: how reasons begin whose rest (offsets, sizes, paths) differs from file to file: they are counted without it
+_UNREADABLE = "unreadable "
 #: names of 100,000 views fit; beyond it Parquet would write each name out
 _DICTIONARY_BYTES = 64 << 20
 #: so many records of a task, and bytes, are told with their lines
@@ -340,6 +342,8 @@ class Task:
     def _count(self, reason: pa.Array) -> None:
         for count in pc.value_counts(reason).to_pylist():
             name = count["values"]
+            if name.startswith(_UNREADABLE):
+                name = name.partition(":")[0]
             self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
 
     def set_aside(self, found: SetAside) -> None:
