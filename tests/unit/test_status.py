@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,16 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.report import News, length, status_lines
 from penstock.monitor.snapshot import take_snapshot
+from penstock.operators.window import Answer
 from penstock.spark.checkpoint_lock import CheckpointLock, lock_holder
 from penstock.spark.events import EventLog, newest_events
 from penstock.spark.files import replace_json
+from penstock.spark.history import FIRST_REVISION
 from penstock.spark.layout import Layout
 from penstock.spark.plain_results import plain_rows
 from penstock.spark.publish import results_of
 from penstock.spark.status_file import StatusFile
+from penstock.spark.window_staging import SaidWindows, ViewCounts
 
 BATCH = {
     "stream": "orders",
@@ -249,6 +253,34 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         "the horizon is past (1970-01-01 03:00:00 UTC): it is final with the stream's next batch or" in told
     )
     assert "backlog 1,200 records" in told
+
+
+def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apart(layout: Layout) -> None:
+    def answer(
+        end: int, revision: int, *, final: bool = False, slack: int = 5, promised: bool = True
+    ) -> Answer:
+        nothing = pa.table({})
+        return Answer("hours", end - 10, end, revision, final, slack, None, promised, nothing, nothing)
+
+    said = SaidWindows()
+    for shard in (
+        [answer(10, 0), answer(20, 0, final=True), answer(5, FIRST_REVISION + 3, final=True)],
+        [answer(10, 0, slack=7, promised=False), answer(20, 1, final=True), answer(10, 1)],
+        [answer(10, 1), answer(5, FIRST_REVISION + 3, final=True)],
+    ):
+        one = SaidWindows()
+        for each in shard:
+            one.note(each)
+        said.add(one)
+    assert said.counts() == ViewCounts(2, corrected=1, final=1, final_corrected=1, slack=12, promised=1)
+    log = EventLog(layout.events)
+    for batch in range(2):
+        views = {"hours": asdict(said.counts())}
+        log.record("windows", stream="orders", batch=batch, views=views, standing={})
+    log.close()
+    assert folder_status(layout.output)["views"]["hours"]["final_corrected"] == 2
+    told = "window view hours of orders: 4 early, 2 corrected, 2 final, final windows corrected: 2"
+    assert told in _lines(layout)
 
 
 def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:

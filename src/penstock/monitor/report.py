@@ -152,6 +152,8 @@ def _lag(stream: Mapping[str, Any]) -> str:
 
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
+    if view.get("final_corrected"):
+        counts += f", final windows corrected: {view['final_corrected']:,}"
     parts = [f"window view {name} of {view['stream']}: {counts}"]
     standing = view.get("standing") or {}
     if view.get("slack_us") is not None:

@@ -12,6 +12,7 @@ from penstock.monitor.report import length
 
 #: views named at the most
 _NAMED = 3
+_WINDOWS = ("early", "corrected", "final", "final_corrected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class StreamSnapshot:
         tuples_per_second: of the newest batches.
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
-        windows: answers of window views so far: early, corrected and final ones.
+        windows: windows told so far by window views: early ones, corrected ones, final ones, and final ones that were
+            corrected afterwards; one counts once in each batch that tells of it.
         state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
         rows_set_aside: rows of files and row groups that could not be read.
         files_changed: files that changed after they had been read.
@@ -50,7 +52,7 @@ class StreamSnapshot:
     tuples_per_second: float
     evaluations_per_tuple: float | None
     sequence: str | None
-    windows: tuple[int, int, int] = (0, 0, 0)
+    windows: tuple[int, int, int, int] = (0, 0, 0, 0)
     state: str = "running"
     rows_set_aside: int = 0
     files_changed: int = 0
@@ -78,6 +80,8 @@ class StreamSnapshot:
             parts.append(f"newest event time {length(self.age_seconds)} ago")
         if any(self.windows):
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
+            if self.windows[3]:
+                parts.append(f"{self.windows[3]:,} final windows corrected")
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
         if self.rows_set_aside:
@@ -113,7 +117,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             files_changed=stream.get("files_changed", 0),
             backlog=_backlog(stream.get("lag")),
             age_seconds=_age(stream.get("newest_event_time_us")),
-            windows=tuple(stream["windows"].get(kind, 0) for kind in ("early", "corrected", "final")),
+            windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
         )
         for name, stream in status.items()
     ]

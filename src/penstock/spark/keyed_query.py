@@ -38,7 +38,7 @@ from penstock.spark.shard_task import ShardReport
 from penstock.spark.shards import KeyedContext, fixed_shards
 from penstock.spark.supervisor import refuse_ended, stop_query
 from penstock.spark.window_results import make_results
-from penstock.spark.window_staging import StagedResults, ViewCounts
+from penstock.spark.window_staging import SaidWindows, StagedResults, ViewCounts
 from penstock.sql.bind_windows import BoundWindow
 
 #: the one schema Spark's binaryFile source has; only the path is read
@@ -281,9 +281,10 @@ class KeyedQuery:
         ready: list[Staged] = [each for each in staged if not each.raw]
         ready += make_results(self._spark, [each for each in staged if each.raw], self._view)
         made_at = time.perf_counter()
-        views: dict[str, ViewCounts] = {}
+        said: dict[str, SaidWindows] = {}
         for each in staged:
-            views.setdefault(each.view, ViewCounts()).add(each.counts)
+            said.setdefault(each.view, SaidWindows()).add(each.said)
+        views = {name: found.counts() for name, found in said.items()}
         entry = max((report.entry for report in reports), default=self._done)
         entries = max((report.entries for report in reports), default=0)
         counts = {name: asdict(found) for name, found in views.items()}

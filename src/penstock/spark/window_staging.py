@@ -21,6 +21,7 @@ from penstock.operators.aggregates import shared_codes
 from penstock.operators.window import Answer
 from penstock.operators.window_rows import OVERFLOWED
 from penstock.spark.files import sync_file
+from penstock.spark.history import FIRST_REVISION
 from penstock.spark.publish import view_kind
 from penstock.spark.result_views import (
     COVERAGE,
@@ -47,35 +48,82 @@ _WORTH_A_DICTIONARY = 10_000
 
 @dataclass(slots=True)
 class ViewCounts:
-    """What was said of one view.
+    """What was said of one view in one batch; a window counts once, however many shards hold groups of it.
 
     Attributes:
         early: windows answered for the first time.
-        corrected: later revisions of windows that are not final.
+        corrected: windows with a later revision while they are not final.
         final: windows that became final.
+        final_corrected: final windows that were corrected from the history.
         rows: rows of all.
-        slack: sum of the slacks of the early answers, microseconds.
-        promised: early answers whose bound could be promised.
+        slack: sum of the slacks of the early windows, microseconds.
+        promised: early windows whose bound could be promised.
         overflowed: rows with a sum or mean that is NULL because it does not fit its type.
     """
 
     early: int = 0
     corrected: int = 0
     final: int = 0
+    final_corrected: int = 0
     rows: int = 0
     slack: int = 0
     promised: int = 0
     overflowed: int = 0
 
-    def add(self, other: ViewCounts) -> None:
-        """Adds the counts of another shard or batch."""
-        self.early += other.early
-        self.corrected += other.corrected
-        self.final += other.final
+
+@dataclass(slots=True)
+class SaidWindows:
+    """The windows of one view that answers of one batch tell of, each by its end.
+
+    Attributes:
+        early: slack of the first answer, and whether its bound could be promised.
+        corrected, final, final_corrected, rows, overflowed: see `ViewCounts`.
+    """
+
+    early: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    corrected: set[int] = field(default_factory=set)
+    final: set[int] = field(default_factory=set)
+    final_corrected: set[int] = field(default_factory=set)
+    rows: int = 0
+    overflowed: int = 0
+
+    def note(self, answer: Answer) -> None:
+        """Takes in an answer, but for its rows."""
+        if answer.revision >= FIRST_REVISION:
+            self.final_corrected.add(answer.end)
+        elif answer.final:
+            self.final.add(answer.end)
+        elif answer.revision:
+            self.corrected.add(answer.end)
+        if not answer.revision:
+            self._begin(answer.end, answer.slack, answer.promised)
+
+    def add(self, other: SaidWindows) -> None:
+        """Takes in what another shard said."""
+        for end, (slack, promised) in other.early.items():
+            self._begin(end, slack, promised)
+        self.corrected |= other.corrected
+        self.final |= other.final
+        self.final_corrected |= other.final_corrected
         self.rows += other.rows
-        self.slack += other.slack
-        self.promised += other.promised
         self.overflowed += other.overflowed
+
+    def counts(self) -> ViewCounts:
+        """How many they are."""
+        return ViewCounts(
+            early=len(self.early),
+            corrected=len(self.corrected),
+            final=len(self.final),
+            final_corrected=len(self.final_corrected),
+            rows=self.rows,
+            slack=sum(slack for slack, _ in self.early.values()),
+            promised=sum(promised for _, promised in self.early.values()),
+            overflowed=self.overflowed,
+        )
+
+    def _begin(self, end: int, slack: int, promised: bool) -> None:
+        known, all_promised = self.early.get(end, (slack, True))
+        self.early[end] = max(known, slack), all_promised and promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +136,7 @@ class StagedResults:
         view: its name.
         raw: whether Spark has yet to make its results.
         file: what was staged.
-        counts: what it says.
+        said: what it says.
     """
 
     operator: int
@@ -96,7 +144,7 @@ class StagedResults:
     view: str
     raw: bool
     file: StagedFile
-    counts: ViewCounts
+    said: SaidWindows
 
     @property
     def job(self) -> int:
@@ -145,7 +193,7 @@ class ResultStage:
         table = rows if raw else plain_results(view, rows)
         path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
         staged = write_staged(view_kind(operator, name), path, table)
-        return StagedResults(operator, self.shard, name, raw, staged, _counts(answers))
+        return StagedResults(operator, self.shard, name, raw, staged, _said(answers))
 
 
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
@@ -234,16 +282,9 @@ def _before(answer: Answer, keys: Sequence[str], aggregates: Sequence[str]) -> p
     )
 
 
-def _counts(answers: Sequence[Answer]) -> ViewCounts:
+def _said(answers: Sequence[Answer]) -> SaidWindows:
     lost = pa.chunked_array([chunk for answer in answers for chunk in answer.rows.column(OVERFLOWED).chunks])
-    counts = ViewCounts(rows=len(lost), overflowed=pc.sum(lost).as_py() or 0)
+    said = SaidWindows(rows=len(lost), overflowed=pc.sum(lost).as_py() or 0)
     for answer in answers:
-        if answer.final:
-            counts.final += 1
-        elif answer.revision:
-            counts.corrected += 1
-        if not answer.revision:
-            counts.early += 1
-            counts.slack += answer.slack
-            counts.promised += answer.promised
-    return counts
+        said.note(answer)
+    return said
