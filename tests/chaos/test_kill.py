@@ -27,7 +27,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, orders
-from penstock.spark.failpoints import KEYED_NAMES, NAMES
+from penstock.spark.failpoints import BACKFILL_NAMES, KEYED_NAMES, NAMES
 from penstock.spark.layout import Layout
 from penstock.spark.publish import published_paths, results_of, view_kind
 from penstock.spark.window_results import window_changes, window_results
@@ -40,7 +40,7 @@ ROWS = 5_000
 TABLES_A_START = 2
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 RANDOM_KILLS = 10 if FULL else 1
-PLACES = NAMES + KEYED_NAMES
+PLACES = NAMES + KEYED_NAMES + BACKFILL_NAMES
 FILE_PLACES = PLACES if FULL else ("half_published", "keyed_half_published")
 KAFKA_PLACES = PLACES if FULL else ("logged", "keyed_manifest_written")
 CONDITIONS = {"large": "amount > 900", "north": "name LIKE 'nor%' AND amount < 300", "dear": "price > 97.5"}
@@ -51,6 +51,8 @@ WINDOWS = {
     "busy": "SELECT window(seen, '20 minutes', '10 minutes') AS w, count(*) + 1 AS n, max(id) AS newest FROM orders "
     "WHERE amount > 500 GROUP BY window(seen, '20 minutes', '10 minutes') HAVING count(*) > 500",
 }
+#: declared before the first kill in a backfill; its operator follows those of WINDOWS
+PAST = {"past": WINDOWS["by_name"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)}
 CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
 
 Bag = Counter[tuple[object, ...]]
@@ -70,11 +72,12 @@ class Victim:
         self.output = folder / "out"
         self.write_views(CONDITIONS)
 
-    def write_views(self, conditions: dict[str, str]) -> None:
+    def write_views(self, conditions: dict[str, str], windows: dict[str, str] = WINDOWS) -> None:
+        self.windows = windows
         views = [
             f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in conditions.items()
         ]
-        views += [f"CREATE VIEW {name} AS {text};" for name, text in WINDOWS.items()]
+        views += [f"CREATE VIEW {name} AS {text};" for name, text in windows.items()]
         self._script.write_text("\n".join([self._table, *views]))
 
     def start(self, failpoint: str = "") -> subprocess.Popen[bytes]:
@@ -97,8 +100,11 @@ class Victim:
         assert self.start().wait(timeout=900) == 0, (self.output.parent / "victim.log").read_text()[-3000:]
 
     def kill_at(self, place: str) -> None:
-        """Kills the process where the next batch reaches a place."""
-        number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
+        """Kills the process where the next batch, or the backfill of `PAST`, reaches a place."""
+        if place in BACKFILL_NAMES:
+            number = len(WINDOWS)
+        else:
+            number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
         process = self.start(f"{place}:{number}")
         code = process.wait(timeout=900)
         assert code == -signal.SIGKILL, f"{place}:{number} was never reached; the process ended with {code}"
@@ -168,6 +174,8 @@ def _disturbed(
 
     for number, place in enumerate(places):
         more()
+        if place in BACKFILL_NAMES:
+            victim.write_views(CHANGED, WINDOWS | PAST)
         victim.kill_at(place)
         if number == 0:
             victim.write_views(CHANGED)
@@ -187,15 +195,15 @@ def _check(spark: SparkSession, victim: Victim, tables: list[pa.Table]) -> None:
     by_manifest, by_folder = victim.bags()
     assert by_manifest == _oracle(tables[:1], CONDITIONS) + _oracle(tables[1:], CHANGED)
     assert by_folder == by_manifest
-    _check_windows(spark, victim.output, tables)
+    _check_windows(spark, victim, tables)
 
 
-def _check_windows(spark: SparkSession, output: Path, tables: list[pa.Table]) -> None:
+def _check_windows(spark: SparkSession, victim: Victim, tables: list[pa.Table]) -> None:
     """The results of the window views equal `spark.sql` over all tuples, by manifest and by the plain folder."""
     spark.createDataFrame(pa.concat_tables(tables)).createOrReplaceTempView("orders")
     revisions: set[int] = set()
-    layout = Layout(output, output / "_penstock/checkpoint")
-    for number, (view, text) in enumerate(WINDOWS.items()):
+    layout = Layout(victim.output, victim.output / "_penstock/checkpoint")
+    for number, (view, text) in enumerate(victim.windows.items()):
         found, wanted = window_results(spark, layout, "orders", view), spark.sql(text)
         assert not wanted.isEmpty()
         assert found.exceptAll(wanted).isEmpty()

@@ -24,7 +24,7 @@ from test_engine_windows import (
     write,
 )
 
-from penstock.spark import backfill
+from penstock.spark import backfill, kafka_source
 from penstock.spark.engine import Engine
 from penstock.spark.envelope_log import read_entry
 from penstock.spark.layout import Layout
@@ -200,8 +200,9 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
-    spark: SparkSession, tmp_path: Path, kafka: KafkaBroker
+    spark: SparkSession, tmp_path: Path, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kafka_source, "_PORTION_RECORDS", 300)
     out, topic = tmp_path / "out", "backfilled"
     kafka.create_topic(topic, 2)
     sent: list[str] = []

@@ -25,7 +25,7 @@ from penstock.spark.events import EventLog
 from penstock.spark.files import replace_json
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
-from penstock.spark.past import CannotReadAgainError
+from penstock.spark.past import CannotReadAgainError, portions
 from penstock.spark.worker import SetAside, TaskReport
 
 HOUR = 3_600_000_000
@@ -272,3 +272,17 @@ def test_a_failure_before_it_is_known_what_is_missing_is_told(
     stream.runs()
     assert stream.told == ["backfill_failed"]
     assert stream.events.recent[-1]["views"] == []
+
+
+def test_offsets_are_divided_so_that_nothing_is_read_twice_or_left_out() -> None:
+    first, until = {"a": {"0": 5, "1": 7}, "b": {"0": 0}}, {"a": {"0": 1_005, "1": 7}, "b": {"0": 3}}
+    found = list(portions(first, until, 300))
+    assert [begin for begin, _ in found] == [first, *(end for _, end in found[:-1])]
+    assert found[-1][1] == until
+    read = [
+        sum(end[topic][each] - begin[topic][each] for topic in begin for each in begin[topic])
+        for begin, end in found
+    ]
+    assert len(read) == 4
+    assert max(read) <= 300 + 2
+    assert list(portions(until, until, 300)) == [(until, until)]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from penstock.operators.aggregates import Parts
 from penstock.operators.shard import KeyedProgram, OperatorPlan
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
+from penstock.spark import beginnings
+from penstock.spark import plans as plans_module
 from penstock.spark.beginnings import BEFORE_ALL, Beginnings
-from penstock.spark.bindings import FROM_THE_START, Beginning, WindowDefinition
+from penstock.spark.bindings import (
+    FROM_THE_START,
+    Beginning,
+    PlanLog,
+    ViewDefinition,
+    WindowDefinition,
+)
 from penstock.spark.envelope_log import EnvelopeLog
 from penstock.spark.files import read_json, replace_json
 from penstock.spark.layout import Layout
+from penstock.spark.plans import StreamPlans
+from penstock.spark.publish import read_manifests
 
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
 VIEW = WindowDefinition("v", "v:1", SQL)
@@ -91,38 +105,38 @@ FIVE = ((0, 0, 20, 9), (0, 5, 45, 9), (0, None, None, 0), (1, 33, 60, 9), (1, 47
 def test_a_new_view_begins_behind_the_newest_event_time(layout: Layout) -> None:
     published(layout, *FIVE)
     where = Beginnings(layout, "s", Settings())
-    assert where(5, VIEW) == Beginning(5, 70, 70, '{"logOffset":6}')
-    assert where(2, VIEW) == Beginning(2, 45, 45, None)
+    assert where(5)(VIEW) == Beginning(5, 70, 70, '{"logOffset":6}')
+    assert where(2)(VIEW) == Beginning(2, 45, 45, None)
     hinted = WindowDefinition("v", "v:2", SQL.replace("SELECT", "SELECT /*+ BACKFILL */"))
-    assert where(5, hinted) == Beginning(5, 70, BEFORE_ALL, '{"logOffset":6}')
+    assert where(5)(hinted) == Beginning(5, 70, BEFORE_ALL, '{"logOffset":6}')
 
 
 def test_the_first_view_of_a_stream_sees_everything(layout: Layout) -> None:
-    assert Beginnings(layout, "s", Settings())(0, VIEW) == FROM_THE_START
+    assert Beginnings(layout, "s", Settings())(0)(VIEW) == FROM_THE_START
     published(layout, *((0, None, None, 0),) * 5)
-    assert Beginnings(layout, "s", Settings())(5, VIEW) == FROM_THE_START
+    assert Beginnings(layout, "s", Settings())(5)(VIEW) == FROM_THE_START
 
 
 def test_a_stream_that_had_no_event_time_may_have_brought_anything(layout: Layout) -> None:
     published(layout, *((0, None, None, 3),) * 5)
-    assert (Beginnings(layout, "s", Settings())(5, VIEW).newest or 0) > 1_700_000_000_000_000
+    assert (Beginnings(layout, "s", Settings())(5)(VIEW).newest or 0) > 1_700_000_000_000_000
 
 
 def test_a_view_that_returns_begins_where_it_left_off_or_with_what_came_without_it(layout: Layout) -> None:
     published(layout, *FIVE)
     where = Beginnings(layout, "s", Settings())
     known(layout, 0, 0)
-    assert where(5, VIEW).floor == BEFORE_ALL, "nothing was final"
+    assert where(5)(VIEW).floor == BEFORE_ALL, "nothing was final"
     answered(layout, 0, 0, (20, 1, True), (10, 1, True), (30, 0, False))
-    assert where(5, VIEW).floor == 20
+    assert where(5)(VIEW).floor == 20
     answered(layout, 0, 1, (40, 0, False), (10, 1_000_003, True))
-    assert where(5, VIEW).floor == 20
+    assert where(5)(VIEW).floor == 20
     answered(layout, 0, 2, (40, 1, True))
-    assert where(5, VIEW).floor == 33, "the oldest tuple of batches 3 and 4"
+    assert where(5)(VIEW).floor == 33, "the oldest tuple of batches 3 and 4"
     known(layout, 1, 1, floor=25)
-    assert where(5, VIEW).floor == 25
+    assert where(5)(VIEW).floor == 25
     known(layout, 2, 1, definition="v:other")
-    assert where(5, VIEW).floor == 25
+    assert where(5)(VIEW).floor == 25
 
 
 def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: Layout) -> None:
@@ -131,9 +145,62 @@ def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: L
     where = Beginnings(layout, "s", Settings())
     known(layout, 0, 1, floor=45)
     answered(layout, 0, 0, (50, 0, False), (70, 1, True))
-    assert where(5, VIEW).floor == 45
+    assert where(5)(VIEW).floor == 45
     manifest = layout.manifests("s.results") / "0.json"
     document = read_json(manifest)
     document["batches"][0]["whole"] = [0]
     replace_json(manifest, document)
-    assert where(5, VIEW).floor == 70
+    assert where(5)(VIEW).floor == 70
+
+
+def test_what_was_published_before_is_read_once_for_all_views_of_a_plan(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(layout, *FIVE)
+    known(layout, 0, 0)
+    answered(layout, 0, 0, (20, 1, True))
+    read: list[str] = []
+
+    def counted(layout: Layout, name: str) -> list[dict[str, Any]]:
+        read.append(name)
+        return read_manifests(layout, name)
+
+    monkeypatch.setattr(beginnings, "read_manifests", counted)
+    where = Beginnings(layout, "s", Settings())(5)
+    assert not read
+    assert where(VIEW).floor == 20
+    assert where(WindowDefinition("w", "w:1", SQL)).floor == 70
+    assert sorted(read) == ["s", "s.results"]
+
+
+def test_views_are_listed_and_changed_while_it_is_looked_up_where_new_ones_begin(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout.open()
+    log = PlanLog(layout, "s")
+    seen: list[list[str]] = []
+
+    def where(_: WindowDefinition) -> Beginning:
+        looks = threading.Thread(target=lambda: seen.append(sorted(plans.views)), daemon=True)
+        looks.start()
+        looks.join(10)
+        if len(seen) == 1:
+            plans.change({"b": ViewDefinition("b", "b:1", "", "x > 2", None)})
+        return FROM_THE_START
+
+    def compiled() -> int:
+        raise LookupError("all that needs Spark comes behind it")
+
+    monkeypatch.setattr(plans_module, "SparkExpressionHost", lambda *_: None)
+    monkeypatch.setattr(plans_module, "sharing", lambda windows, *_: [windows])
+    source: Any = SimpleNamespace(schema=StructType().add("x", "long"), event_time="ts")
+    unused: Any = None
+    plans = StreamPlans(
+        unused, "s", source, log, unused, Settings(), compiled, unused, lambda _: where, lambda _: 0
+    )
+    plans.change({"a": ViewDefinition("a", "a:1", "", "x > 1", None), "v": VIEW})
+    with pytest.raises(LookupError):
+        plans.begin(5)
+    assert seen == [["a"], ["a", "b"]]
+    assert set(log.load(0)) == {"a", "b"}
+    assert log.load_windows(0).windows[0].beginning == FROM_THE_START

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +26,33 @@ from penstock.sql.script import parse_query
 BEFORE_ALL, AFTER_ALL = -(2**62), 2**62
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What was published before a batch, read when it is asked for.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        batch: the batch.
+    """
+
+    layout: Layout
+    stream: str
+    batch: int
+
+    @cached_property
+    def figures(self) -> list[dict[str, Any]]:
+        """What the manifests say of the batches before, in order."""
+        manifests = read_manifests(self.layout, self.stream)
+        every = (figures for manifest in manifests for figures in manifest["batches"])
+        return [figures for figures in every if figures["batch"] < self.batch]
+
+    @cached_property
+    def results(self) -> list[dict[str, Any]]:
+        """The manifests of the window views' results, in order."""
+        return list(read_manifests(self.layout, results_of(self.stream)))
+
+
 class Beginnings:
     """Says of the views of one stream where they begin.
 
@@ -38,14 +67,16 @@ class Beginnings:
         self._stream = stream
         self._ahead = settings.max_clock_ahead_seconds
 
-    def __call__(self, batch: int, definition: WindowDefinition) -> Beginning:
-        """Where a new view begins.
+    def __call__(self, batch: int) -> Callable[[WindowDefinition], Beginning]:
+        """Gives where new views begin; what was published before is read once for all of them.
 
         Args:
-            batch: the first one it is answered by; all before are published.
-            definition: the view.
+            batch: the first one they are answered by; all before are published.
         """
-        figures = self._figures(batch)
+        return partial(self._where, _Before(self._layout, self._stream, batch))
+
+    def _where(self, before: _Before, definition: WindowDefinition) -> Beginning:
+        batch, figures = before.batch, before.figures
         newest = self._largest("newest", figures)
         known = (newest, self._largest("furthest", figures))
         furthest = max((each for each in known if each is not None), default=None)
@@ -54,14 +85,8 @@ class Beginnings:
         offset = read_offset(self._layout.spark(self._stream), batch - 1)
         if parse_query(definition.sql).hints.backfill:
             return Beginning(batch, furthest, BEFORE_ALL, offset)
-        over = BEFORE_ALL if newest is None else min(newest, self._left_off(definition, figures))
+        over = BEFORE_ALL if newest is None else min(newest, self._left_off(definition, before))
         return Beginning(batch, furthest, over, offset)
-
-    def _figures(self, before: int) -> list[dict[str, Any]]:
-        """What the manifests say of the batches before one, in order."""
-        manifests = read_manifests(self._layout, self._stream)
-        every = (figures for manifest in manifests for figures in manifest["batches"])
-        return [figures for figures in every if figures["batch"] < before]
 
     def _largest(self, which: str, batches: Sequence[Mapping[str, Any]]) -> int | None:
         """Largest event time of some batches, of those believed or of all; None where there is none."""
@@ -77,7 +102,7 @@ class Beginnings:
                 newest = found if newest is None else max(newest, found)
         return newest
 
-    def _left_off(self, definition: WindowDefinition, batches: Sequence[Mapping[str, Any]]) -> int:
+    def _left_off(self, definition: WindowDefinition, before: _Before) -> int:
         """Up to where the view was answered for good when it was there before, and nothing has come since.
 
         The last window that was final then, or the oldest tuple that has come without the view; a time after all
@@ -87,18 +112,18 @@ class Beginnings:
         if not earlier:
             return AFTER_ALL
         operator, floor = earlier[-1]
-        final = self._last_final(definition.name, operator)
+        final = self._last_final(definition.name, operator, before.results)
         if final is None:
             final = BEFORE_ALL if floor is None else floor
-        elif floor is not None and operator not in whole_operators(self._layout, self._stream):
+        elif floor is not None and operator not in whole_operators(before.results):
             # windows behind its floor lacked tuples and were never final, though later ones were
             final = min(final, floor)
-        return min(final, self._oldest_without(operator, batches))
+        return min(final, self._oldest_without(operator, before.figures))
 
-    def _last_final(self, view: str, operator: int) -> int | None:
+    def _last_final(self, view: str, operator: int, manifests: Sequence[Mapping[str, Any]]) -> int | None:
         """End of the last window that an operator called final, microseconds."""
         kind = view_kind(operator, view)
-        for manifest in reversed(read_manifests(self._layout, results_of(self._stream))):
+        for manifest in reversed(manifests):
             ends: list[pa.ChunkedArray] = []
             for file in manifest["files"]:
                 if file["kind"] == kind:

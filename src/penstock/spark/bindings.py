@@ -143,10 +143,10 @@ class WindowRegister:
             windows += [RegisteredWindow(definition, number) for definition in group]
         return WindowRegister(tuple(windows), self.next_operator + len(groups))
 
-    def begun(self, batch: int, where: Callable[[int, WindowDefinition], Beginning]) -> WindowRegister:
-        """With the views that have not begun yet beginning at a batch."""
+    def begun(self, where: Callable[[WindowDefinition], Beginning]) -> WindowRegister:
+        """With the views that have not begun yet beginning now."""
         windows = (
-            each if each.beginning else replace(each, beginning=where(batch, each.definition))
+            each if each.beginning else replace(each, beginning=where(each.definition))
             for each in self.windows
         )
         return replace(self, windows=tuple(windows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from penstock.spark.events import EventLog
 from penstock.spark.json_stage import run_raw_json
 from penstock.spark.layout import Layout
 from penstock.spark.messages import first_line, quoted
-from penstock.spark.past import CannotReadAgainError, Past
+from penstock.spark.past import CannotReadAgainError, Past, portions
 from penstock.spark.schemas import arrow_schema
 from penstock.spark.source import BoundBatch, DataFrameSource, Source
 from penstock.spark.topics import TopicsSource
@@ -40,6 +40,8 @@ _PACING = (
 )
 _RECORD = ("value", "topic", "partition", "offset")
 _CONNECT_SECONDS = 3.0
+#: records that one job of a backfill reads, so that the stream's own jobs come in between
+_PORTION_RECORDS = 1_000_000
 #: polls of 500 records, the consumer's own default, halve the rate of small records
 _POLLS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
 #: how long the look at a topic may take
@@ -78,7 +80,7 @@ def open_kafka(
         return session.readStream.format("kafka").options(**own).load()
 
     def load_again(session: SparkSession, past: Past) -> Iterable[DataFrame]:
-        return [_records_of(session, own, past)]
+        return _records_of(session, own, past)
 
     if declared is None:
         source: Source = DataFrameSource(
@@ -173,8 +175,8 @@ class KafkaJsonSource:
         return None
 
 
-def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> DataFrame:
-    """The records of offsets that were read before.
+def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> Iterator[DataFrame]:
+    """The records of offsets that were read before, some at a time.
 
     Raises:
         CannotReadAgainError: the topic has not got all of them any more.
@@ -188,21 +190,21 @@ def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> 
 
     for topic, partitions in first.items():
         for partition, offset in partitions.items():
-            wanted = max(offset, 0)
-            if wanted >= until[topic][partition]:
+            if offset >= until[topic][partition]:
                 continue
             held = read({topic: [partition]}, startingOffsets="earliest").select("offset").limit(1).collect()
-            if not held or held[0].offset > wanted:
+            if not held or held[0].offset > offset:
                 raise CannotReadAgainError(
                     f"topic {topic} has lost records of partition {partition} that were read before, "
-                    f"from offset {wanted} on"
+                    f"from offset {offset} on"
                 )
-    return read(
-        {topic: list(partitions) for topic, partitions in until.items()},
-        startingOffsets=json.dumps(first),
-        endingOffsets=json.dumps(until),
-        failOnDataLoss="true",
-    )
+    for begin, end in portions(first, until, _PORTION_RECORDS):
+        yield read(
+            {topic: list(partitions) for topic, partitions in until.items()},
+            startingOffsets=json.dumps(begin),
+            endingOffsets=json.dumps(end),
+            failOnDataLoss="true",
+        )
 
 
 def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -> DataFrame:

@@ -13,6 +13,9 @@ from penstock.errors import PenstockError
 #: bytes of files that are read in one job, so that the stream's own jobs come in between
 _PORTION_BYTES = 128 << 20
 
+#: offsets by topic and partition
+Offsets = dict[str, dict[str, int]]
+
 
 class CannotReadAgainError(PenstockError):
     """A source has no more of what a stream read before; the message says what and why."""
@@ -94,33 +97,33 @@ class Past:
         for file in every:
             file.size()
 
-    def partitions(self) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    def partitions(self) -> tuple[Offsets, Offsets]:
         """Of a Kafka stream the first offset and the offset after the last one, by topic and partition.
 
         Raises:
             CannotReadAgainError: the checkpoint says neither.
         """
-        until: dict[str, dict[str, int]] = json.loads(self.offset)
+        until: Offsets = json.loads(self.offset)
         begun = self._begun()
         # a partition that came later was read from its beginning
         return {
-            topic: {partition: begun.get(topic, {}).get(partition, -2) for partition in partitions}
+            topic: {partition: max(begun.get(topic, {}).get(partition, 0), 0) for partition in partitions}
             for topic, partitions in until.items()
         }, until
 
-    def _begun(self) -> dict[str, dict[str, int]]:
+    def _begun(self) -> Offsets:
         for number in range(self.batch - 2, -1, -1):
             offset = read_offset(self.checkpoint, number)
             if offset is None:
                 break
             if not self.is_needed(number):
-                newest: dict[str, dict[str, int]] = json.loads(offset)
+                newest: Offsets = json.loads(offset)
                 return newest
         try:
             content = (self.checkpoint / "sources" / "0" / "0").read_text()
         except OSError as error:
             raise CannotReadAgainError(f"the offsets at which the stream began: {error}") from error
-        first: dict[str, dict[str, int]] = json.loads(content[content.index("{") :])
+        first: Offsets = json.loads(content[content.index("{") :])
         return first
 
     def _logged(self) -> list[SeenFile]:
@@ -142,6 +145,36 @@ class Past:
                 if entry["batchId"] <= until:
                     found.append(SeenFile(entry["path"], entry["timestamp"], entry["batchId"]))
         return found
+
+
+def portions(first: Offsets, until: Offsets, most: int) -> Iterator[tuple[Offsets, Offsets]]:
+    """Divides ranges of offsets evenly, so that jobs of others come in between.
+
+    Args:
+        first, until: the first offset and the offset after the last one, by topic and partition.
+        most: records that a portion has at most, but for one of each partition.
+
+    Yields:
+        The like, one after the other.
+    """
+    held = sum(
+        end - first[topic][partition]
+        for topic, partitions in until.items()
+        for partition, end in partitions.items()
+    )
+    number = max(1, -(-held // most))
+
+    def at(portion: int) -> Offsets:
+        return {
+            topic: {
+                partition: begin + (until[topic][partition] - begin) * portion // number
+                for partition, begin in partitions.items()
+            }
+            for topic, partitions in first.items()
+        }
+
+    for portion in range(number):
+        yield at(portion), at(portion + 1)
 
 
 def read_offset(checkpoint: Path, batch: int) -> str | None:

@@ -79,7 +79,7 @@ class StreamPlans:
         shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
         store_windows: stores what the keyed query does in a plan version, if it has not been stored; called before
             any batch is bound to the version.
-        beginning: gives where a new window view begins, by its first batch.
+        beginnings: gives for a batch where the window views begin that it is the first one of.
         time_limit: gives what a batch's event times are judged by.
     """
 
@@ -93,7 +93,7 @@ class StreamPlans:
         settings: Settings,
         shards: Callable[[], int],
         store_windows: Callable[[CompiledWindows], None],
-        beginning: Callable[[int, WindowDefinition], Beginning],
+        beginnings: Callable[[int], Callable[[WindowDefinition], Beginning]],
         time_limit: Callable[[int], Believed],
     ) -> None:
         self._spark = spark
@@ -104,7 +104,7 @@ class StreamPlans:
         self._settings = settings
         self._shards = shards
         self._store_windows = store_windows
-        self._beginning = beginning
+        self._beginnings = beginnings
         self._time_limit = time_limit
         self._schema = arrow_schema(source.schema)
         self._host = SparkExpressionHost(spark, source.schema)
@@ -286,14 +286,22 @@ class StreamPlans:
         return replace(program, windows=replace(windows.panes, span=span)), derived
 
     def _current_version(self, batch: int) -> int:
-        with self._lock:
-            if self._changed or self._newest is None:
-                version = 0 if self._newest is None else self._newest + 1
-                self._register = self._register.begun(batch, self._beginning)
-                self._log.store(version, self._views, self._register)
-                self._newest = version
-                self._changed = False
-            return self._newest
+        beginnings = self._beginnings(batch)
+        while True:
+            with self._lock:
+                if not self._changed and self._newest is not None:
+                    return self._newest
+                register = self._register
+            # reads what the earlier batches say; whoever adds or lists views does not wait for it
+            begun = register.begun(beginnings)
+            with self._lock:
+                if self._register is register:
+                    version = 0 if self._newest is None else self._newest + 1
+                    self._register = begun
+                    self._log.store(version, self._views, begun)
+                    self._newest = version
+                    self._changed = False
+                    return version
 
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()

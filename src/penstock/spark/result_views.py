@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +168,8 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
 
 def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
     """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
-    whole = whole_operators(layout, stream) if len(readable.operators) > 1 else set()
+    several = len(readable.operators) > 1
+    whole = whole_operators(read_manifests(layout, results_of(stream))) if several else set()
     found: list[tuple[int, int | None]] = []
     until: int | None = None
     for operator, floor in reversed(readable.operators):
@@ -180,9 +181,8 @@ def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tu
     return found
 
 
-def whole_operators(layout: Layout, stream: str) -> set[int]:
-    """The operators that have been given the tuples of the batches before their first one."""
-    manifests = read_manifests(layout, results_of(stream))
+def whole_operators(manifests: Iterable[Mapping[str, Any]]) -> set[int]:
+    """The operators that have been given the tuples of the batches before their first one, by the results' manifests."""
     return {each for manifest in manifests for figures in manifest["batches"] for each in figures["whole"]}
 
 
