@@ -20,7 +20,7 @@ from penstock.settings import Settings
 from penstock.spark import backfill
 from penstock.spark.backfill import Backfill
 from penstock.spark.bindings import Beginning, PlanLog, RegisteredWindow, WindowDefinition, WindowRegister
-from penstock.spark.envelope_log import EnvelopeLog
+from penstock.spark.envelope_log import EnvelopeLog, LogEntry
 from penstock.spark.events import EventLog
 from penstock.spark.files import replace_json
 from penstock.spark.ingest_log import IngestLog
@@ -138,6 +138,25 @@ def test_a_mark_that_cannot_be_written_gives_nothing_twice(
     stream.runs()
     assert len(tried) == 2
     assert len(stream.given) == 1
+
+
+def test_an_entry_that_seemed_to_fail_takes_no_backfill_s_place(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.backfill()
+    stream.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, [])
+    real = EnvelopeLog.put
+
+    def unsynced(log: EnvelopeLog, entry: LogEntry) -> bool:
+        real(log, entry)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EnvelopeLog, "put", unsynced)
+        with pytest.raises(OSError, match="Input"):
+            stream.log.put_idle(17 * HOUR)
+    stream.log.put_whole((0,), ["a.parquet"], 16 * HOUR)
+    assert stream.given == ["0000000003.0000000002.json"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -187,19 +187,22 @@ class IngestLog:
             newest: largest event time in them, microseconds.
         """
         with self._lock:
-            log, last = self._log, self._last
+            log, entry = self._log, None
             assert log is not None, "their first batch is in the log"
-            assert last is not None, "their first batch is in the log"
-            entry = replace(
-                last,
-                mark=last.mark + 1,
-                delays=(),
-                files=tuple(files),
-                flush=True,
-                whole=tuple(operators),
-                furthest=_later(last.furthest, newest),
-            )
-            self._put(log, entry)
+            # the place may be taken by an entry that seemed to fail as it was put
+            while self._last is not entry:
+                last = self._last
+                assert last is not None, "their first batch is in the log"
+                entry = replace(
+                    last,
+                    mark=last.mark + 1,
+                    delays=(),
+                    files=tuple(files),
+                    flush=True,
+                    whole=tuple(operators),
+                    furthest=_later(last.furthest, newest),
+                )
+                self._put(log, entry)
 
     def _follow(
         self, last: LogEntry, *, ended: bool = False, reached: int | None = None, answer_all: bool = False
