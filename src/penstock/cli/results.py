@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +18,7 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.layout import Layout
     from penstock.spark.plain_results import PlainRows
 
 #: types that CSV has no form for; they are written as JSON
@@ -55,16 +59,87 @@ def results(
     find_view(layout, view, changes)
     from penstock.spark.plain_results import plain_rows
 
+    if not (limit or changes or output_format is Format.TABLE) and _print_batches(
+        layout, view, output_format
+    ):
+        return
     found = plain_rows(layout, view, limit, changes)
     if found is None or not _print_plain(found, output_format):
         _print_computed(folder, view, changes, limit, output_format)
 
 
-def _print_plain(found: PlainRows, output_format: Format) -> bool:
-    """Prints rows that files hold as they are; False, and nothing is printed, where a value's form is only Spark's."""
+def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
+    """Prints all rows of a selection a batch at a time, as CSV or JSON; False, and nothing is printed, as `_print_plain`.
+
+    They are in a file before the first is printed: one that cannot be read may be the last.
+    """
+    from penstock.spark.plain_results import TRIES, plain_batches
+
+    for _ in range(TRIES):
+        found = plain_batches(layout, view)
+        if found is None:
+            return False
+        with tempfile.TemporaryFile() as file:
+            try:
+                if not _write(*found, output_format, file):
+                    return False
+            except FileNotFoundError:  # a compaction
+                continue
+            except (NotImplementedError, OverflowError, ValueError):  # what only Spark can read or write
+                return False
+            file.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.flush()
+            return True
+    return False
+
+
+def _write(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], output_format: Format, file: IO[bytes]
+) -> bool:
+    """Writes rows; False where a value's form is only Spark's."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    from penstock.cli.json_lines import json_lines
+
+    if output_format is Format.JSON:
+        for batch in batches:
+            lines = json_lines(pa.table(batch))
+            if lines is None:
+                return False
+            file.writelines(f"{line}\n".encode() for line in lines)
+        return True
+    first = _as_csv(schema.empty_table())
+    if first is None:
+        return False
+    with pacsv.CSVWriter(file, first.schema) as writer:
+        for batch in batches:
+            rows = _as_csv(pa.table(batch))
+            if rows is not None:
+                writer.write_table(rows)
+    return True
+
+
+def _as_csv(rows: pa.Table) -> pa.Table | None:
+    """Rows with nested values as JSON; None where one has no form here."""
     import pyarrow as pa
 
-    from penstock.cli.json_lines import json_cells, json_lines
+    from penstock.cli.json_lines import json_cells
+
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            cells = json_cells(rows.column(number))
+            if cells is None:
+                return None
+            rows = rows.set_column(number, field.name, pa.array(cells, pa.string()))
+    return rows
+
+
+def _print_plain(found: PlainRows, output_format: Format) -> bool:
+    """Prints rows that files hold as they are; False, and nothing is printed, where a value's form is only Spark's."""
+    from penstock.cli.json_lines import json_lines
     from penstock.cli.tables import print_rows, table_console
 
     rows = found.rows
@@ -72,13 +147,10 @@ def _print_plain(found: PlainRows, output_format: Format) -> bool:
         if output_format is Format.TABLE:
             print_rows(table_console(), rows, f"{found.name}: {found.count:,} rows")
         elif output_format is Format.CSV:
-            for number, field in enumerate(rows.schema):
-                if pa.types.is_nested(field.type):
-                    cells = json_cells(rows.column(number))
-                    if cells is None:
-                        return False
-                    rows = rows.set_column(number, field.name, pa.array(cells, pa.string()))
-            _print_csv(rows)
+            printable = _as_csv(rows)
+            if printable is None:
+                return False
+            _print_csv(printable)
         else:
             lines = json_lines(rows)
             if lines is None:

@@ -25,8 +25,9 @@ _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
 #: how often files are looked up again that a compaction removed meanwhile
-_TRIES = 5
+TRIES = 5
 _NUMBER = "_number"
+_QUERIES = pa.field(QUERIES, pa.list_(pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
         UnknownNameError: there is no such view, or it has no revisions.
     """
     name, definition = find_view(layout, view, revisions)
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         try:
             if "projection" not in definition:
                 return _window_rows(layout, definition["stream"], name, limit, revisions)
@@ -70,32 +71,76 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
     return None
 
 
+def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+    """All rows of a selection of plain columns, read as they are asked for; None of any other view.
+
+    Args:
+        layout: the results folder.
+        view: the view's name.
+
+    Returns:
+        Their columns and the rows. Reading them raises FileNotFoundError where a compaction has removed a file
+        meanwhile: begin again.
+
+    Raises:
+        InputError: the folder is none of Penstock's.
+        UnknownNameError: there is no such view.
+    """
+    name, definition = find_view(layout, view, False)
+    if "projection" not in definition:
+        return None
+    selected = _columns(layout, definition["stream"], definition["projection"])
+    if selected is None:
+        return None
+    own, columns = selected
+    files = list(published_paths(layout, definition["stream"]))
+    return _named(own, columns), _rows(files, own, columns, name)
+
+
 def _selected(
     layout: Layout, stream: str, view: str, projection: Sequence[tuple[str, str | None]] | None, limit: int
 ) -> PlainRows | None:
-    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][stream]))
-    columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
-    if columns is None:
+    selected = _columns(layout, stream, projection)
+    if selected is None:
         return None
-    schema = pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
+    own, columns = selected
     files = list(published_paths(layout, stream))
-    if not files:
-        return PlainRows(view, schema.empty_table(), 0)
-    wide = own.append(pa.field(QUERIES, pa.list_(pa.string())))
-    wanted = pa.schema([wide.field(name) for name in (*dict.fromkeys(columns.values()), QUERIES)])
     taken, held = [], 0
-    for batch in _read(files, wanted):
-        rows = batch.take(_matching(batch, view))
-        rows = rows.slice(0, limit - held) if limit else rows
+    for batch in _rows(files, own, columns, view):
+        rows = batch.slice(0, limit - held) if limit else batch
         held += rows.num_rows
-        arrays = [rows.column(column) for column in columns.values()]
-        taken.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        taken.append(rows)
         if limit and held >= limit:
             break
-    queries = pa.schema([wide.field(QUERIES)])
     full = bool(limit) and held >= limit
+    queries = pa.schema([_QUERIES])
     count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
-    return PlainRows(view, pa.Table.from_batches(taken, schema), count)
+    return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
+
+
+def _columns(
+    layout: Layout, stream: str, projection: Sequence[tuple[str, str | None]] | None
+) -> tuple[pa.Schema, Mapping[str, str]] | None:
+    """The stream's columns, and of each output its column; None where an output is none."""
+    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][stream]))
+    columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
+    return None if columns is None else (own, columns)
+
+
+def _named(own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
+
+
+def _rows(
+    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], view: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a view with its own columns."""
+    schema = _named(own, columns)
+    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), _QUERIES])
+    for batch in _read(files, wanted):
+        rows = batch.take(_matching(batch, view))
+        arrays = [rows.column(column) for column in columns.values()]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -> Mapping[str, str] | None:
