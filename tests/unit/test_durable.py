@@ -16,7 +16,7 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.spark import files
 from penstock.spark.layout import Layout
-from penstock.spark.offsets import offsets_digest
+from penstock.spark.offsets import PlannedBatches, offsets_digest
 from penstock.spark.publish import Publisher, published_paths, results_of, view_kind
 from penstock.spark.window_results import MadeResults
 from penstock.spark.window_staging import write_staged
@@ -200,6 +200,54 @@ def test_events_that_do_not_fit_the_disk_are_told_and_written_later(tmp_path: Pa
     assert kinds == ["before", *["while_full"] * 20, "events_delayed", "after"]
     assert [event["number"] for event in events[1:21]] == list(range(20))
     assert os.strerror(errno.EFBIG) in events[21]["error"]
+
+
+def test_what_spark_planned_is_synced_with_its_sums_and_the_folders_that_name_it(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    checkpoint = tmp_path / "checkpoint" / STREAM / "spark"
+    for folder in ("offsets", "commits", "sources/0", "sources/1"):
+        (checkpoint / folder).mkdir(parents=True)
+    (checkpoint / "metadata").write_text("{}")
+    (checkpoint / "sources" / "1" / "0").write_text("kafka")
+    planned = PlannedBatches(checkpoint)
+
+    def plan(batch: int, *logged: str) -> list[str]:
+        end = max(int(name.partition(".")[0]) for name in logged)
+        offsets = f'v1\n{{}}\n{{"logOffset":{end}}}\n{{"orders":{{"0":{batch}}}}}'
+        (checkpoint / "offsets" / str(batch)).write_text(offsets)
+        for name in logged:
+            (checkpoint / "sources" / "0" / name).write_text("v1")
+            (checkpoint / "sources" / "0" / f".{name}.crc").write_text("sum")
+        calls.clear()
+        planned.sync(batch)
+        (checkpoint / "commits" / str(batch)).write_text("v1")
+        return [str(Path(path).relative_to(tmp_path)) for what, path in calls if what == "sync"]
+
+    own = f"checkpoint/{STREAM}/spark"
+    first = plan(0, "0")
+    assert {f"{own}/{name}" for name in ("offsets/0", "sources/0/.0.crc", "sources/1/0", "metadata")} < set(
+        first
+    )
+    folders = {f"{own}/{name}" for name in ("offsets", "sources/0", "sources/1", "sources")}
+    assert folders | {own, f"checkpoint/{STREAM}", "checkpoint"} < set(first)
+    assert first.index(f"{own}/sources/0/0") < first.index(f"{own}/sources/0"), "data before names"
+    second = plan(1, "1", "2.compact")
+    read = ("0/1", "0/.1.crc", "0/2.compact", "0/.2.compact.crc")
+    wanted = {f"{own}/{name}" for name in ("offsets/1", "commits/0", *(f"sources/{each}" for each in read))}
+    assert wanted < set(second)
+    assert plan(2, "3") == [
+        f"{own}/{name}"
+        for name in (
+            "offsets/2",
+            "commits/1",
+            "sources/0/3",
+            "sources/0/.3.crc",
+            "offsets",
+            "commits",
+            "sources/0",
+        )
+    ]
 
 
 def test_batches_with_the_same_files_have_the_same_digest_whatever_spark_calls_them(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from penstock.spark.file_watch import FileWatch
 from penstock.spark.files import drop_unbegun, numbered
 from penstock.spark.ingest_log import IngestLog
 from penstock.spark.layout import Layout
-from penstock.spark.offsets import REMEDY, offsets_digest, refuse_others
+from penstock.spark.offsets import REMEDY, PlannedBatches, offsets_digest, refuse_others
 from penstock.spark.plans import StreamPlans
 from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compaction_failed
 from penstock.spark.retries import Retries
@@ -208,6 +208,7 @@ class IngestQuery:
             self._time_limit.of,
         )
         self.publisher = Publisher(layout, stream)
+        self._planned = PlannedBatches(layout.spark(stream))
         self.files = FileWatch(
             stream,
             layout.spark(stream) / "sources",
@@ -436,6 +437,7 @@ class IngestQuery:
             figures["ahead_event_times"] = counts.ahead_event_times
             figures["timed_tuples"] = sum(times for times, _ in counts.middles)
             figures["middle_event_time_us"] = weighted_median(counts.middles)
+        self._planned.sync(batch)
         files = self.publisher.publish(batch, reports, figures)
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)

@@ -24,7 +24,7 @@ from penstock.spark.failpoints import failpoint
 from penstock.spark.files import drop_unbegun, read_json
 from penstock.spark.keyed_processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.layout import Layout
-from penstock.spark.offsets import REMEDY
+from penstock.spark.offsets import REMEDY, PlannedBatches
 from penstock.spark.publish import (
     Publisher,
     Staged,
@@ -114,6 +114,7 @@ class KeyedQuery:
         self.stream = stream
         self.publisher = Publisher(layout, results_of(stream), (), owner=stream)
         self.error: BaseException | None = None
+        self._planned = PlannedBatches(layout.keyed_spark(stream))
         self._spark = spark
         self._layout = layout
         self._events = events
@@ -291,6 +292,7 @@ class KeyedQuery:
         beyond = sorted({window for report in reports for window in report.beyond})
         whole = sorted({operator for report in reports for operator in report.whole})
         figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond, "whole": whole}
+        self._planned.sync(batch)
         files = self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError
+from penstock.spark.files import sync_file, sync_folder
 
 #: what to do where a checkpoint was set back
 REMEDY = (
@@ -47,6 +48,48 @@ def offsets_digest(checkpoint: Path, batch: int) -> str | None:
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
+class PlannedBatches:
+    """Makes what Spark has planned last through a power cut, which Spark does not: a published batch can be repeated.
+
+    Args:
+        checkpoint: the streaming query's.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._lasting: set[Path] = set()
+
+    def sync(self, batch: int) -> None:
+        """Syncs what a batch reads, the names of that, and that the batch before is done.
+
+        Args:
+            batch: its number, planned by Spark.
+        """
+        found = [self._checkpoint / "offsets" / str(batch), self._checkpoint / "commits" / str(batch - 1)]
+        ends = _sources(self._checkpoint, batch) or []
+        starts = _sources(self._checkpoint, batch - 1) or [None] * len(ends)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            log = self._checkpoint / "sources" / str(number)
+            found += [log / name for each in _numbers(start, end) for name in (str(each), f"{each}.compact")]
+            if log not in self._lasting:
+                # where a source that logs no files began
+                found.append(log / "0")
+        if not self._lasting:
+            found.append(self._checkpoint / "metadata")
+        folders = dict.fromkeys(path.parent for path in found if path.exists())
+        for path in found:
+            for file in (path, path.with_name(f".{path.name}.crc")):
+                if file.exists():
+                    sync_file(file)
+        for folder in list(folders):
+            if folder not in self._lasting:
+                top = self._checkpoint.parent.parent
+                folders.update(dict.fromkeys(each for each in folder.parents if each.is_relative_to(top)))
+        for folder in folders:
+            sync_folder(folder)
+        self._lasting.update(folders)
+
+
 def _sources(checkpoint: Path, batch: int) -> list[Any] | None:
     """How far each source has been read with a batch."""
     try:
@@ -67,8 +110,14 @@ def _read(log: Path, start: Any, end: Any) -> Any:
     """What lies between two offsets of a source: (path, time) of files, else the offsets themselves."""
     if not isinstance(end, dict) or end.keys() != {"logOffset"} or not log.is_dir():
         return [start, end]
-    first = start["logOffset"] + 1 if isinstance(start, dict) else 0
-    return sorted(file for number in range(first, end["logOffset"] + 1) for file in _files(log, number))
+    return sorted(file for number in _numbers(start, end) for file in _files(log, number))
+
+
+def _numbers(start: Any, end: Any) -> range:
+    """The batches of a file source's log that lie between two offsets; none where the source logs no files."""
+    if not isinstance(end, dict) or end.keys() != {"logOffset"}:
+        return range(0)
+    return range(start["logOffset"] + 1 if isinstance(start, dict) else 0, end["logOffset"] + 1)
 
 
 def _files(log: Path, number: int) -> list[tuple[str, int]]:
