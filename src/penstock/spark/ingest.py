@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -393,7 +394,10 @@ class IngestQuery:
             shutil.rmtree(folder, ignore_errors=True)
         bound = self.plans.batch(batch, staging, staged_envelopes, self.log.floor, offsets)
         bound_at = time.perf_counter()
-        reports, counts = self._run(df, bound)
+        with ThreadPoolExecutor(1, "penstock-sync") as beside:
+            synced = beside.submit(self._planned.sync, batch)
+            reports, counts = self._run(df, bound)
+        synced.result()
         believed = self._believed_after(bound, counts)
         if believed is not None:
             # the clock is behind the batch, and tuples were kept from windows for it
@@ -437,7 +441,6 @@ class IngestQuery:
             figures["ahead_event_times"] = counts.ahead_event_times
             figures["timed_tuples"] = sum(times for times, _ in counts.middles)
             figures["middle_event_time_us"] = weighted_median(counts.middles)
-        self._planned.sync(batch)
         files = self.publisher.publish(batch, reports, figures)
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -241,7 +242,10 @@ class KeyedQuery:
         staging = self._layout.staging(results_of(self.stream), batch)
         shutil.rmtree(staging, ignore_errors=True)
         # a batch that is published runs again all the same: Spark may not have kept the state after it
-        reports: list[ShardReport] = [pickle.loads(bytes(row.report)) for row in df.collect()]
+        with ThreadPoolExecutor(1, "penstock-sync") as beside:
+            synced = beside.submit(self._planned.sync, batch)
+            reports: list[ShardReport] = [pickle.loads(bytes(row.report)) for row in df.collect()]
+        synced.result()
         failpoint("keyed_staged", batch)
         ran_at = time.perf_counter()
         published = self.publisher.published(batch)
@@ -292,7 +296,6 @@ class KeyedQuery:
         beyond = sorted({window for report in reports for window in report.beyond})
         whole = sorted({operator for report in reports for operator in report.whole})
         figures = {"batch": batch, "entry": entry, "views": counts, "beyond": beyond, "whole": whole}
-        self._planned.sync(batch)
         files = self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()
