@@ -85,7 +85,7 @@ WITHOUT_SPARK = {
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
         [],
-        "MAX_ERROR, DEADLINE and LOSS are for views with GROUP BY window",
+        "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
     "setting": (
