@@ -29,7 +29,7 @@ def test_a_batch_of_too_many_matches_is_staged_in_pieces(
     conditions = {f"q{number}": f"a >= {number}" for number in range(20)}
     bound = bind_selections(conditions, SCHEMA, None)
     program = StreamProgram(
-        "s", 1, compile_selections(bound.selections), 20, ("a", "note"), None, None, None, Settings()
+        "s", 1, compile_selections(bound.selections), 20, ("a", "note"), None, None, Settings()
     )
     values = np.random.default_rng(1).integers(-5, 25, 300)
     batch = pa.record_batch({"a": values, "note": [f"n{row}" for row in range(300)]}, SCHEMA)
