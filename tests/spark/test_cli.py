@@ -237,7 +237,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     assert _call("status", "out") == 0
     told = capsys.readouterr().out
     assert "out: ended" in told
-    assert "stream orders: ended | 3 tuples in 1 batches" in told
+    assert "stream orders: ended | 3 tuples in 1 batch" in told
     assert "busiest queries: named 2, large 2" in told or "busiest queries: large 2, named 2" in told
     assert "in/orders.csv:5: 4,Oslo,much,2026-01-04" in told
     assert _call("quarantine", "out", "orders", "--format", "json") == 0

@@ -17,19 +17,24 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
+from penstock.cli.check import unused
+from penstock.cli.status import quarantine
 from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.report import News, length, status_lines
 from penstock.monitor.snapshot import take_snapshot
 from penstock.operators.window import Answer
+from penstock.spark.bindings import ViewDefinition
 from penstock.spark.checkpoint_lock import CheckpointLock, lock_holder
+from penstock.spark.envelope_log import entry_name
 from penstock.spark.events import EventLog, newest_events
 from penstock.spark.files import replace_json
 from penstock.spark.history import FIRST_REVISION
 from penstock.spark.layout import Layout
 from penstock.spark.plain_results import plain_rows
 from penstock.spark.publish import results_of
+from penstock.spark.results import write_catalog
 from penstock.spark.status_file import StatusFile
 from penstock.spark.window_staging import SaidWindows, ViewCounts
 
@@ -201,7 +206,7 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     assert "stream orders: retrying" in told
     assert "source out of reach since 2026" in told
     assert ": topic orders: no broker at kafka:9092" in told
-    assert "started again 1 times, last for: a worker was killed" in told
+    assert "started again 1 time, last for: a worker was killed" in told
     book.note({"kind": "batch", "time": "2026-01-01T00:00:01+00:00", **BATCH})
     assert book.document()["streams"]["orders"]["outage"] is None
     assert book.document()["streams"]["orders"]["state"] == "running"
@@ -283,6 +288,77 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
     assert told in _lines(layout)
 
 
+def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(layout: Layout) -> None:
+    standing = {
+        "slack": 1,
+        "promised": True,
+        "horizon": 5,
+        "newest": 99,
+        "reached": 0,
+        "open": 3,
+        "oldest": 7,
+    }
+    replace_json(layout.status, {**StatusBook().document(), "pairs_by_view": {}})
+    log = EventLog(layout.events)
+    log.record(
+        "windows",
+        stream="orders",
+        batch=0,
+        entry=entry_name(0, 2),
+        views={},
+        standing={"hours": standing},
+    )
+    log.close()
+    told = _lines(layout)
+    assert "the windows have not answered batch 1 of the stream yet\n  not final: 3 windows" in told
+    assert "what it waits for is known once these batches are answered" in told
+    assert "the horizon is past" not in told
+    assert "  2 selections, none with a match so far" in told
+    schema = StructType()
+    write_catalog(
+        layout, {"orders": schema}, {"orders": {"silent": ViewDefinition("silent", "1", "", "TRUE", None)}}
+    )
+    told = _lines(layout)
+    assert "window view hours of orders: 0 early, 0 corrected, 0 final" in told
+    assert "  dropped at 20" in told
+    assert "not final" not in told
+    assert "  1 selection, without a match so far" in told
+    write_catalog(
+        layout,
+        {"orders": schema},
+        {"orders": {name: ViewDefinition(name, "1", "", "TRUE", None) for name in ("silent", "large")}},
+    )
+    assert folder_status(layout.output)["streams"]["orders"]["silent"] == 2
+
+
+def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aside = {"kind": "quarantine", "name": "0000000002-0-00000.parquet", "rows": 1}
+    figures = {**BATCH, "batch": 2, "quarantined": {"unreadable row group": 1}, "rows_set_aside": 1}
+    replace_json(
+        layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
+    )
+    reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 rows)"
+    place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}
+    pq.write_table(pa.table(place), layout.quarantine("orders") / str(aside["name"]))
+    told = _lines(layout)
+    assert (
+        f"quarantined: 1 for: unreadable row group\n    such as, in batch 2, from {origin}: {reason}" in told
+    )
+    assert f"all of them: penstock quarantine {layout.output} orders" in told
+    assert "not answered: 1 row that could not be read" in told
+    quarantine(layout.output, None, 1)
+    assert capsys.readouterr().out == f"batch 2 | {reason} | {origin}\n"
+    for file in layout.quarantine("orders").iterdir():
+        file.unlink()
+    quarantine(layout.output, None, 1)
+    assert capsys.readouterr().out == "no records of stream orders are set aside\n"
+    replace_json(layout.catalog, {"streams": {"orders": {}, "clicks": {}}, "views": {}})
+    with pytest.raises(UnknownNameError, match="name a stream; existing streams: orders, clicks"):
+        quarantine(layout.output, None, 1)
+
+
 def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
     found = list(quarantined_records(layout, "orders", 0))
     assert [record["record"] for record in found] == ["�,\n", "4,Oslo,much"]
@@ -343,6 +419,13 @@ def test_events_of_one_millisecond_are_each_taken_in_once(layout: Layout) -> Non
     for count in (2, 4):
         log.record("files_changed", stream="orders", count=count)
     assert folder_status(layout.output)["streams"]["orders"]["files_changed"] == 7
+
+
+def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
+    assert list(unused({"orders": ["large"], "clicks": []})) == [
+        "clicks: no view reads it, nothing will be answered"
+    ]
+    assert list(unused({})) == ["no stream is declared, there is nothing to run"]
 
 
 def test_lengths_of_time_read_well() -> None:

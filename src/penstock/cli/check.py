@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
+from penstock.monitor.report import counted
 
 
 def check(
@@ -14,6 +17,21 @@ def check(
     engine, _ = open_script(script, master, conf, tune, functions)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
+    for warning in unused(engine.declared):
+        console.print(f"warning: {warning}", style="yellow")
     for stream, views in engine.declared.items():
-        console.print(f"stream {stream}: {len(views)} views")
+        console.print(f"stream {stream}: {counted(len(views), 'view')}")
     console.print(f"{script} is good")
+
+
+def unused(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What a script declares that leaves nothing to answer: no stream at all, and streams that no view reads.
+
+    Args:
+        declared: the views on each stream.
+    """
+    if not declared:
+        yield "no stream is declared, there is nothing to run"
+    for stream, views in declared.items():
+        if not views:
+            yield f"{stream}: no view reads it, nothing will be answered"

@@ -62,16 +62,25 @@ def status(
 
 def quarantine(
     folder: Folder,
-    stream: Annotated[str, typer.Argument(help="Name of a stream.", metavar="STREAM")],
+    stream: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a stream; may be left out where there is one.",
+            metavar="[STREAM]",
+            show_default=False,
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(help="Records at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         RecordFormat, typer.Option("--format", help="table, csv or json lines.")
     ] = RecordFormat.TABLE,
 ) -> None:
     """Print the records of a stream that were set aside, the newest first."""
-    from penstock.monitor.folder import folder_layout, quarantined_records
+    from penstock.monitor.folder import folder_layout, quarantined_records, quarantined_stream
 
-    records = quarantined_records(folder_layout(folder), stream, limit)
+    layout = folder_layout(folder)
+    name = quarantined_stream(layout, stream)
+    records = quarantined_records(layout, name, limit)
     if output_format is RecordFormat.JSON:
         for record in records:
             print(json.dumps(record, ensure_ascii=False))
@@ -80,5 +89,11 @@ def quarantine(
         writer.writeheader()
         writer.writerows(records)
     else:
+        is_empty = True
         for record in records:
-            print(f"batch {record['batch']} | {record['reason']} | {record['origin']}\n  {record['record']}")
+            is_empty = False
+            print(f"batch {record['batch']} | {record['reason']} | {record['origin']}")
+            if record["record"] is not None:
+                print(f"  {record['record']}")
+        if is_empty:
+            print(f"no records of stream {name} are set aside")

@@ -184,6 +184,9 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
     if figures["batch"] <= stream.get("windows_batch", -1):
         return
     stream["windows_batch"] = figures["batch"]
+    if figures.get("entry"):
+        # the last batch of the stream that the windows have taken in
+        stream["windows_answered"] = int(str(figures["entry"]).partition(".")[0])
     for count in ("late_tuples", "late_beyond"):
         stream[count] = stream.get(count, 0) + (figures.get(count) or 0)
     for view, standing in (figures.get("standing") or {}).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,30 @@ def folder_status(folder: Path) -> Document:
             _rank(catalog, name, stream, pairs.get(name, {}))
     for name, view in catalog["views"].items():
         if "projection" not in view:
-            document["views"].setdefault(name, {"stream": view["stream"]})
+            shown = document["views"].setdefault(name, {"stream": view["stream"]})
+            if view.get("dropped"):
+                shown["dropped"] = view["dropped"]
+            missing = _missing(document["streams"].get(view["stream"], {}))
+            if missing and not view.get("dropped"):
+                shown["not_answered"] = missing
     return document
+
+
+def quarantined_stream(layout: Layout, stream: str | None) -> str:
+    """The stream whose quarantined records are asked for: the only one where none is named.
+
+    Raises:
+        UnknownNameError: there is no such stream, or none is named and there is not exactly one.
+    """
+    known = list((read_json(layout.catalog) or {"streams": {}})["streams"])
+    existing = f"existing streams: {', '.join(known) or 'none'}"
+    if stream is None:
+        if len(known) != 1:
+            raise UnknownNameError(f"name a stream; {existing}")
+        return str(known[0])
+    if stream not in known:
+        raise UnknownNameError(f"no stream {stream}; {existing}")
+    return stream
 
 
 def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict[str, Any]]:
@@ -94,9 +116,7 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
     Raises:
         UnknownNameError: there is no such stream.
     """
-    known = (read_json(layout.catalog) or {"streams": {}})["streams"]
-    if stream not in known:
-        raise UnknownNameError(f"no stream {stream}; existing streams: {', '.join(known) or 'none'}")
+    quarantined_stream(layout, stream)
     # pyarrow takes longer to load than all the rest
     import pyarrow.parquet as pq
 
@@ -152,22 +172,32 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
     if newest is not None:
         stream["newest_event_age_seconds"] = round(datetime.now(UTC).timestamp() - newest / 1e6, 3)
     if stream.get("quarantined"):
-        stream["samples"] = _samples(layout, name)
+        stream["samples"] = _samples(layout, name, stream["quarantined"])
 
 
 def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int]) -> None:
     """The selections of a stream by how often they were satisfied."""
     views = [
-        view for view, each in catalog["views"].items() if each["stream"] == name and "projection" in each
+        view
+        for view, each in catalog["views"].items()
+        if each["stream"] == name and "projection" in each and not each.get("dropped")
     ]
     busiest = sorted(((view, pairs[view]) for view in views if pairs.get(view)), key=lambda each: -each[1])
     stream["busiest"] = dict(busiest)
     stream["silent"] = len(views) - len(busiest)
 
 
-def _samples(layout: Layout, stream: str) -> dict[str, dict[str, Any]]:
-    """One quarantined record a reason, the newest."""
+def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:
+    """One quarantined record for each reason that is counted, the newest."""
     found: dict[str, dict[str, Any]] = {}
     for record in quarantined_records(layout, stream, _LOOKED_THROUGH):
-        found.setdefault(record["reason"], record)
+        reason = record["reason"]
+        # places of files are counted without the details
+        found.setdefault(reason if reason in counted else reason.partition(":")[0], record)
     return found
+
+
+def _missing(stream: Document) -> list[int] | None:
+    """The first and the last published batch of a stream that its windows have not taken in."""
+    answered, published = stream.get("windows_answered"), stream.get("batch", -1)
+    return [answered + 1, published] if answered is not None and answered < published else None

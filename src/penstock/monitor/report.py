@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -44,6 +45,8 @@ def status_lines(document: Document) -> Iterator[str]:
     yield _run(document)
     for name, stream in document["streams"].items():
         yield from _stream(name, stream)
+        if stream.get("quarantined"):
+            yield f"  all of them: penstock quarantine {shlex.quote(document['output'])} {name}"
     views = document["views"]
     for name, view in views.items():
         yield from _view(name, view, document["state"])
@@ -68,6 +71,13 @@ def length(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: '1 batch', '3 queries'."""
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return f"{number:,} {noun}"
+
+
 def moment(microseconds: float) -> str:
     """A moment in UTC."""
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
@@ -88,7 +98,9 @@ def _run(document: Document) -> str:
 
 def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"stream {name}: {stream.get('state', 'unknown')}"]
-    parts.append(f"{stream.get('tuples', 0):,} tuples in {stream.get('batches', 0):,} batches")
+    parts.append(
+        f"{counted(stream.get('tuples', 0), 'tuple')} in {counted(stream.get('batches', 0), 'batch')}"
+    )
     if stream.get("tuples_per_second"):
         parts.append(f"{stream['tuples_per_second']:,.0f}/s")
     parts.append(f"{stream.get('matched', 0):,} matched")
@@ -98,28 +110,34 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         source = f"{outage['source']}: " if outage.get("source") else ""
         yield f"  source out of reach since {_clock(outage['since'])}: {source}{outage['told']}"
     if stream.get("retries"):
-        yield f"  started again {stream['retries']} times, last for: {stream.get('retry')}"
+        yield f"  started again {counted(stream['retries'], 'time')}, last for: {stream.get('retry')}"
     lag = _lag(stream)
     if lag:
         yield f"  {lag}"
     busiest = stream.get("busiest", {})
     if busiest:
         named = ", ".join(f"{view} {count:,}" for view, count in list(busiest.items())[:_NAMED])
-        quiet = f"; {stream['silent']:,} without a match so far" if stream.get("silent") else ""
+        silent = stream.get("silent")
+        quiet = f"; {counted(silent, 'selection')} without a match so far" if silent else ""
         yield f"  busiest queries: {named}{quiet}"
     elif stream.get("silent"):
-        yield f"  {stream['silent']:,} queries, none with a match so far"
+        if stream["silent"] == 1:
+            yield "  1 selection, without a match so far"
+        else:
+            yield f"  {stream['silent']:,} selections, none with a match so far"
     for reason, count in stream.get("quarantined", {}).items():
         yield f"  quarantined: {count:,} for: {reason}"
         sample = stream.get("samples", {}).get(reason)
         if sample:
-            yield f"    such as, in batch {sample['batch']}, from {sample['origin']}: {_cut(sample['record'])}"
+            what = sample["reason"] if sample["record"] is None else sample["record"]
+            yield f"    such as, in batch {sample['batch']}, from {sample['origin']}: {_cut(what)}"
     if stream.get("rows_set_aside"):
-        yield f"  not answered: {stream['rows_set_aside']:,} rows that could not be read"
+        yield f"  not answered: {counted(stream['rows_set_aside'], 'row')} that could not be read"
     if stream.get("files_changed"):
-        yield f"  changed after they were read: {stream['files_changed']:,} files; what they hold now is not answered"
+        files = counted(stream["files_changed"], "file")
+        yield f"  changed after being read: {files}; what is in there now is not answered"
     if stream.get("topics_recreated"):
-        yield f"  created anew under their names: {stream['topics_recreated']:,} topics, see the news"
+        yield f"  created anew under the same name: {counted(stream['topics_recreated'], 'topic')}, see the news"
     errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
     if errors:
         named = ", ".join(f"{view} {count:,}" for view, count in errors[:_NAMED])
@@ -130,7 +148,7 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         ("future_event_times", "is too far ahead of the clock"),
     ):
         if stream.get(count):
-            yield f"  kept from windows: {stream[count]:,} tuples whose event time {why}"
+            yield f"  kept from windows: {counted(stream[count], 'tuple')} whose event time {why}"
     if stream.get("decision"):
         yield f"  last decision: {stream['decision']}"
 
@@ -163,13 +181,21 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if standing.get("newest") is not None:
         parts.append(f"stream time {moment(standing['newest'])}")
     yield " | ".join(parts)
+    if view.get("dropped"):
+        yield f"  dropped at {_clock(view['dropped'])}: its results stay, its open windows are never answered"
+        return
+    behind = view.get("not_answered")
+    if behind:
+        first, last = behind
+        batches = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
+        yield f"  the windows have not answered {batches} of the stream yet"
     if standing.get("open"):
-        yield f"  not final: {_why_open(standing, state)}"
+        yield f"  not final: {_why_open(standing, state, behind)}"
     if standing.get("promised") is False:
         yield "  no bound can be promised yet: too few windows are final to learn from"
 
 
-def _why_open(standing: Mapping[str, Any], state: str) -> str:
+def _why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:
     """Why the oldest window that is not final is not."""
     windows = f"{standing['open']:,} windows" if standing["open"] > 1 else "1 window"
     oldest, horizon, newest = (standing.get(part) for part in ("oldest", "horizon", "newest"))
@@ -177,7 +203,9 @@ def _why_open(standing: Mapping[str, Any], state: str) -> str:
         return windows
     due = oldest + horizon
     told = f"{windows}, the oldest ends {moment(oldest)}; "
-    if due > newest:
+    if behind:
+        told += "what it waits for is known once these batches are answered"
+    elif due > newest:
         told += f"it is final once the stream's time passes {moment(due)} (its end and the horizon, as late as tuples "
         told += f"may come), which needs a tuple of {length((due - newest) / 1e6)} later"
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import stream_state
-from penstock.monitor.report import length
+from penstock.monitor.report import counted, length
 
 #: views named at the most
 _NAMED = 3
@@ -67,10 +67,10 @@ class StreamSnapshot:
     def line(self) -> str:
         """The snapshot as one line for a terminal."""
         parts = [
-            f"{self.name}: {self.tuples:,} tuples",
+            f"{self.name}: {counted(self.tuples, 'tuple')}",
             f"{self.tuples_per_second:,.0f}/s",
             f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query",
-            f"{self.views:,} queries",
+            counted(self.views, "query"),
         ]
         if self.state not in ("running", "waiting"):
             parts.insert(0, self.state.upper())
@@ -81,13 +81,13 @@ class StreamSnapshot:
         if any(self.windows):
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
             if self.windows[3]:
-                parts.append(f"{self.windows[3]:,} final windows corrected")
+                parts.append(f"final windows corrected: {self.windows[3]:,}")
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
         if self.rows_set_aside:
-            parts.append(f"{self.rows_set_aside:,} rows could not be read")
+            parts.append(f"{counted(self.rows_set_aside, 'row')} could not be read")
         if self.files_changed:
-            parts.append(f"{self.files_changed:,} files changed after they were read")
+            parts.append(f"{counted(self.files_changed, 'file')} changed after being read")
         if self.unusable_times:
             parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
         if self.errors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,11 @@ def write_catalog(
     known = read_json(layout.catalog) or {"streams": {}, "views": {}}
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for stream, definitions in views.items():
+        for name, entry in known["views"].items():
+            if entry["stream"] == stream and name not in definitions:
+                entry.setdefault("dropped", now)
         for name, definition in definitions.items():
             known["views"][name] = {**asdict(definition), "stream": stream}
     replace_json(layout.catalog, known)
