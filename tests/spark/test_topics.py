@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.spark.causes import DATA_LOST, Cause
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.testing.kafka import KafkaBroker
@@ -83,6 +84,28 @@ def test_a_topic_created_anew_under_a_running_stream(
     (told,) = run.events("topic_recreated")
     assert told["expected"] == {"0": 100}
     assert not run.events("run_failed")
+
+
+def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, lost = "anew-asked", Cause(DATA_LOST, "some data may have been missed")
+    kafka.create_topic(topic)
+    kafka.produce(topic, _values(range(10)))
+    run = _engine(spark, kafka, topic).start(tmp_path, available_now=True)
+    try:
+        run.await_termination()
+        source = run.queries["orders"].source
+        assert source.named(lost) is lost
+        kafka.delete_topic(topic)
+        missing = source.named(lost)
+        kafka.create_topic(topic)
+        recreated = source.named(lost)
+    finally:
+        run.stop()
+    assert (missing.kind, missing.is_transient) == ("topic_missing", True)
+    assert (recreated.kind, recreated.is_transient) == ("topic_recreated", True)
+    assert f"topic {topic} was deleted and created again" in recreated.told
 
 
 def test_partitions_added_to_a_topic(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
