@@ -359,6 +359,28 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
         quarantine(layout.output, None, 1)
 
 
+def test_the_batch_at_hand_is_told_though_it_is_not_in_the_backlog(layout: Layout) -> None:
+    log, offsets = (layout.spark("orders") / name for name in ("sources/0", "offsets"))
+    for folder in (log, offsets):
+        folder.mkdir(parents=True)
+    for batch in range(3):
+        (offsets / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+        entries = [f'{{"path":"/{batch}-{each}","timestamp":1,"batchId":{batch}}}' for each in range(batch)]
+        (log / str(batch)).write_text("\n".join(["v1", *entries]))
+    replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": os.getpid()})
+    lock = CheckpointLock(layout.checkpoint)
+    told = _lines(layout)
+    assert "  batch 2 (2 files) is at hand, planned " in told
+    assert " ago; the backlog does not count it" in told
+    lock.release()
+    told = _lines(layout)
+    assert (
+        "batch 2 (2 files) was at hand and is not counted above, nor in the backlog; the next start" in told
+    )
+    (offsets / "2").unlink()
+    assert "at hand" not in _lines(layout), "batch 1 is published"
+
+
 def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
     found = list(quarantined_records(layout, "orders", 0))
     assert [record["record"] for record in found] == ["�,\n", "4,Oslo,much"]

@@ -13,6 +13,7 @@ from penstock.spark.checkpoint_lock import lock_holder
 from penstock.spark.events import newest_events
 from penstock.spark.files import read_json
 from penstock.spark.layout import Layout
+from penstock.spark.offsets import planned_after
 from penstock.spark.publish import read_manifests
 from penstock.spark.status_file import catch_up, read_status
 
@@ -168,6 +169,11 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
         stream["state"] = document["state"]
     else:
         stream["state"] = stream_state(stream)
+    checkpoint = Path(document.get("checkpoint") or layout.checkpoint)
+    at_hand = planned_after(Layout(layout.output, checkpoint).spark(name), stream.get("batch", -1))
+    if at_hand is not None:
+        age = round(datetime.now(UTC).timestamp() - at_hand.pop("planned"), 3)
+        stream["at_hand"] = {**at_hand, "age_seconds": age}
     newest = stream.get("newest_event_time_us")
     if newest is not None:
         stream["newest_event_age_seconds"] = round(datetime.now(UTC).timestamp() - newest / 1e6, 3)

@@ -14,6 +14,8 @@ from penstock.monitor.book import MEASURED, Document
 _NAMED = 8
 #: characters of a sample
 _WIDTH = 100
+#: states of a stream in which a batch may be under way
+_AT_WORK = ("running", "starting", "waiting", "retrying", "source unreachable")
 #: fields of an event that its line need not repeat
 _SILENT = frozenset(
     {"time", "kind", "stream", "told", "reason", "figures", "arrangement", "version", "plan", "cause", "part"}
@@ -114,6 +116,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     lag = _lag(stream)
     if lag:
         yield f"  {lag}"
+    if stream.get("at_hand"):
+        yield f"  {_at_hand(stream['at_hand'], stream.get('state'))}"
     busiest = stream.get("busiest", {})
     if busiest:
         named = ", ".join(f"{view} {count:,}" for view, count in list(busiest.items())[:_NAMED])
@@ -166,6 +170,16 @@ def _lag(stream: Mapping[str, Any]) -> str:
     if stream.get("last_batch"):
         parts.append(f"last batch {length(_since(stream['last_batch']))} ago")
     return " | ".join(parts)
+
+
+def _at_hand(batch: Mapping[str, Any], state: str | None) -> str:
+    files = batch.get("files")
+    named = f"batch {batch['batch']:,}" + (f" ({counted(files, 'file')})" if files is not None else "")
+    if state in _AT_WORK:
+        told = f"{named} is at hand, planned {length(batch['age_seconds'])} ago"
+        return told if files is None else f"{told}; the backlog does not count it"
+    nor = "" if files is None else ", nor in the backlog"
+    return f"{named} was at hand and is not counted above{nor}; the next start answers it"
 
 
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:

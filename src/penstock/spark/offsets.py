@@ -48,6 +48,40 @@ def offsets_digest(checkpoint: Path, batch: int) -> str | None:
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
+def planned_after(checkpoint: Path, batch: int) -> dict[str, Any] | None:
+    """The newest batch that Spark has planned and that is not published.
+
+    Args:
+        checkpoint: the streaming query's.
+        batch: the last published one; -1 before the first.
+
+    Returns:
+        `batch`, `planned` (seconds since the epoch) and `files`, how many it reads (None where its sources are no files
+        or cannot be told); None where there is no such batch.
+    """
+    try:
+        newest = max(
+            int(entry.name) for entry in (checkpoint / "offsets").iterdir() if entry.name.isdecimal()
+        )
+        planned = (checkpoint / "offsets" / str(newest)).stat().st_mtime
+        ends = _sources(checkpoint, newest)
+    except (OSError, ValueError):
+        return None
+    if newest <= batch or ends is None:
+        return None
+    files: int | None = None
+    try:
+        starts = _sources(checkpoint, newest - 1) or [None] * len(ends)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            log = checkpoint / "sources" / str(number)
+            if log.is_dir():
+                for each in _numbers(start, end):
+                    files = (files or 0) + len(_files(log, each))
+    except (OSError, ValueError, CheckpointError):
+        files = None
+    return {"batch": newest, "planned": planned, "files": files}
+
+
 class PlannedBatches:
     """Makes what Spark has planned last through a power cut, which Spark does not: a published batch can be repeated.
 
