@@ -297,6 +297,36 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     assert set(run.status()["orders"]["quarantined"]) <= {"unreadable row group", "unreadable Parquet file"}
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
+def test_a_fault_of_the_system_costs_no_row(spark: SparkSession, tmp_path: Path, behind: bool) -> None:
+    """A link to itself cannot be opened, though its folder can be listed: the batch is tried again."""
+    folder = tmp_path / "in"
+    write_orders(folder, files=3, rows=300)
+    victim, aside = folder / "001.parquet", tmp_path / "aside.parquet"
+    real = parquet_source.open_settled
+    asked: list[str] = []
+
+    def planned(uri: str, settle_seconds: float) -> tuple[Stamp | None, pq.ParquetFile] | None:
+        asked.append(uri)
+        if len(asked) == 1:
+            victim.rename(aside)
+            victim.symlink_to(victim)
+        try:
+            return real(uri, settle_seconds)
+        except OSError:
+            aside.replace(victim)
+            raise
+
+    views = {"all_of": "SELECT id FROM orders", **(DERIVED if behind else {})}
+    engine = Engine(spark, retry_seconds=0.1).execute(script(folder, views))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_source, "open_settled", planned)
+        run = _run(engine, tmp_path / "out")
+    assert sorted(row.id for row in run.results("all_of").collect()) == list(range(900))
+    assert not run.events("rows_set_aside")
+    assert {event["cause"] for event in run.events("stream_retried")} == {"storage_failed"}
+
+
 def test_what_the_system_does_not_give_is_no_fault_of_a_file(tmp_path: Path) -> None:
     (path,) = _write(tmp_path / "in", 1, "zstd", 3)
     opened = open_settled(str(path), 0)
@@ -324,6 +354,43 @@ def test_what_the_system_does_not_give_is_no_fault_of_a_file(tmp_path: Path) -> 
     with pytest.raises(OSError, match="symbolic links"):
         rescue(str(path), "any", ["id"], tmp_path)
     assert not is_fault_of_file(pa.ArrowMemoryError("malloc of size 64 failed"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "orc"])
+def test_a_file_that_only_spark_reads_is_set_aside_whole(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """Compressed texts that are cut off, damaged files in partition folders: the others are answered once."""
+    folder = tmp_path / "in"
+    for number in range(3):
+        frame = spark.range(number * 2_000, number * 2_000 + 2_000).selectExpr("id", "uuid() AS name")
+        writer = frame.coalesce(1).write.format(kind)
+        writer = writer.option("compression", "gzip") if kind in ("csv", "json") else writer
+        writer.save(str(folder / f"part={number}"))
+    (victim,) = (folder / "part=1").glob("part-*")
+    content = bytearray(victim.read_bytes())
+    if kind in ("csv", "json"):
+        content = content[: len(content) // 2]
+    else:
+        middle = len(content) // 2
+        content[middle : middle + 400] = bytes(range(200)) * 2
+    victim.write_bytes(content)
+    (victim.parent / f".{victim.name}.crc").unlink(missing_ok=True)
+    text = (
+        f"CREATE TABLE t (id BIGINT, name STRING, part INT) USING {kind} OPTIONS (path '{folder}');"
+        "CREATE VIEW v AS SELECT id, part FROM t WHERE length(name) = 36;"
+    )
+    run = _run(Engine(spark).execute(text), tmp_path / "out")
+    answered = sorted((row.id, row.part) for row in run.results("v").collect())
+    assert answered == [(number, number // 2_000) for number in (*range(2_000), *range(4_000, 6_000))]
+    (place,) = (place for event in run.events("rows_set_aside") for place in event["places"])
+    assert Path(place["path"]).name == victim.name
+    assert place["reason"].lower().startswith(f"unreadable {kind} file: ")
+    status = run.status()["t"]
+    assert {name.lower(): count for name, count in status["quarantined"].items()} == {
+        f"unreadable {kind} file": 1
+    }
+    assert not run.events("stream_retried")
 
 
 def test_names_that_look_like_patterns_and_escapes(spark: SparkSession, tmp_path: Path) -> None:

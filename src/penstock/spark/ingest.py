@@ -393,6 +393,7 @@ class IngestQuery:
         for folder in (staging, staged_envelopes):
             shutil.rmtree(folder, ignore_errors=True)
         bound = self.plans.batch(batch, staging, staged_envelopes, self.log.floor, offsets)
+        bound.checkpoint = self._layout.spark(self.stream)
         bound_at = time.perf_counter()
         with ThreadPoolExecutor(1, "penstock-sync") as beside:
             synced = beside.submit(self._planned.sync, batch)

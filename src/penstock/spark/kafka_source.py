@@ -84,7 +84,7 @@ def open_kafka(
 
     if declared is None:
         source: Source = DataFrameSource(
-            load(spark).schema, event_time, load, "Kafka's records are read by Spark", load_again
+            load(spark).schema, event_time, load, "Kafka's records are read by Spark", reopen=load_again
         )
     else:
         one_topic = "," not in options.get("subscribe", ",")

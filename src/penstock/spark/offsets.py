@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from penstock.errors import CheckpointError
 from penstock.spark.files import sync_file, sync_folder
@@ -122,6 +123,29 @@ class PlannedBatches:
         for folder in folders:
             sync_folder(folder)
         self._lasting.update(folders)
+
+
+def files_of_batch(checkpoint: Path, batch: int) -> list[str] | None:
+    """The files of a batch of a query with one file source, as Spark's readers take their names.
+
+    Args:
+        checkpoint: the streaming query's.
+        batch: its number, planned by Spark.
+
+    Returns:
+        The paths; None where the source is none of files, or what was read before the batch is not known.
+
+    Raises:
+        CheckpointError: the log of the files is not whole.
+    """
+    ends, starts = _sources(checkpoint, batch), _sources(checkpoint, batch - 1) if batch else [None]
+    if ends is None or starts is None or len(ends) != 1 or len(starts) != 1:
+        return None
+    end = ends[0]
+    if not isinstance(end, dict) or end.keys() != {"logOffset"}:
+        return None
+    read = _read(checkpoint / "sources" / "0", starts[0], end)
+    return list(dict.fromkeys(unquote(path) for path, _ in read if isinstance(path, str)))
 
 
 def _sources(checkpoint: Path, batch: int) -> list[Any] | None:

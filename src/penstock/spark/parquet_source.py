@@ -7,25 +7,21 @@ place; all other row groups are answered.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.plan.expressions import Derived
 from penstock.spark.causes import Cause
-from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
-from penstock.spark.offenders import fault_of_files, offenders
+from penstock.spark.offenders import CHECKED, EXACTLY, offenders, read_exactly, rows_aside, why_not
 from penstock.spark.parquet_files import (
     RowGroup,
     open_parquet,
@@ -44,11 +40,6 @@ from penstock.spark.worker import SetAside, TaskReport
 _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 #: what Spark does with dates before 1582 in files that do not say which Spark wrote them
 _REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
-#: Spark neither passes over files without a word nor takes a name for a pattern
-_EXACTLY = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "__globPaths__": "false"}
-#: what Spark is told of a page with a checksum, which it passes over by itself
-_CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
-_PLAIN_PATH = re.compile(r"[\w./:=,+@~-]+")
 #: tasks a core, so that an uneven split still keeps every core busy
 _TASKS_A_CORE = 2
 #: below this many rows a task its start costs more than it gains
@@ -147,14 +138,16 @@ class ParquetSource:
             doubtful: files whose footer pyarrow cannot read.
             batch: the batch.
         """
-        bad = {path: reason for path in doubtful if (reason := self._why_not(spark, [path])) is not None}
+        bad = {
+            path: reason for path in doubtful if (reason := why_not(self._read(spark, [path]))) is not None
+        }
         readable = [*readable, *(path for path in doubtful if path not in bad)]
         reports: list[TaskReport] = []
         try:
             if readable:
                 reports += batch.run_behind(self._read(spark, readable))
         except (PySparkException, Py4JJavaError):
-            found = offenders(readable, lambda paths: self._why_not(spark, paths))
+            found = offenders(readable, lambda paths: self._read(spark, paths))
             if not found:
                 raise
             bad.update(found)
@@ -163,7 +156,7 @@ class ParquetSource:
         copies: list[str] = []
         for path, reason in bad.items():
             copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
-            if copy is not None and (reason_of_copy := self._why_not(spark, [copy])) is not None:
+            if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
                 rows = open_parquet(path).metadata.num_rows
                 copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason_of_copy}")]
             copies += [] if copy is None else [copy]
@@ -172,35 +165,12 @@ class ParquetSource:
         if left:
             reports += batch.run_behind(self._read(spark, left))
         if aside:
-            rows_aside = [(None, each.reason, each.origin) for each in aside]
-            broken = spark.createDataFrame(rows_aside, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
-            columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in self.schema]
-            told = batch.run_behind(broken.select(*columns, CORRUPT, REASON, ORIGIN))
-            told[0].set_aside.extend(aside)
-            reports += told
+            reports += batch.run_aside(rows_aside(spark, self.schema, aside), aside)
         return reports
 
     def _read(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
-        # Spark counts files with other characters in their names several times where it is given many of them
-        lists = [*([plain] if plain else []), *([path] for path in paths if not _PLAIN_PATH.fullmatch(path))]
-        reader = spark.read.schema(self.schema).options(**_EXACTLY, **_CHECKED)
-        return reduce(DataFrame.unionAll, [reader.parquet(*each) for each in lists])
-
-    def _why_not(self, spark: SparkSession, paths: Sequence[str]) -> str | None:
-        """Why Spark cannot read some files, or None where it can.
-
-        Raises:
-            PySparkException, Py4JJavaError: something else than the files is at fault.
-        """
-        try:
-            self._read(spark, paths).write.format("noop").mode("overwrite").save()
-        except (PySparkException, Py4JJavaError) as error:
-            reason = fault_of_files(error)
-            if reason is None:
-                raise
-            return reason
-        return None
+        reader = spark.read.schema(self.schema).options(**EXACTLY, **CHECKED)
+        return read_exactly(paths, lambda some: reader.parquet(*some))
 
 
 def is_plain_folder(path: str) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Protocol
+from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark import Broadcast
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -18,9 +22,11 @@ from penstock.spark.dataframe_stage import run_behind_dataframe
 from penstock.spark.derive import derive_packed
 from penstock.spark.events import EventLog
 from penstock.spark.layout import Layout
-from penstock.spark.parquet_files import Stamp
+from penstock.spark.offenders import offenders, rows_aside
+from penstock.spark.offsets import files_of_batch
+from penstock.spark.parquet_files import Stamp, check_folder
 from penstock.spark.past import CannotReadAgainError, Past
-from penstock.spark.worker import SentSequence, TaskContextData, TaskReport
+from penstock.spark.worker import SentSequence, SetAside, TaskContextData, TaskReport
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +44,7 @@ class BoundBatch:
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
         kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
+        checkpoint: of the streaming query that planned it; None: its frame is over files at rest.
         stamps: what its files were when they were read, by URI, where the source looks.
     """
 
@@ -52,6 +59,7 @@ class BoundBatch:
     time_limit: int
     time_floor: int
     kept_ahead: int
+    checkpoint: Path | None = None
     stamps: dict[str, Stamp] = field(default_factory=dict)
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
@@ -72,6 +80,23 @@ class BoundBatch:
     def run_behind(self, df: DataFrame) -> list[TaskReport]:
         """Derives the columns the plan needs and runs the map stage behind the frame."""
         return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
+
+    def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
+        """Stages what is set aside, so that it is quarantined and told.
+
+        Args:
+            rows: see `rows_aside`.
+            aside: the places.
+        """
+        told = self.run_behind(rows)
+        told[0].set_aside.extend(aside)
+        return told
+
+    def files(self, df: DataFrame) -> list[str]:
+        """The files that its frame is over; none where that cannot be known."""
+        if self.checkpoint is None:
+            return list(dict.fromkeys(map(unquote, df.inputFiles())))
+        return files_of_batch(self.checkpoint, self.number) or []
 
 
 class Source(Protocol):
@@ -148,7 +173,9 @@ class DataFrameSource:
         open: gives the streaming frame: the tuple's columns and, where the source tolerates
             malformed records, CORRUPT, REASON and ORIGIN.
         why: why the map stage cannot run in the scan.
-        reopen: gives frames like `open` of what was read before; None where nobody can.
+        read: gives a frame like `open` over some files; None where the source is none of files.
+        kind: what such files are, as a reason says it.
+        reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
     """
 
     is_finite: ClassVar[bool] = False
@@ -156,6 +183,8 @@ class DataFrameSource:
     event_time: str | None
     open: Callable[[SparkSession], DataFrame]
     why: str
+    read: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
+    kind: str = ""
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
@@ -166,11 +195,22 @@ class DataFrameSource:
         return self.open(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
-        """One job behind the frame."""
-        return batch.run_behind(df)
+        """One job behind the frame; where files stop it, another one over the others."""
+        try:
+            return batch.run_behind(df)
+        except (PySparkException, Py4JJavaError):
+            if self.read is None:
+                raise
+            reports = self._run_without_offenders(df, batch)
+            if reports is None:
+                raise
+            return reports
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """What was read before, where the source keeps it."""
+        read = self.read
+        if read is not None:
+            return (read(spark, paths) for paths in past.files())
         if self.reopen is None:
             raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
         return self.reopen(spark, past)
@@ -189,3 +229,20 @@ class DataFrameSource:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def _run_without_offenders(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport] | None:
+        """Sets the files that cannot be read aside, whole, and answers the others; None where there are none such."""
+        read, spark = self.read, df.sparkSession
+        assert read is not None, "asked for sources of files"
+        paths = batch.files(df)
+        found = offenders(paths, lambda some: read(spark, some))
+        if not found:
+            return None
+        for path in found:
+            check_folder(path)
+        aside = [
+            SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
+        ]
+        left = [path for path in paths if path not in found]
+        reports = batch.run_behind(read(spark, left)) if left else []
+        return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)

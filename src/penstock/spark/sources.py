@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -19,8 +19,9 @@ from penstock.settings import Settings
 from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.kafka_source import open_kafka
 from penstock.spark.messages import first_line, quoted
+from penstock.spark.offenders import CHECKED, read_exactly
+from penstock.spark.parquet_files import local_path
 from penstock.spark.parquet_source import ParquetSource, is_plain_folder
-from penstock.spark.past import Past
 from penstock.spark.reader_options import known_options, plain_option
 from penstock.spark.replay import Pace, ReplaySource
 from penstock.spark.results import BATCH, ORDINAL
@@ -47,6 +48,8 @@ _NUMBERS = (
 )
 #: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 _ANY_AGE = "36500d"
+#: what files are called in reasons
+_KINDS = {"parquet": "Parquet", "orc": "ORC"}
 _FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
 
@@ -189,18 +192,21 @@ def _open_files(
     return DataFrameSource(
         schema=schema,
         event_time=event_time,
-        open=lambda session: session.readStream.schema(schema).format(kind).options(**options).load(path),
-        why=why,
-        reopen=lambda session, past: (
-            _at_rest(session, kind, path, at_rest).schema(schema).load(paths) for paths in past.files()
+        open=lambda session: (
+            session.readStream.schema(schema).format(kind).options(**{**CHECKED, **options}).load(path)
         ),
+        why=why,
+        read=lambda session, paths: read_exactly(
+            paths, lambda some: _at_rest(session, kind, path, at_rest).schema(schema).load(some)
+        ),
+        kind=_KINDS.get(kind, kind),
     )
 
 
 def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
     """A reader of single files of a stream's folder that sees the columns a stream sees."""
-    reader = spark.read.format(kind).options(**options)
-    return reader.option("basePath", path) if Path(path).is_dir() else reader
+    reader = spark.read.format(kind).options(**{**CHECKED, **options, "__globPaths__": "false"})
+    return reader.option("basePath", path) if Path(local_path(path) or path).is_dir() else reader
 
 
 def _tolerant_files(
@@ -219,10 +225,9 @@ def _tolerant_files(
         reader = spark.readStream.schema(wide).format(kind).options(**options)
         return set_apart(reader.options(**tolerant).load(path))
 
-    def load_again(spark: SparkSession, past: Past) -> Iterable[DataFrame]:
-        for paths in past.files():
-            reader = _at_rest(spark, kind, path, at_rest).schema(wide)
-            yield set_apart(reader.options(**tolerant).load(paths))
+    def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**tolerant)
+        return set_apart(read_exactly(paths, reader.load))
 
     def set_apart(frame: DataFrame) -> DataFrame:
         undecodable = F.lit(False)
@@ -241,7 +246,7 @@ def _tolerant_files(
             F.col("_metadata.file_path").alias(ORIGIN),
         )
 
-    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", load_again)
+    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", read, kind)
 
 
 def _open_replay(
