@@ -356,7 +356,7 @@ def test_what_the_system_does_not_give_is_no_fault_of_a_file(tmp_path: Path) -> 
     assert not is_fault_of_file(pa.ArrowMemoryError("malloc of size 64 failed"))
 
 
-@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "orc"])
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_a_file_that_only_spark_reads_is_set_aside_whole(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
