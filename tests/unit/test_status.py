@@ -35,6 +35,7 @@ from penstock.spark.layout import Layout
 from penstock.spark.plain_results import plain_rows
 from penstock.spark.publish import results_of
 from penstock.spark.results import write_catalog
+from penstock.spark.starting import told_as_starting
 from penstock.spark.status_file import StatusFile
 from penstock.spark.window_staging import SaidWindows, ViewCounts
 
@@ -131,6 +132,32 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
     told = _lines(layout)
     assert "out: failed" in told
     assert "\n  view large: division by zero\nstream orders: failed" in told
+
+
+def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run_before(
+    layout: Layout,
+) -> None:
+    log = EventLog(layout.events)
+    log.record("run_started")
+    log.record("run_failed", stream="orders", told="a full disk")
+    log.close()
+    replace_json(layout.status, {"pairs_by_view": {"orders": {"large": 3}}})
+    lock = CheckpointLock(layout.checkpoint)
+    with told_as_starting(layout):
+        assert f"out: starting (process {os.getpid()})" in _lines(layout)
+        killed = layout.status.read_bytes()
+    lock.release()
+    assert "out: failed" in _lines(layout), "a script with a mistake starts nothing"
+    layout.status.write_bytes(killed)
+    document = folder_status(layout.output)
+    assert document["state"] == "dead"
+    assert document["started"] == json.loads(killed)["starting"]["time"]
+    assert f"its process {os.getpid()} is gone and had not begun" in _lines(layout)
+    status = StatusFile(layout, dict, every_seconds=60)
+    status.book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
+    status.close()
+    assert "starting" not in json.loads(layout.status.read_bytes())
+    assert json.loads(layout.status.read_bytes())["pairs_by_view"] == {"orders": {"large": 3}}
 
 
 def test_a_running_process_is_found_by_its_lock_and_keeps_it(layout: Layout) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -100,6 +100,7 @@ def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterato
     """Tells what is wrong with the folders before Spark starts, and keeps an existing checkpoint from others."""
     from penstock.spark.checkpoint_lock import CheckpointLock
     from penstock.spark.layout import Layout
+    from penstock.spark.starting import told_as_starting
     from penstock.sql.intervals import trigger_microseconds
 
     trigger_microseconds(trigger)
@@ -107,7 +108,8 @@ def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterato
     layout.check()
     lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None
     try:
-        yield
+        with told_as_starting(layout) if lock is not None else nullcontext():
+            yield
     finally:
         if lock is not None:
             lock.release()

@@ -116,6 +116,8 @@ def _stream(document: Document, name: str) -> Document:
 
 def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     document.update(state="running", started=event.get("time"), reason=None)
+    if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
+        document.pop("starting", None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[])
 

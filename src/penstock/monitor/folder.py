@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from penstock.spark.files import read_json
 from penstock.spark.layout import Layout
 from penstock.spark.offsets import planned_after
 from penstock.spark.publish import read_manifests
-from penstock.spark.status_file import catch_up, read_status
+from penstock.spark.starting import read_status
+from penstock.spark.status_file import catch_up
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
@@ -150,7 +151,10 @@ def _text(record: bytes | str | None) -> str | None:
 def _judge(document: Document, holder: int | None) -> None:
     """What the run is doing: what it said last, and whether its process is still there."""
     said = document["state"]
-    if holder is not None:
+    starting = document.pop("starting", None)
+    if starting is not None:
+        document.update(_starting(starting, holder))
+    elif holder is not None:
         if document.get("pid") != holder or said == "unknown":
             document["state"] = "starting"
         document["pid"] = holder
@@ -162,6 +166,23 @@ def _judge(document: Document, holder: int | None) -> None:
         )
     elif said not in _LEFT:
         document["state"] = "never started"
+
+
+def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
+    """What is told of a run that has begun and has not reported yet.
+
+    Args:
+        starting: its `pid` and `time`.
+        holder: the process that holds the checkpoint's lock.
+    """
+    told = {"pid": starting["pid"], "started": starting["time"]}
+    if holder is not None:
+        return {**told, "state": "starting", "reason": None, "pid": holder}
+    reason = (
+        f"its process {starting['pid']} is gone and had not begun to answer (killed while it was starting, or the "
+        "machine went down); the same command goes on from here"
+    )
+    return {**told, "state": "dead", "reason": reason}
 
 
 def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.monitor.book import StatusBook
-from penstock.spark.files import read_json, replace_bytes
+from penstock.spark.files import replace_bytes
 from penstock.spark.layout import Layout
 from penstock.spark.publish import read_manifests, results_of
+from penstock.spark.starting import read_status
 
 _log = logging.getLogger(__name__)
 #: a large document is written less often: this many times as long as it took lies between two
@@ -83,15 +84,6 @@ class StatusFile:
             for view, count in views.items():
                 total[view] = total.get(view, 0) + count
         return found
-
-
-def read_status(layout: Layout) -> dict[str, Any]:
-    """The document as the newest run left it; {} where there is none that can be read."""
-    try:
-        document = read_json(layout.status)
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def catch_up(book: StatusBook, layout: Layout, stream: str) -> None:
