@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 
+FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 START, ROWS, FILES = 1_700_000_000, 50, 3
 COLUMNS = "ts TIMESTAMP, key BIGINT"
 #: the year 2090
@@ -164,3 +171,89 @@ def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: P
         run.await_termination(60)
     run.stop()
     assert [event["cause"] for event in run.events("run_failed")] == ["stopped_outside"]
+
+
+class Source:
+    """A device that sends without pause, 25 tuples a second, and keeps what it cannot get rid of until it can.
+
+    Every fifth tuple is 1.5 seconds late.
+    """
+
+    def __init__(self, broker: KafkaBroker, topic: str) -> None:
+        self._producer = KafkaProducer(
+            bootstrap_servers=broker.address,
+            acks="all",
+            reconnect_backoff_max_ms=200,
+            delivery_timeout_ms=300_000,
+        )
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._send_all, daemon=True)
+        self.sent: list[tuple[datetime, int]] = []
+
+    def _send_all(self) -> None:
+        while not self._stopping.wait(0.04):
+            number = len(self.sent)
+            seconds = 0.04 * number - 1.5 * (number % 5 == 4)
+            moment = datetime.fromtimestamp(START, UTC) + timedelta(seconds=seconds)
+            self.sent.append((moment, number % 2))
+            record = json.dumps({"ts": moment.isoformat(), "key": number % 2})
+            self._producer.send(self._topic, record.encode())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._producer.flush(60)
+        self._producer.close()
+
+
+@pytest.mark.kafka
+def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("final")
+    options = (
+        f"kafka.bootstrap.servers '{kafka.address}', subscribe 'final', startingOffsets 'earliest', event_time 'ts', "
+        "kafka.request.timeout.ms '2000', kafka.default.api.timeout.ms '3000'"
+    )
+    text = f"CREATE TABLE t ({COLUMNS}) USING kafka OPTIONS ({options})"
+
+    def engine() -> Engine:
+        tune = {"watch_seconds": 0.5, "retry_seconds": 0.5, "idle_seconds": 1.0, "retry_attempts": 40}
+        return Engine(spark, **tune).execute(text).view("v", SQL)
+
+    run = engine().start(tmp_path)
+    try:
+        with Source(kafka, "final") as source:
+            wait(lambda: any(event["views"].get("v", {}).get("final") for event in run.events("windows")))
+            kafka.kill()
+            killed, told = time.monotonic(), len(run.events("windows"))
+            try:
+                wait(lambda: bool(run.events("source_unreachable")))
+                time.sleep(max(0.0, (60 if FULL else 8) - (time.monotonic() - killed)))
+                during = [event["standing"].get("v", {}) for event in run.events("windows")[told:]]
+            finally:
+                kept = len(source.sent) - run.status()["t"]["tuples"]
+                kafka.start()
+            wait(lambda: bool(run.events("source_reachable")))
+            goal = len(source.sent) + 75
+            wait(lambda: run.status()["t"]["tuples"] >= goal)
+        wait(lambda: run.status()["t"]["tuples"] == len(source.sent))
+    finally:
+        run.stop()
+    early = run.changes("v").where("is_final").count()
+    assert kept > 100, "tuples came about during the outage"
+    assert not [said for said in during if said and said["reached"] > said["newest"]], (
+        "an outage is no silence"
+    )
+    run = engine().start(tmp_path, available_now=True, ended=True)
+    run.await_termination()
+    run.stop()
+    tuples = spark.createDataFrame(source.sent, COLUMNS)
+    assert_final_over(spark, run, tuples, least=early)
+    assert early >= 10
+    assert run.results("v").count() == run.changes("v").where("is_final").count()
