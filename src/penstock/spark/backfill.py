@@ -30,10 +30,10 @@ from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import put_json_if_absent, read_json, sync_folder
 from penstock.spark.ingest import IngestQuery
-from penstock.spark.layout import Layout
+from penstock.spark.layout import ENVELOPES, Layout
 from penstock.spark.messages import first_line
 from penstock.spark.past import CannotReadAgainError, Past
-from penstock.spark.publish import ENVELOPES, read_manifests
+from penstock.spark.publish import read_manifests
 from penstock.spark.retries import Retries
 from penstock.spark.source import BoundBatch
 from penstock.spark.worker import TaskReport

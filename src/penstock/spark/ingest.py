@@ -27,10 +27,10 @@ from penstock.spark.failpoints import failpoint
 from penstock.spark.file_watch import FileWatch
 from penstock.spark.files import drop_unbegun, numbered
 from penstock.spark.ingest_log import IngestLog
-from penstock.spark.layout import Layout
+from penstock.spark.layout import ENVELOPES, Layout
 from penstock.spark.offsets import REMEDY, PlannedBatches, offsets_digest, refuse_others
 from penstock.spark.plans import StreamPlans
-from penstock.spark.publish import ENVELOPES, Published, Publisher, tell_compaction_failed
+from penstock.spark.publish import Published, Publisher, tell_compaction_failed
 from penstock.spark.retries import Retries
 from penstock.spark.shards import fixed_shards
 from penstock.spark.source import BoundBatch, Source

@@ -12,6 +12,8 @@ from typing import Any
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.files import put_json_if_absent, read_json
 
+#: kind of the files that the log names; they are left alone once they are published
+ENVELOPES = "envelopes"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 3
 

@@ -26,14 +26,12 @@ import pyarrow.parquet as pq
 from penstock.spark.events import EventLog
 from penstock.spark.failpoints import failpoint
 from penstock.spark.files import make_folder, read_json, replace_json, sync_file, sync_folder
-from penstock.spark.layout import Layout
+from penstock.spark.layout import ENVELOPES, Layout
 
 if TYPE_CHECKING:
     from penstock.spark.worker import StagedFile
 
 _log = logging.getLogger(__name__)
-#: kind of the files that the log names; they are left alone once they are published
-ENVELOPES = "envelopes"
 #: what the names of merged files begin with, and what ends them until they are whole
 _MERGED, _MERGING = r"\d+-to-\d+(?:-\d+)?", ".merging"
 

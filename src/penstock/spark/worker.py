@@ -26,7 +26,7 @@ from penstock.operators.map_stage import QUERIES, MapStage, StageCounts, StreamP
 from penstock.operators.selection import TooManyMatchesError
 from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD
 from penstock.spark.files import sync_file
-from penstock.spark.publish import ENVELOPES
+from penstock.spark.layout import ENVELOPES
 from penstock.spark.record_lines import with_lines
 
 #: schema of the row every task returns: a pickled TaskReport
