@@ -39,7 +39,9 @@ RESTLESS = {
 
 @pytest.fixture
 def busy_machine() -> Iterator[None]:
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+    # the end of its standard input ends a process, however this one ends
+    busy = "import os, threading; threading.Thread(target=lambda: (os.read(0, 1), os._exit(0))).start()\nwhile True: pass"
+    processes = [subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE) for _ in range(BUSY)]
     yield
     for process in processes:
         process.kill()
