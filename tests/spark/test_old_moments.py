@@ -86,6 +86,6 @@ def test_nanoseconds_of_parquet_files_are_answered_as_spark_reads_them(
     run.await_termination()
     run.stop()
     assert [row.id for row in run.results("late").collect()] == [2]
-    ((reason, count),) = run.status()["t"]["quarantined"].items()
-    assert count == 1
-    assert "Parquet column [moment]" in reason
+    assert run.status()["t"]["quarantined"] == {"unreadable Parquet file": 1}
+    (aside,) = spark.read.parquet(str(tmp_path / "out" / "quarantine" / "t")).collect()
+    assert "column: [moment], physicalType: INT64" in aside.reason

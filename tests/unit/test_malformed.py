@@ -105,7 +105,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
     program = StreamProgram("s", 0, plan, 1, ("id",), None, None, Settings())
     shipped: Any = SimpleNamespace(value=pickle.dumps(program))
     staging = str(tmp_path / "staged")
-    task = Task(TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62)), 0)
+    task = Task(TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62), 0), 0)
     each = batch_processor(program, has_corrupt=True)
     opened: list[Path] = []
     real_open = Path.open
