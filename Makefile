@@ -7,9 +7,11 @@ INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
 MASTER_PORT ?= 7077
 PYTEST_OPTIONS ?=
+BATCHES ?= 100000
+MINUTES ?= 1440
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-startup kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-runs bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -60,8 +62,20 @@ bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming ag
 	$(BIN)/python benchmarks/windows_spark.py
 	$(BIN)/python benchmarks/windows_latency.py
 
+bench-runs: $(INSTALLED) ## sorted runs of tuples: written, merged, mapped and probed
+	$(BIN)/python benchmarks/runs.py
+
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py
+
+bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, idle and beside a busy ingest
+	$(BIN)/python benchmarks/cut_floor.py
+
+checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present layout that tests start from
+	$(BIN)/python tests/checkpoint_sample.py
+
+soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last one cost what the first did (BATCHES, MINUTES)
+	$(BIN)/python benchmarks/soak.py --batches $(BATCHES) --minutes $(MINUTES)
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from penstock.operators.derived import DerivedLayout
+from penstock.operators.ingest.derived import DerivedLayout
 from penstock.plan.expressions import Derived
-from penstock.spark.derive import derive, derive_packed
+from penstock.spark.analysis.derive import derive, derive_packed
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

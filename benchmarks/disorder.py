@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.demo_data import read_flights
-from penstock.operators.slack import (
+from penstock.operators.windows.slack import (
     FixedSlack,
     ProportionalDerivativeSlack,
     RequiredSlack,

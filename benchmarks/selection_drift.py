@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
-from penstock.operators.encode import ColumnEncoder
+from penstock.operators.selection.asc import AscIndex
+from penstock.operators.selection.encode import ColumnEncoder
 from penstock.optimizer.sequences import arrange
 from penstock.simulate.baselines import extreme_orders
 from penstock.spark.engine import Engine

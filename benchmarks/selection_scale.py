@@ -31,9 +31,9 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from penstock.operators.batch_index import BatchIndex
-from penstock.operators.matches import Matches
-from penstock.operators.selection import SelectionPlan, Selector, compile_selections, warm_up
+from penstock.operators.selection.batch_index import BatchIndex
+from penstock.operators.selection.matches import Matches
+from penstock.operators.selection.selector import SelectionPlan, Selector, compile_selections, warm_up
 from selection_workloads import Workload, skewed_workload, uniform_workload
 
 mpl.use("Agg")

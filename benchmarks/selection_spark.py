@@ -37,9 +37,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from penstock.operators.selection import Selector, compile_selections
+from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
+from penstock.spark.sessions.build import build_session
 from selection_drift import run_drift
 from selection_workloads import ATTRIBUTES, VALUES, Workload, uniform_workload
 

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
+from penstock.spark.sessions.build import build_session
 
 COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE"
 QUERY = "SELECT key, window(ts, '1 second') AS w, sum(value) AS s, count(*) AS n FROM tuples GROUP BY key, w"
@@ -80,7 +80,7 @@ def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.fl
     first = min(_end(event) for event in ingest.values()) + WARM_SECONDS
     rows = []
     for event in keyed:
-        batch = ingest[int(event["entry"].split(".")[0])]
+        batch = ingest[event["answered"]]
         newest = batch["newest_event_time_us"] / 1e6
         if newest < first or not any(counts["rows"] for counts in event["views"].values()):
             continue

@@ -39,7 +39,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
+from penstock.spark.sessions.build import build_session
 
 OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 ROWS_A_SECOND = 400_000

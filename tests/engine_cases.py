@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.layout import Layout
-from penstock.spark.publish import published_paths
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.storage.layout import Layout
 
 COLUMNS = "id BIGINT, amount INT, price DOUBLE, name STRING, seen TIMESTAMP"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from penstock.operators.regions import CodedSelections
+from penstock.operators.selection.regions import CodedSelections
 
 Tuple = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from penstock.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from penstock.operators.shard import Shard
+from penstock.operators.windows.shard import Shard
 
 ROWS = 40
 NOON = datetime(2024, 3, 1, 12)

@@ -1,23 +1,25 @@
-"""Writes envelope logs as ingest does, from tables of tuples."""
+"""Writes logs as ingest does, from tables of tuples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.operators.aggregates import Parts, lift_values
-from penstock.operators.panes import PANE
-from penstock.operators.shard import PARTIALS, VALUES, KeyedProgram, OperatorPlan
-from penstock.spark.envelope_log import KIND, OPERATOR, PAYLOAD, SHARD, EnvelopeLog, LogEntry
-from penstock.spark.layout import Layout
-from penstock.spark.result_views import store_views
-from penstock.sql.bind_windows import BoundWindow
+from penstock.operators.windows.aggregates import Parts, lift_values
+from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope, KeyedProgram, OperatorPlan
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import file_kind, write_envelopes
+from penstock.spark.log.programs import store_program
+from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.results.bound_views import store_views
+from penstock.spark.storage.layout import Layout
+from penstock.sql.windows.bind import BoundWindow
 
 HORIZON = 10**10
 _ROW = "__row"
@@ -34,6 +36,7 @@ class LogWriter:
         shards: their number.
         tuples: the stream in order of arrival.
         gamma, horizon: of the programs, microseconds.
+        kept_before: see `Entry`.
     """
 
     spark: SparkSession
@@ -46,11 +49,13 @@ class LogWriter:
     program: KeyedProgram | None = None
     newest: int | None = None
     batch: int = -1
+    number: int = -1
     taken: int = 0
+    kept_before: int | None = None
     _bound: dict[int, tuple[BoundWindow, pa.Table]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._log = EnvelopeLog(self.layout, self.stream)
+        self._log = StreamLog(self.layout.log(self.stream))
 
     def views(self, version: int, views: dict[int, BoundWindow]) -> None:
         """From the next batch on these are the views, an operator each."""
@@ -61,16 +66,16 @@ class LogWriter:
             for operator, view in views.items()
         )
         self.program = KeyedProgram(version, plans, self.gamma, self.horizon)
-        self._log.store_program(self.program)
+        store_program(self.layout, self.stream, self.program)
         self._bound = {
             number: (view, _selected(self.spark, view, self.tuples)) for number, view in views.items()
         }
 
-    def put(self, size: int) -> LogEntry:
+    def put(self, size: int) -> Entry:
         """Puts the entry of a batch: the next tuples."""
         assert self.program is not None, "views first"
         self.batch += 1
-        rows: dict[str, list[object]] = {SHARD: [], OPERATOR: [], KIND: [], PAYLOAD: []}
+        rows: dict[str, list[tuple[int, Envelope]]] = {}
         moments: list[np.ndarray] = []
         self.taken += size
         for operator, (view, every) in self._bound.items():
@@ -79,8 +84,7 @@ class LogWriter:
             times = own.column(view.plan.time).cast(pa.int64()).to_numpy()
             moments.append(times)
             for shard, kind, payload in _envelopes(view, own, times, self.shards):
-                for name, value in zip(rows, (shard, operator, kind, payload), strict=True):
-                    rows[name].append(value)
+                rows.setdefault(file_kind(kind), []).append((shard, Envelope(operator, kind, payload)))
         times = np.concatenate(moments)
         delays = np.array([], np.int64)
         if len(times):
@@ -90,21 +94,33 @@ class LogWriter:
             delays = np.maximum(before - times, 0)
             self.newest = int(before[-1])
         name = f"{self.batch}.parquet"
-        schema = pa.schema(
-            [(SHARD, pa.int32()), (OPERATOR, pa.int32()), (KIND, pa.string()), (PAYLOAD, pa.binary())]
-        )
-        pq.write_table(pa.table(rows, schema=schema), self._log.envelopes / name)
+        for kind, own in rows.items():
+            path = self._log.path(kind, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_envelopes(own, path)
         largest = (int(delays.max(initial=0)),)
-        return self._put(0, largest, ended=False, files=(name,))
+        return self._put(largest, ended=False, files=dict.fromkeys(rows, (name,)))
 
-    def end(self) -> LogEntry:
+    def end(self) -> Entry:
         """Puts the entry that ends the stream."""
-        return self._put(1, (), ended=True, files=())
+        return self._put((), ended=True, files={})
 
-    def _put(self, mark: int, delays: tuple[int, ...], ended: bool, files: Sequence[str]) -> LogEntry:
+    def _put(self, delays: tuple[int, ...], ended: bool, files: Mapping[str, tuple[str, ...]]) -> Entry:
         assert self.program is not None, "views first"
-        entry = LogEntry(self.batch, mark, self.program.version, self.newest, delays, ended, tuple(files))
-        assert self._log.put(entry)
+        self.number += 1
+        entry = Entry(
+            self.number,
+            self.batch,
+            self.program.version,
+            self.number,
+            self.newest,
+            furthest=self.newest,
+            delays=delays,
+            files=files,
+            ended=ended,
+            kept_before=self.kept_before,
+        )
+        assert self._log.append(entry)
         return entry
 
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.matcher import Matcher
-    from penstock.operators.matches import Matches
+    from penstock.operators.selection.matches import Matches
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.run import Run
-    from penstock.spark.session import build_session
+    from penstock.spark.sessions.build import build_session
 
 #: public name -> module; loaded at first use, so that what needs Spark is imported only where it is used
 _MODULES = {
     "Engine": "penstock.spark.engine",
     "Matcher": "penstock.matcher",
-    "Matches": "penstock.operators.matches",
+    "Matches": "penstock.operators.selection.matches",
     "Run": "penstock.spark.run",
     "Settings": "penstock.settings",
-    "build_session": "penstock.spark.session",
+    "build_session": "penstock.spark.sessions.build",
 }
 
 __all__ = ["Engine", "Matcher", "Matches", "Run", "Settings", "build_session"]

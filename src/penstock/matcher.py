@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
-from penstock.operators.matches import Matches
-from penstock.operators.selection import Selector, compile_selections
-from penstock.sql.bind import bind_selections
-from penstock.sql.literals import time_zone
+from penstock.operators.selection.matches import Matches
+from penstock.operators.selection.selector import Selector, compile_selections
+from penstock.sql.conditions.bind import bind_selections
+from penstock.sql.text.literals import time_zone
 
 
 class Matcher:

@@ -59,6 +59,10 @@ class Settings(BaseModel):
     max_delay_seconds: float = Field(86_400.0, gt=0)
     #: a window is final no sooner after its end
     least_horizon_seconds: float = Field(0.0, ge=0)
+    #: what late tuples are corrected from is kept so long, by the clock ...
+    history_seconds: float = Field(604_800.0, ge=0)
+    #: ... unless the log of a stream has more bytes: then its oldest part goes before
+    history_bytes: int = Field(10_000_000_000, ge=0)
     #: shards of the windows' state, fixed with a new checkpoint; None: one a core
     shards: int | None = Field(None, ge=1, le=1_024)
     #: what can pass by itself is tried again so often before the stream stops, counted anew from each batch ...
@@ -67,6 +71,10 @@ class Settings(BaseModel):
     retry_seconds: float = Field(1.0, gt=0)
     #: time between two looks at each source, for outages and lag; 0: never
     watch_seconds: float = Field(5.0, ge=0)
+    #: `events.jsonl` is full with so many bytes: it is renamed, and a new one is begun ...
+    events_bytes: int = Field(64 * 1024 * 1024, ge=4_096)
+    #: ... and so many files are kept, the newest one among them
+    events_files: int = Field(8, ge=1)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, write_orders
-from penstock.spark.layout import Layout
-from penstock.spark.window_results import window_results
+from penstock.spark.results.window_rows import window_results
+from penstock.spark.storage.layout import Layout
 from penstock.testing.cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.chaos]

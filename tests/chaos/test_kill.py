@@ -27,10 +27,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, orders
-from penstock.spark.failpoints import BACKFILL_NAMES, KEYED_NAMES, NAMES
-from penstock.spark.layout import Layout
-from penstock.spark.publish import published_paths, results_of, view_kind
-from penstock.spark.window_results import window_changes, window_results
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.results.window_rows import window_changes, window_results
+from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, KEYED_NAMES, NAMES
+from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
 #: a start takes some 15 s, many times that on a machine that does other things too
@@ -40,8 +41,8 @@ ROWS = 5_000
 TABLES_A_START = 2
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 RANDOM_KILLS = 10 if FULL else 1
-PLACES = NAMES + KEYED_NAMES + BACKFILL_NAMES
-FILE_PLACES = PLACES if FULL else ("half_published", "keyed_half_published")
+PLACES = NAMES + KEYED_NAMES + BACKFILL_NAMES + COMPACTION_NAMES
+FILE_PLACES = PLACES if FULL else ("half_published", "keyed_half_published", "compaction_listed")
 KAFKA_PLACES = PLACES if FULL else ("logged", "keyed_manifest_written")
 CONDITIONS = {"large": "amount > 900", "north": "name LIKE 'nor%' AND amount < 300", "dear": "price > 97.5"}
 CHANGED = {"large": "amount > 990", "dear": "price > 97.5", "south": "name = 'south' AND amount < 100"}
@@ -105,6 +106,9 @@ class Victim:
             number = len(WINDOWS)
         else:
             number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
+        if place in COMPACTION_NAMES:
+            # behind each batch with an even number the ones before it are merged
+            number += number % 2 - 1
         process = self.start(f"{place}:{number}")
         code = process.wait(timeout=900)
         assert code == -signal.SIGKILL, f"{place}:{number} was never reached; the process ended with {code}"

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
+from penstock.spark.sessions.build import build_session
 
 
 def main(script: str, output: str, *conf: str) -> None:
     settings = dict(pair.split("=", 1) for pair in conf)
     spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim")
-    engine = Engine(spark, compact_every_batches=3).execute(Path(script).read_text())
+    engine = Engine(spark, compact_every_batches=2, events_bytes=4_096).execute(Path(script).read_text())
     run = engine.start(output, available_now=True)
     run.await_termination()
     run.stop()

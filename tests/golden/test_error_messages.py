@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_selections
-from penstock.sql.script import parse_script
+from penstock.sql.conditions.bind import bind_selections
+from penstock.sql.script.script import parse_script
 
 MESSAGES = Path(__file__).with_name("error_messages.txt")
 TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"

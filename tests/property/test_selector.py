@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.selection import Selector, compile_selections
+from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.selection import Attribute, Interval, Key, Query, SelectionSet, Term, ValueSet
 
 UTC = dt.UTC

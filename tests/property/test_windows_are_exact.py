@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.aggregates import Parts, lift_values
-from penstock.operators.panes import PANE
-from penstock.operators.shard import (
+from penstock.operators.windows.aggregates import Parts, lift_values
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.shard import (
     PARTIALS,
     VALUES,
     Envelope,
@@ -23,7 +24,12 @@ from penstock.operators.shard import (
     OperatorPlan,
     Shard,
 )
-from penstock.operators.slack import FixedSlack, ProportionalDerivativeSlack, RequiredSlack, SlackPolicy
+from penstock.operators.windows.slack import (
+    FixedSlack,
+    ProportionalDerivativeSlack,
+    RequiredSlack,
+    SlackPolicy,
+)
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
 from penstock.simulate.windows import play
@@ -164,8 +170,115 @@ def _told(
             told[answer.view].append(said)
         store(shard, stored)
         if is_restored:
-            shard = Shard.restored(shard.scalars(), stored)
+            shard = Shard.restored(shard.scalars(), stored, {program.version: program}.__getitem__)
     return told
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[LogRecord]:
+    """Records for two operators, one of them begun in mid-stream; sums of whole doubles are exact in any order."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    groups, slide, since = (
+        draw(st.sampled_from([1, 3, 300])),
+        draw(st.integers(2, 9)),
+        draw(st.integers(0, 40)),
+    )
+    exact = tuple(
+        Aggregate(function, argument, pa.int64() if argument != "value" else pa.float64(), parameter)
+        for function, argument, parameter in [
+            ("count", None, None),
+            ("sum", "value", None),
+            ("max", "whole", None),
+            ("count_distinct", "whole", None),
+            ("percentile", "value", 0.5),
+        ]
+    )
+    parts, bound = Parts.of(exact), ErrorBound(0.05, draw(st.sampled_from([0.05, 0.4])))
+    views = tuple(
+        WindowPlan(
+            f"v{n}",
+            "t",
+            Windows(slide * draw(st.integers(1, 4)), slide),
+            (("key", pa.int64()),),
+            exact,
+            bound,
+        )
+        for n in range(3)
+    )
+    first = OperatorPlan(4, views[:2], parts, slide)
+    late = OperatorPlan(7, views[2:], parts, slide, since, (("v2", draw(st.sampled_from([since, -20]))),))
+    gamma = draw(st.integers(0, 30))
+    programs = [
+        KeyedProgram(0, (first,), gamma, 0),
+        KeyedProgram(1, (first, late), gamma, 30),
+        KeyedProgram(2, (replace(first, views=views[:1]), late), 2 * gamma, 10),
+        KeyedProgram(5, (late,), 0, 0),
+    ]
+    steps, records, newest = draw(st.integers(4, 30)), [], None
+    changes = sorted(draw(st.lists(st.integers(0, 2 * steps), min_size=3, max_size=3)))
+    whole_at = draw(st.integers(0, 2 * steps))
+    for step in range(steps):
+        program = programs[sum(step > change for change in changes)]
+        if newest is not None and rng.random() < 0.2:
+            reached, answer_all = newest + int(rng.integers(0, 60)), bool(rng.random() < 0.3)
+            nothing = np.zeros(0, np.int64)
+            record = LogRecord(program, newest, nothing, False, [], False, (), reached, answer_all)
+        else:
+            count = int(rng.integers(1, 40)) if groups < 100 else 600
+            delay = np.where(rng.random(count) < 0.2, rng.integers(0, 60, count), 0)
+            times = step * 4 + rng.integers(0, 8, count) - delay
+            is_whole = step == whole_at and newest is not None
+            reached_by = np.maximum.accumulate(np.append(times[0] if newest is None else newest, times))[1:]
+            delays = np.zeros(0, np.int64) if is_whole else reached_by - times
+            newest = newest if is_whole else int(reached_by[-1])
+            tuples = pa.table(
+                {
+                    PANE: times // slide * slide,
+                    "key": rng.integers(0, groups, count),
+                    "value": rng.integers(-50, 50, count).astype(np.float64),
+                    "whole": rng.integers(-5, 5, count),
+                }
+            )
+            tables = {PARTIALS: parts.lift(tuples, [PANE, "key"])}
+            tables |= {VALUES + name: lift_values(tuples, [PANE, "key"], name) for name in parts.values}
+            envelopes = [
+                Envelope(plan.id, kind, stream_of(table))
+                for plan in program.operators
+                for kind, table in tables.items()
+                if not is_whole or plan.id == late.id
+            ]
+            whole = (late.id,) if is_whole else ()
+            record = LogRecord(program, newest, delays, False, envelopes, bool(rng.random() < 0.1), whole)
+        records.append(record)
+    records[-1] = replace(records[-1], ended=True)
+    return records
+
+
+@settings(max_examples=25, deadline=None)
+@given(logs())
+def test_a_shard_that_is_stored_and_read_goes_on_as_if_nothing_had_happened(records: list[LogRecord]) -> None:
+    straight, interrupted, stored = Shard(), Shard(), StoredPanes()
+    programs = {record.program.version: record.program for record in records}
+    for record in records:
+        told = [_everything(shard, shard.process(record)) for shard in (straight, interrupted)]
+        assert told[0] == told[1]
+        dropped = interrupted.take_dropped()
+        for place in [each for each in stored if each[0] in dropped]:
+            del stored[place]
+        store(interrupted, stored)
+        interrupted = Shard.restored(interrupted.scalars(), stored, programs.__getitem__)
+
+
+def _everything(shard: Shard, answers: Sequence[Answer]) -> list[object]:
+    said = [
+        (
+            *(a.view, a.start, a.revision, a.final, a.slack, a.coverage, a.promised),
+            sorted(map(str, a.rows.to_pylist())),
+            sorted(map(str, a.replaced.to_pylist())),
+        )
+        for a in answers
+    ]
+    return [said, shard.standing(), shard.take_late(), shard.take_beyond()]
 
 
 def _sorted(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

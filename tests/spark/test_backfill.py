@@ -24,12 +24,13 @@ from test_engine_windows import (
     write,
 )
 
-from penstock.spark import backfill, kafka_source
 from penstock.spark.engine import Engine
-from penstock.spark.envelope_log import read_entry
-from penstock.spark.layout import Layout
-from penstock.spark.past import CannotReadAgainError, Past
+from penstock.spark.ingest import backfill
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
+from penstock.spark.sources import kafka_source
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
@@ -166,8 +167,12 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     assert_equal_to_spark(spark, run.results("quiet"), [data], VIEWS["busy"])
     layout = Layout(out, out / "_penstock/checkpoint")
     assert [path.suffix for path in layout.backfill("tuples").iterdir()] == [".json"] * 3
-    listed = {name for path in layout.log("tuples").glob("*.json") for name in read_entry(path).files}
-    assert {path.name for path in layout.envelopes("tuples").iterdir()} == listed
+    log = LogReader(layout.log("tuples"))
+    last = log.newest()
+    assert last is not None
+    for kind in {kind for entry in log.between(-1, last.number) for kind in entry.files}:
+        listed = {name for entry in log.between(-1, last.number) for name in entry.files.get(kind, ())}
+        assert {path.name for path in layout.log_files("tuples", kind).iterdir()} == listed
 
 
 def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:

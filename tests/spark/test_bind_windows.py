@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -12,14 +14,15 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ErrorBound
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.spark.schemas import arrow_schema
-from penstock.sql.bind_windows import BoundWindow, WindowBinder, bind_window
-from penstock.sql.intervals import microseconds_of
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import parse_query
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery, aggregate_name, key_name
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.storage.codec import Codec
+from penstock.sql.script.script import parse_query
+from penstock.sql.script.views import flatten
+from penstock.sql.text.intervals import microseconds_of
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.bind import BoundWindow, WindowBinder, bind_window
+from penstock.sql.windows.query import WindowQuery, aggregate_name, key_name
 from window_cases import QUERIES, TABLE, WRONG
 
 pytestmark = pytest.mark.spark
@@ -40,7 +43,10 @@ def bound(
 ) -> BoundWindow:
     query = flatten(parse_query(text), views or {})
     assert isinstance(query, WindowQuery)
-    return bind_window(query, "v", TABLE.schema, host)
+    window = bind_window(query, "v", TABLE.schema, host)
+    codec = Codec(BoundWindow)
+    assert codec.value(json.loads(json.dumps(codec.document(window)))) == window, "as a checkpoint keeps it"
+    return window
 
 
 def called(window: BoundWindow) -> list[str]:
@@ -160,6 +166,81 @@ def test_window_views_on_selections(spark: SparkSession, host: SparkExpressionHo
     assert rows(found) == rows(expected)
 
 
+#: a window view, and selections each over the one before
+SELECTED = [
+    (
+        "SELECT origin, window(ts, '1 hour', '15 minutes') AS w, count(*) AS n, round(avg(x), 1) AS mean_x FROM t "
+        "WHERE i > -2 GROUP BY origin, w HAVING count(*) > 1",
+        "SELECT v0.origin, n * 2 AS twice, w.start, v0.w.end AS until FROM v0 WHERE mean_x > 0.3 OR n >= 3",
+        "SELECT *, hour(start) + twice AS both, upper(origin) FROM v1 WHERE until > '2024-03-01 12:30:00' AND twice <> 6",
+        "SELECT both FROM v2 AS last WHERE last.origin IS NOT NULL AND CASE WHEN both > 3 THEN true END",
+    ),
+    (
+        "SELECT window(ts, '1 hour'), count(1), min(origin) AS first, sum(i) AS `end`, place.city FROM t "
+        "GROUP BY 1, place.city",
+        "SELECT * FROM v0 WHERE window.start >= TIMESTAMP '2024-03-01 12:00:00' AND `end` BETWEEN -9 AND 9",
+        "SELECT first, window, timestampdiff(MINUTE, window.start, window.end) AS long, "
+        "extract(HOUR FROM window.start) AS at, city, `end` FROM v1 WHERE city LIKE 'c%' AND first IN ('EWR', 'JFK')",
+        "SELECT named_struct('w', window, 'n', `end`) AS s, exists(array(at), n -> n > long), "
+        "CAST(long AS STRING) || '-' || city AS told, 1, true AS yes FROM v2",
+    ),
+    (
+        "SELECT window(ts, '2 hours') AS w, w.start AS s, max(money) AS money, max(place) AS place, "
+        "count(*) FILTER (WHERE late) AS late FROM t GROUP BY w",
+        "SELECT s + INTERVAL 1 HOUR AS s, place.gate, money / 2 AS half, late > 2 AS `are late` FROM v0 WHERE NOT late = 0",
+        "SELECT s, gate, -half, `are late` FROM v1 WHERE `are late`",
+    ),
+    ("SELECT count(*) FROM t GROUP BY window(ts, '1 hour')", "SELECT * FROM v0", "SELECT 2 AS two FROM v1"),
+]
+
+
+@pytest.mark.parametrize("texts", SELECTED)
+def test_selections_over_window_views_answer_as_their_text(
+    spark: SparkSession, host: SparkExpressionHost, texts: Sequence[str]
+) -> None:
+    assert_selections_answer_as_spark(spark, host, texts)
+
+
+def assert_selections_answer_as_spark(
+    spark: SparkSession, host: SparkExpressionHost, texts: Sequence[str]
+) -> None:
+    views: dict[str, SelectQuery | WindowQuery] = {}
+    for number, text in enumerate(texts):
+        window = bound(text, host, views)
+        frame = spark.sql(text)
+        expected = frame.toArrow()
+        outputs = pa.schema([(output.name, output.type) for output in window.outputs])
+        assert described(outputs) == described(arrow_schema(frame.schema))
+        found = answer(spark, window)
+        assert described(found.schema) == described(expected.schema)
+        assert rows(found) == rows(expected)
+        frame.createOrReplaceTempView(f"v{number}")
+        views[f"V{number}"] = parse_query(text)
+
+
+def test_mistakes_of_a_selection_over_a_window_view_are_shown_where_they_are(
+    host: SparkExpressionHost,
+) -> None:
+    views = {
+        "V0": parse_query(
+            "SELECT window(ts, '1 hour') AS w, count(*) AS n, max(place) AS p FROM t GROUP BY w"
+        )
+    }
+    for text, marked in (
+        ("SELECT n, nothing(n) AS m FROM v0", "nothing(n)"),
+        ("SELECT n, w.begin FROM v0", "w.begin"),
+        ("SELECT n FROM v0 WHERE n > 3 AND w.start > 3", "w.start > 3"),
+        ("SELECT n AS m FROM v0 WHERE n", "n"),
+        ("SELECT n, n + 1 AS N FROM v0", "n + 1 AS N"),
+        ("SELECT n, rand() AS r FROM v0", "rand() AS r"),
+        ("SELECT n FROM v0 WHERE now() > w.end", "now() > w.end"),
+    ):
+        with pytest.raises(SqlError) as raised:
+            bound(text, host, views)
+        assert raised.value.text == text
+        assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
 @pytest.mark.parametrize(("text", "kind", "marked"), WRONG)
 def test_mistakes_are_shown_where_they_are(
     host: SparkExpressionHost, text: str, kind: type[SqlError], marked: str | None
@@ -252,3 +333,55 @@ def test_random_views_answer_as_their_text(spark: SparkSession, host: SparkExpre
     found = answer(spark, bound(text, host))
     assert found.schema.names == expected.schema.names
     assert rows(found) == rows(expected)
+
+
+@st.composite
+def selections(draw: st.DrawFn) -> list[str]:
+    """A window view, a selection over it and one over that."""
+    first = draw(queries())
+    names = sorted(set(re.findall(r" AS (\w+)", first)))
+    moment = "w.start" if "w" in names else "start" if "window.start" in first else None
+    texts = [first]
+    for number in range(2):
+        each = st.sampled_from(names)
+        tests = st.builds(str.format, st.sampled_from(_TESTS), each)
+        if moment is not None:
+            tests |= st.just(f"{moment} > TIMESTAMP '2024-03-01 12:40:00'")
+        condition = draw(
+            st.sampled_from(["", f" WHERE {draw(tests)}", f" WHERE {draw(tests)} OR {draw(tests)}"])
+        )
+        items = [draw(st.sampled_from(["*", *names]))] if draw(st.booleans()) else ["*"]
+        items += [
+            f"{draw(st.sampled_from(_ITEMS)).format(draw(each))} AS d{number}_{place}"
+            for place in range(draw(st.integers(0, 2)))
+        ]
+        texts.append(f"SELECT {', '.join(items)} FROM v{number}{condition}")
+        if items[0] != "*":
+            names, moment = [items[0]], "w.start" if items[0] == "w" else None
+        names += [item.rpartition(" ")[2] for item in items[1:]]
+    return texts
+
+
+_TESTS = (
+    "{} IS NOT NULL",
+    "{} IS NULL",
+    "{0} = {0}",
+    "length(to_json(named_struct('a', {}))) % 2 = 0",
+    "NOT {} <=> NULL",
+)
+_ITEMS = ("{}", "{} IS NULL", "to_json(named_struct('a', {}))", "coalesce({0}, {0})", "array({})")
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=selections())
+def test_random_selections_over_window_views_answer_as_their_text(
+    spark: SparkSession, host: SparkExpressionHost, texts: list[str]
+) -> None:
+    try:
+        for number, text in enumerate(texts):
+            frame = spark.sql(text)
+            frame.toArrow()
+            frame.createOrReplaceTempView(f"v{number}")
+    except Exception:
+        return
+    assert_selections_answer_as_spark(spark, host, texts)

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import Column, SparkSession
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
-from penstock.operators.selection import Selector, compile_selections
+from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.selection import Query, SelectionSet
-from penstock.spark.catalyst import try_form
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.sql.bind import MAX_TERMS, BoundSelections, bind_selections
-from penstock.sql.script import parse_query
+from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.sql.conditions.bind import MAX_TERMS, BoundSelections, bind_selections
+from penstock.sql.script.script import parse_query
 
 pytestmark = pytest.mark.spark
 

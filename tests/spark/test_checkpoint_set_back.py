@@ -12,18 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, VIEWS, expected, orders, rows, script
-from penstock.errors import StreamFailedError
+from penstock.errors import CheckpointError, StreamFailedError
 from penstock.settings import Settings
+from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.engine import Engine
-from penstock.spark.events import EventLog
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.spark.keyed_query import KeyedQuery
-from penstock.spark.layout import Layout
+from penstock.spark.lanes.windows.query import KeyedQuery
 from penstock.spark.run import Run
-from penstock.sql.bind_windows import BoundWindow, bind_window
-from penstock.sql.script import parse_query
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from penstock.sql.script.script import parse_query
+from penstock.sql.script.views import flatten
+from penstock.sql.windows.bind import BoundWindow, bind_window
+from penstock.sql.windows.query import WindowQuery
 from window_log import LogWriter
 
 pytestmark = pytest.mark.spark
@@ -158,12 +158,12 @@ def log(spark: SparkSession, tmp_path: Path) -> LogWriter:
     return writer
 
 
-def _follow(spark: SparkSession, log: LogWriter, mark: int = 0) -> None:
+def _follow(spark: SparkSession, log: LogWriter) -> None:
     settings = Settings(shards=1)
     query = KeyedQuery(spark, log.stream, log.layout, EventLog(log.layout.events), settings)
     query.start()
     try:
-        assert query.finish(log.batch, mark)
+        assert query.finish(log.number)
     finally:
         query.stop()
 
@@ -199,6 +199,6 @@ def test_a_log_that_has_lost_an_entry_is_told(spark: SparkSession, log: LogWrite
     _follow(spark, log)
     for _ in range(2):
         entry = log.put(100)
-    (log.layout.log("orders") / f"{entry.batch - 1:010d}.{0:010d}.json").unlink()
-    with pytest.raises(StreamFailedError, match="has lost entries"):
+    (log.layout.log("orders") / "entries" / f"{entry.number - 1:010d}.json").unlink()
+    with pytest.raises(CheckpointError, match="has lost entries"):
         _follow(spark, log)

@@ -22,10 +22,10 @@ from engine_cases import script as orders_script
 from engine_cases import write_orders
 from penstock.cli.main import main
 from penstock.cli.watch import Watcher
-from penstock.spark.checkpoint_lock import CheckpointLock
 from penstock.spark.engine import Engine
-from penstock.spark.layout import Layout
-from penstock.spark.publish import read_manifests
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
@@ -355,11 +355,7 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
     assert _call("run", "script.sql", "--output", "out", "--available-now", "--watch") == 0
     assert "script.sql: followed: 1 views added (comes), 1 views dropped (goes)" in capsys.readouterr().out
 
-    batches = [
-        figures
-        for manifest in read_manifests(Layout(folder / "out", folder / "out"), "orders")
-        for figures in manifest["batches"]
-    ]
+    batches = read_published(Layout(folder / "out", folder / "out"), "orders").batches
     before = sum(figures["tuples"] for figures in batches if figures["plan"] == 0)
     assert sum(figures["tuples"] for figures in batches) == 1_200
     assert 0 < before < 1_200

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from penstock import Matcher
 from penstock.errors import UnsupportedError
-from penstock.operators.matches import Matches
-from penstock.operators.selection import Selector, compile_selections
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.sql.bind import bind_selections
+from penstock.operators.selection.matches import Matches
+from penstock.operators.selection.selector import Selector, compile_selections
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.sql.conditions.bind import bind_selections
 
 pytestmark = pytest.mark.spark
 

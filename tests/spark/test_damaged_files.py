@@ -20,9 +20,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from engine_cases import COLUMNS, orders, rows, script, write_orders
-from penstock.spark import parquet_source
+from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
-from penstock.spark.parquet_files import (
+from penstock.spark.run import Run
+from penstock.spark.sources import parquet_source
+from penstock.spark.sources.parquet_rescue import rescue
+from penstock.spark.sources.parquet_source import ParquetSource
+from penstock.spark.sources.source import BoundBatch
+from penstock.spark.tasks.parquet_files import (
     RowGroup,
     Stamp,
     is_fault_of_file,
@@ -30,9 +35,7 @@ from penstock.spark.parquet_files import (
     reason_of,
     row_groups,
 )
-from penstock.spark.parquet_rescue import rescue
-from penstock.spark.run import Run
-from penstock.spark.worker import TaskContextData, TaskReport
+from penstock.spark.tasks.worker import TaskContextData, TaskReport
 
 pytestmark = pytest.mark.spark
 
@@ -170,6 +173,31 @@ def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, be
     assert origins == {f"{name}#{group} ({count:,} rows)" for name, group, count in bad}
 
 
+def test_an_index_beyond_the_dictionary(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark looks values up behind the reader that names the file; beside it a page that this reader cannot read."""
+    paths = _write(tmp_path / "in", 8, "none", 3)
+    for path in paths[2:5]:
+        chunk = pq.read_metadata(path).row_group(1).column(3)
+        content = bytearray(path.read_bytes())
+        # five names are numbers of three bits; these are all 7
+        end = chunk.dictionary_page_offset + chunk.total_compressed_size
+        content[end - 30 : end] = b"\xff" * 30
+        path.write_bytes(content)
+    content = bytearray(paths[6].read_bytes())
+    content[pq.read_metadata(paths[6]).row_group(2).column(0).data_page_offset] ^= 0xFF
+    paths[6].write_bytes(content)
+    run = _run(Engine(spark).execute(script(tmp_path / "in", DERIVED)), tmp_path / "out")
+    size = ROWS // GROUPS
+    assert _places(run) == {(path.name, 1, size) for path in paths[2:5]} | {(paths[6].name, 2, size)}
+    answered = run.results("long_name").select("id").collect()
+    good = [group for path in paths for group in _readable(path)[0]]
+    tuples = spark.createDataFrame(pa.concat_tables(good))
+    tuples.createOrReplaceTempView("orders")
+    assert Counter(answered) == Counter(spark.sql(DERIVED["long_name"]).select("id").collect())
+    assert run.status()["orders"]["tuples"] == (8 * GROUPS - 4) * size
+    assert not run.events("stream_retried")
+
+
 def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
     """The bad page is the last one of a column that is decoded only for matches, and those come late."""
     folder = tmp_path / "in"
@@ -222,6 +250,31 @@ def test_a_file_that_changes_between_plan_and_read(
     run = _run(Engine(spark).execute(script(folder, {"all_of": "SELECT id FROM orders"})), tmp_path / "out")
     assert _places(run) == {("001.parquet", group, 300) for group in range(3)}
     assert sorted(row.id for row in run.results("all_of").collect()) == [*range(900), *range(1800, 2700)]
+
+
+def test_a_file_that_is_gone_before_its_batch_stops_the_stream(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    write_orders(folder, files=3, rows=900)
+    victim, away = folder / "001.parquet", tmp_path / "away.parquet"
+    real = ParquetSource.run
+
+    def run_later(source: ParquetSource, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        if victim.exists():
+            victim.rename(away)
+        return real(source, df, batch)
+
+    text = script(folder, {"all_of": "SELECT id FROM orders"})
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetSource, "run", run_later)
+        run = Engine(spark, retry_attempts=0).execute(text).start(tmp_path / "out", available_now=True)
+        with pytest.raises(StreamFailedError, match=r"file or folder is gone.*001\.parquet"):
+            run.await_termination()
+        run.stop()
+    away.rename(victim)
+    run = _run(Engine(spark).execute(text), tmp_path / "out")
+    assert sorted(row.id for row in run.results("all_of").collect()) == list(range(2_700))
 
 
 def test_a_view_that_raises_is_no_fault_of_the_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
-from penstock.operators.derived import DerivedLayout
+from penstock.operators.ingest.derived import DerivedLayout
 from penstock.plan.expressions import Derived
-from penstock.spark.derive import derive, derive_packed
-from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.analysis.derive import derive, derive_packed
+from penstock.spark.analysis.expressions import SparkExpressionHost
 
 pytestmark = pytest.mark.spark
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from penstock import Matcher
 from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
-from penstock.spark.messages import quoted
-from penstock.sql.bind import bind_selections
+from penstock.spark.recovery.messages import quoted
+from penstock.sql.conditions.bind import bind_selections
 from penstock.testing.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark

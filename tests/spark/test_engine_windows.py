@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
-from penstock.spark.layout import Layout
 from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
 
 START = 1_700_000_000_000_000
 COLUMNS = "ts TIMESTAMP, key BIGINT, name STRING, value DOUBLE, price DECIMAL(10,2)"

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Raised
-from penstock.spark.expressions import SparkExpressionHost
+from penstock.spark.analysis.expressions import SparkExpressionHost
 
 pytestmark = pytest.mark.spark
 

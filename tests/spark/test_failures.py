@@ -192,7 +192,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from engine_cases import script, write_orders
 from penstock.spark.engine import Engine
-from penstock.spark.session import build_session
+from penstock.spark.sessions.build import build_session
 spark = build_session("local[2]", {{}})
 write_orders(Path("in"), 1, 300)
 run = Engine(spark).execute(script(Path("in").resolve(), {{"v": "SELECT * FROM orders WHERE amount > 900"}})).start("out")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.kafka_admin import KafkaAdmin, client_options
-from penstock.spark.probes import KafkaProbe, SourceGoneError
+from penstock.spark.sources.kafka_admin import KafkaAdmin, client_options
+from penstock.spark.sources.probes import KafkaProbe, SourceGoneError
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

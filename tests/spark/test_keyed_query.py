@@ -16,16 +16,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.settings import Settings
-from penstock.spark.events import EventLog
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.spark.keyed_query import KeyedQuery
-from penstock.spark.layout import Layout
-from penstock.spark.shards import shard_keys
-from penstock.spark.window_results import window_changes, window_results
-from penstock.sql.bind_windows import BoundWindow, bind_window
-from penstock.sql.script import parse_query
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.lanes.windows.query import KeyedQuery
+from penstock.spark.log.shards import shard_keys
+from penstock.spark.results.window_rows import window_changes, window_results
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from penstock.sql.script.script import parse_query
+from penstock.sql.script.views import flatten
+from penstock.sql.windows.bind import BoundWindow, bind_window
+from penstock.sql.windows.query import WindowQuery
 from window_log import LogWriter
 
 pytestmark = pytest.mark.spark
@@ -132,14 +132,14 @@ def test_final_results_are_those_of_the_text_whatever_the_batches(
     first = [log.put(size) for size in sizes[:7]][-1]
     before = keyed(spark, layout, entries=3)
     before.start()
-    before.finish(first.batch, first.mark)
+    before.finish(first.number)
     for size in sizes[7:]:
         log.put(size)
     end = log.end()
     query = keyed(spark, layout, entries=3)
-    assert query.done == first.name
+    assert query.done == first.number
     query.start()
-    query.finish(end.batch, end.mark)
+    query.finish(end.number)
 
     oracle = {
         **texts,
@@ -174,7 +174,7 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
     end = log.end()
     query = keyed(spark, layout, entries=1, compact=3)
     query.start()
-    query.finish(end.batch, end.mark)
+    query.finish(end.number)
     check(spark, layout, "b", old, table.slice(200))
     check(spark, layout, "a", new, table.slice(400))
     assert len(list(layout.results("b").glob("*.parquet"))) < 5
@@ -190,7 +190,7 @@ def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession
     identity.write_text('{"id": "one"}')
     before = keyed(spark, layout, entries=1, shards=1)
     before.start()
-    before.finish(first.batch, first.mark)
+    before.finish(first.number)
     state = spark.read.format("statestore").option("path", str(layout.keyed_spark(STREAM)))
     pieces = (
         state.option("stateVarName", "panes")
@@ -207,7 +207,7 @@ def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession
     end = log.end()
     after = keyed(spark, layout, shards=1)
     after.start()
-    after.finish(end.batch, end.mark)
+    after.finish(end.number)
     told = windows(layout)
     assert told[-1]["panes_restored"] == len(by_pane)
     check(spark, layout, "v", text, table)
@@ -221,13 +221,13 @@ def test_entries_that_come_while_the_query_rests_share_a_batch(spark: SparkSessi
     first = log.put(60)
     query = keyed(spark, layout)
     query.start(rests=True)
-    while query.active and query.done < first.name:
+    while query.active and query.done < first.number:
         time.sleep(0.01)
     for _ in range(4):
         log.put(15)
         time.sleep(0.1)
     end = log.end()
-    query.finish(end.batch, end.mark)
+    query.finish(end.number)
     told = [each["entries"] for each in windows(layout)]
     assert told[0] == 1
     assert told[1] > 1, "an entry alone is followed at once by a query that does not rest"

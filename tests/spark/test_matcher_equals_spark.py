@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Matcher
 from penstock.errors import UnsupportedError
-from penstock.operators.matches import Matches
-from penstock.operators.selection import Selector, compile_selections
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.sql.bind import BoundSelections, bind_selections
+from penstock.operators.selection.matches import Matches
+from penstock.operators.selection.selector import Selector, compile_selections
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.testing.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.operators import map_stage
-from penstock.operators.map_stage import StreamProgram
-from penstock.operators.selection import compile_selections
+from penstock.operators.ingest import map_stage
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.selection.selector import compile_selections
 from penstock.settings import Settings
-from penstock.spark.worker import Task, TaskContextData
-from penstock.sql.bind import bind_selections
+from penstock.spark.tasks.worker import Task, TaskContextData
+from penstock.sql.conditions.bind import bind_selections
 
 pytestmark = pytest.mark.spark
 
@@ -29,14 +30,23 @@ def test_a_batch_of_too_many_matches_is_staged_in_pieces(
     conditions = {f"q{number}": f"a >= {number}" for number in range(20)}
     bound = bind_selections(conditions, SCHEMA, None)
     program = StreamProgram(
-        "s", 1, compile_selections(bound.selections), 20, ("a", "note"), None, None, Settings()
+        "s",
+        1,
+        compile_selections(bound.selections),
+        Outcomes.of_views(20),
+        ("a", "note"),
+        None,
+        None,
+        Settings(),
     )
     values = np.random.default_rng(1).integers(-5, 25, 300)
     batch = pa.record_batch({"a": values, "note": [f"n{row}" for row in range(300)]}, SCHEMA)
     broadcast = spark.sparkContext.broadcast(pickle.dumps(program))
     monkeypatch.setattr(map_stage, "MOST_PAIRS", 100)
     staging = str(tmp_path)
-    task = Task(TaskContextData(("pieces", 1), broadcast, None, staging, staging, 0, 2**62, -(2**62), 0), 0)
+    task = Task(
+        TaskContextData(("pieces", 1), broadcast, None, staging, staging, 0, 2**62, -(2**62), 0, -(2**62)), 0
+    )
     task.process(batch, lambda mask: batch.filter(pa.array(mask)))
     report = task.report()
     broadcast.destroy()

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from penstock.cli.results import Format, _print_computed, _print_plain
 from penstock.errors import UnknownNameError
 from penstock.spark.engine import Engine
-from penstock.spark.layout import Layout
-from penstock.spark.plain_results import plain_rows
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, VIEWS, expected, rows, script, write_orders
-from penstock.operators.asc import AscIndex
-from penstock.operators.map_stage import StreamProgram
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.spark.engine import Engine
-from penstock.spark.plans import StreamPlans
+from penstock.spark.ingest.plans import StreamPlans
 
 pytestmark = pytest.mark.spark
 

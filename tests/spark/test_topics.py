@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.causes import DATA_LOST, Cause
 from penstock.spark.engine import Engine
+from penstock.spark.recovery.causes import DATA_LOST, Cause
 from penstock.spark.run import Run
 from penstock.testing.kafka import KafkaBroker
 

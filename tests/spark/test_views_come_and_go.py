@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.bindings import PlanLog
 from penstock.spark.engine import Engine
-from penstock.spark.layout import Layout
-from penstock.spark.publish import read_manifests
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
@@ -55,7 +55,7 @@ def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, 
 
     layout = Layout(tmp_path / "out", tmp_path / "out/_penstock/checkpoint")
     plans = PlanLog(layout, "readings")
-    manifests = read_manifests(layout, "readings")
+    manifests = read_published(layout, "readings").single
     assert sum(manifest["batches"][0]["tuples"] for manifest in manifests) == BATCHES * ROWS
     versions = set()
     for manifest in manifests:

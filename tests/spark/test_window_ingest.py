@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
-from penstock.operators.aggregates import Parts
-from penstock.operators.panes import PANE, Content
-from penstock.operators.shard import Envelope, OperatorPlan, pane_batch
-from penstock.operators.window_rows import window_rows
+from penstock.operators.windows.aggregates import ROWS as ROWS_OF_GROUP
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.panes import PANE, Content
+from penstock.operators.windows.rows import window_rows
+from penstock.operators.windows.shard import Envelope, OperatorPlan, pane_batch
 from penstock.settings import Settings
-from penstock.spark.bindings import PlanLog, ViewDefinition, WindowDefinition
-from penstock.spark.envelope_log import EnvelopeLog, LogEntry, read_entry
-from penstock.spark.events import EventLog
-from penstock.spark.ingest import IngestQuery, Trigger
-from penstock.spark.kafka_source import KafkaJsonSource
-from penstock.spark.layout import Layout
-from penstock.spark.publish import read_manifests
-from penstock.spark.shards import fixed_shards
-from penstock.spark.source import DataFrameSource, Source
-from penstock.spark.sources import open_table
-from penstock.sql.script import parse_script
+from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.programs import stored_program
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.log.stream_log import FINAL, PLAN, LogReader
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.sources.kafka_source import KafkaJsonSource
+from penstock.spark.sources.source import DataFrameSource, Source
+from penstock.spark.sources.tables import open_table
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import LOG_KEPT
+from penstock.spark.storage.layout import Layout
+from penstock.spark.tasks.worker import TOO_LATE
+from penstock.sql.script.script import parse_script
 
 pytestmark = pytest.mark.spark
 
@@ -116,14 +123,16 @@ class Ingest:
         self.query.await_termination()
 
     @property
-    def entries(self) -> list[LogEntry]:
-        return [read_entry(path) for path in sorted(self.layout.log("readings").glob("*.json"))]
+    def entries(self) -> list[Entry]:
+        log = LogReader(self.layout.log("readings"))
+        last = log.newest()
+        return [] if last is None else log.between(-1, last.number)
 
     def partials(self, operator: int, shards: Sequence[int] = (0, 1, 2)) -> list[Envelope]:
         found = []
         for entry in self.entries:
-            for name in entry.files:
-                table = pq.read_table(self.layout.envelopes("readings") / name)
+            for kind, name in ((kind, name) for kind, names in entry.files.items() for name in names):
+                table = pq.read_table(self.layout.log_files("readings", kind) / name)
                 assert table.schema.names == ["shard", "operator", "kind", "payload"]
                 found += [
                     Envelope(row["operator"], row["kind"], row["payload"])
@@ -133,7 +142,7 @@ class Ingest:
         return found
 
     def operator(self, view: str) -> OperatorPlan:
-        program = EnvelopeLog(self.layout, "readings").program(self.entries[-1].plan)
+        program = stored_program(self.layout, "readings", self.entries[-1].plan)
         assert program is not None
         return next(plan for plan in program.operators if view in [each.name for each in plan.views])
 
@@ -208,7 +217,7 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
     same(answers(ingest, "sliding"), expected(spark, SLIDING, "origin, n, total, mean, low, high, sd, kinds"))
     same(answers(ingest, "tumbling"), expected(spark, TUMBLING, "level, n"))
     same(answers(ingest, "overall"), expected(spark, OVERALL, "total"))
-    assert [(entry.batch, entry.mark) for entry in ingest.entries] == [(0, 0), (1, 0), (2, 0)]
+    assert [(entry.number, entry.batch) for entry in ingest.entries] == [(0, 0), (1, 1), (2, 2)]
     newest = None
     for number, entry in enumerate(ingest.entries):
         times = np.asarray(
@@ -220,9 +229,9 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
         assert entry.newest == newest
     assert ingest.query.totals.null_event_times == 2 * FILES
     assert ingest.query.totals.future_event_times == FILES
-    manifests = read_manifests(ingest.layout, "readings")
+    files = read_published(ingest.layout, "readings").files
     large = sum(int(np.sum(readings(number).column("amount").to_numpy() > 90)) for number in range(FILES))
-    assert sum(file["rows"] for m in manifests for file in m["files"] if file["kind"] == "matches") == large
+    assert sum(file.rows for file in files if file.kind == "matches") == large
     assert len(fixed_shards(ingest.layout, "readings", 7, None)) == 3
     with pytest.raises(InputError, match="shards is 4, but the checkpoint of stream readings has 3"):
         fixed_shards(ingest.layout, "readings", 7, 4)
@@ -289,12 +298,14 @@ def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path
     commits = first.layout.spark("readings") / "commits"
     for published in (True, False):
         _uncommit(commits, 2)
-        (first.layout.log("readings") / before[-1].name).unlink()
+        LogReader(first.layout.log("readings")).entry_path(before[-1].number).unlink()
         if not published:
             (first.layout.manifests("readings") / "2.json").unlink()
         again = Ingest(spark, folder, parquet(spark, folder), views)
         again.run()
-        assert again.entries == before
+        assert [replace(entry, clock=0) for entry in again.entries] == [
+            replace(entry, clock=0) for entry in before
+        ]
     newest = before[-1].newest or 0
     assert again.query.log.put_idle(newest + 5)
     assert not again.query.log.put_idle(newest + 5)
@@ -304,9 +315,9 @@ def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path
     assert not again.query.log.put_end()
     *_, idle, everything, end = again.entries
     assert [each.newest for each in (idle, everything, end)] == [newest] * 3, "seen, not taken to have come"
-    assert (idle.batch, idle.mark, idle.reached, idle.ended) == (2, 1, newest + 5, False)
-    assert (everything.mark, everything.answer_all, everything.ended) == (2, True, False)
-    assert (end.mark, end.answer_all, end.ended) == (3, False, True)
+    assert (idle.batch, idle.number, idle.reached, idle.ended) == (2, 3, newest + 5, False)
+    assert (everything.number, everything.answer_all, everything.ended) == (4, True, False)
+    assert (end.number, end.answer_all, end.ended) == (5, False, True)
 
 
 def _uncommit(commits: Path, batch: int) -> None:
@@ -315,12 +326,63 @@ def _uncommit(commits: Path, batch: int) -> None:
         (commits / name).unlink(missing_ok=True)
 
 
+def test_a_tuple_beyond_the_history_goes_to_the_quarantine(spark: SparkSession, folder: Path) -> None:
+    """The log says that its history does not go back to noon, and the windows that all of them are final."""
+    views = definitions({"overall": OVERALL, "sliding": SLIDING})
+    views["large"] = ViewDefinition("large", "large:1", "", "amount > 90", None)
+    first = Ingest(spark, folder, parquet(spark, folder), views)
+    first.run()
+    noon = int(NOON.timestamp() * 1e6)
+    log = LogReader(first.layout.log("readings"))
+    told = {FINAL: noon + 1_000_000, PLAN: first.entries[-1].plan}
+    late = readings(9).slice(10, 40)
+    moments = [NOON - timedelta(minutes=place) for place in range(-20, 20)]
+    late = late.set_column(0, "ts", pa.array(moments, pa.timestamp("us", "UTC")))
+
+    def batch(number: int) -> tuple[Ingest, int]:
+        """The batch of `late`, and how many of its tuples the windows took in."""
+        pq.write_table(late, folder / "in" / f"{number}.parquet")
+        ingest = Ingest(spark, folder, parquet(spark, folder), views)
+        ingest.run()
+        plan = ingest.entries[-1]
+        assert plan.batch == number
+        taken = 0
+        for kind, names in plan.files.items():
+            for name in names if kind == "partials" else ():
+                rows = pq.read_table(ingest.layout.log_files("readings", kind) / name)
+                for row in rows.filter(rows.column("operator").to_numpy() == 1).to_pylist():
+                    partials = pa.ipc.open_stream(row["payload"]).read_all()
+                    taken += sum(partials.column(ROWS_OF_GROUP).to_pylist())
+        return ingest, taken
+
+    assert batch(FILES)[1] == 40
+    LOG_KEPT.replace(log.kept_path, {"first": 0, "before": noon})
+    log.put_mark("windows", 0, **{**told, PLAN: -1})
+    assert batch(FILES + 1)[1] == 40, "some view of the plan may need them"
+    log.put_mark("windows", 0, **{**told, FINAL: noon - 600_000_000})
+    assert batch(FILES + 2)[1] == 31, "nine are older than all that is not final"
+    log.put_mark("windows", 0, **told)
+    last, taken = batch(FILES + 3)
+    assert taken == 21
+    assert last.query.totals.quarantined == {TOO_LATE: 19}
+    quarantined = [
+        row
+        for path in sorted(last.layout.quarantine("readings").glob("*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
+    assert len(quarantined) == 9 + 19
+    assert {row["reason"] for row in quarantined} == {TOO_LATE}
+    assert json.loads(quarantined[-1]["record"])["ts"] == str(moments[-1])
+    matched = int(np.sum(late.column("amount").to_numpy() > 90))
+    assert last.query.totals.matched == matched, "they satisfy selections all the same"
+    assert last.entries[-1].kept_before == noon
+
+
 def test_a_stream_that_never_had_a_window_view_has_no_log(spark: SparkSession, folder: Path) -> None:
     large = ViewDefinition("large", "large:1", "", "amount > 90", None)
     ingest = Ingest(spark, folder, parquet(spark, folder), {"large": large})
     ingest.run()
     assert not ingest.layout.log("readings").exists()
-    assert not ingest.layout.envelopes("readings").exists()
     assert not ingest.layout.keyed("readings").exists()
     assert not ingest.query.log.put_end()
     ingest.query.plans.change(definitions({"overall": OVERALL}), frozenset(["large"]))
@@ -330,8 +392,8 @@ def test_a_stream_that_never_had_a_window_view_has_no_log(spark: SparkSession, f
     ingest.query.plans.change({"large": large}, frozenset(["overall"]))
     pq.write_table(readings(FILES + 1), folder / "in" / f"{FILES + 1}.parquet")
     ingest.run()
-    assert [entry.files == () for entry in ingest.entries] == [False, True]
-    program = EnvelopeLog(ingest.layout, "readings").program(ingest.entries[-1].plan)
+    assert [entry.files == {} for entry in ingest.entries] == [False, True]
+    program = stored_program(ingest.layout, "readings", ingest.entries[-1].plan)
     assert program is not None
     assert program.operators == ()
 

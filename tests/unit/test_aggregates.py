@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregates import Parts, lower
+from penstock.operators.windows.aggregates import Parts, lower
 from penstock.plan.windows import Aggregate
 
 _REAL = pa.float64()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,21 +11,30 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregates import Parts
-from penstock.operators.map_stage import StageCounts
-from penstock.operators.shard import KeyedProgram, OperatorPlan
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
-from penstock.spark import backfill
-from penstock.spark.backfill import Backfill
-from penstock.spark.bindings import Beginning, PlanLog, RegisteredWindow, WindowDefinition, WindowRegister
-from penstock.spark.envelope_log import EnvelopeLog, LogEntry
-from penstock.spark.events import EventLog
-from penstock.spark.files import replace_json
-from penstock.spark.ingest_log import IngestLog
-from penstock.spark.layout import Layout
-from penstock.spark.past import CannotReadAgainError, portions
-from penstock.spark.worker import SetAside, TaskReport
+from penstock.spark.ingest import backfill
+from penstock.spark.ingest.backfill import Backfill
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.ingest_log import IngestLog
+from penstock.spark.log.programs import store_program
+from penstock.spark.log.stream_log import LogReader, StreamLog
+from penstock.spark.storage import formats
+from penstock.spark.storage.bindings import (
+    Beginning,
+    PlanLog,
+    RegisteredWindow,
+    WindowDefinition,
+    WindowRegister,
+)
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import BACKFILL, MANIFEST
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.past import CannotReadAgainError, portions
+from penstock.spark.tasks.worker import SetAside, TaskReport
 
 HOUR = 3_600_000_000
 VIEW = WindowPlan(
@@ -57,7 +65,8 @@ class Stream:
     def binds(self) -> None:
         since = 16 * HOUR
         plan = OperatorPlan(0, (VIEW,), Parts.of(VIEW.aggregates), HOUR, since, (("v", self.floor),))
-        EnvelopeLog(self.layout, "s").store_program(KeyedProgram(0, (plan,), 0, 0))
+        StreamLog(self.layout.log("s"))
+        store_program(self.layout, "s", KeyedProgram(0, (plan,), 0, 0))
         where = Beginning(FIRST, since, self.floor, '{"logOffset":2}')
         window = RegisteredWindow(WindowDefinition("v", "v:1", "SELECT 1"), 0, beginning=where)
         PlanLog(self.layout, "s").store(0, {}, WindowRegister((window,), 1))
@@ -73,7 +82,7 @@ class Stream:
             }
             document = {"first": number, "last": number, "files": []}
             document["batches"] = [{"batch": number, **whole, **figures}]
-            replace_json(self.layout.manifests("s") / f"{number}.json", document)
+            MANIFEST.replace(self.layout.manifests("s") / f"{number}.json", document)
 
     def backfill(self) -> Backfill:
         """What a start of the process makes."""
@@ -84,7 +93,7 @@ class Stream:
         spark: Any = SimpleNamespace(
             sparkContext=context, _jsparkSession=SimpleNamespace(cloneSession=lambda: None)
         )
-        self.log = IngestLog(self.layout, "s", Settings())
+        self.log = IngestLog(self.layout, "s", Settings(), self.events)
         ingest: Any = SimpleNamespace(
             stream="s",
             log=self.log,
@@ -99,15 +108,16 @@ class Stream:
         """A run that ends when everything is whole that can be."""
         made = self.backfill()
         if self.log.last is None:
-            self.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, [])
+            self.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
         made.start()
         made.finish()
 
     @property
-    def given(self) -> list[str]:
+    def given(self) -> list[int]:
         """The log's entries that give partials of the past."""
-        paths = sorted(self.layout.log("s").glob("*.json"))
-        return [path.name for path in paths if json.loads(path.read_text())["whole"]]
+        log = LogReader(self.layout.log("s"))
+        last = log.newest()
+        return [each.number for each in log.between(-1, last.number if last else -1) if each.whole]
 
     @property
     def told(self) -> list[str]:
@@ -126,7 +136,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
 def test_a_mark_that_cannot_be_written_gives_nothing_twice(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tried = backfill.put_json_if_absent, []
+    real, tried = formats.put_json_if_absent, []
 
     def full_once(*given: Any) -> bool:
         tried.append(given)
@@ -134,7 +144,7 @@ def test_a_mark_that_cannot_be_written_gives_nothing_twice(
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(*given)
 
-    monkeypatch.setattr(backfill, "put_json_if_absent", full_once)
+    monkeypatch.setattr(formats, "put_json_if_absent", full_once)
     stream.runs()
     assert len(tried) == 2
     assert len(stream.given) == 1
@@ -144,19 +154,19 @@ def test_an_entry_that_seemed_to_fail_takes_no_backfill_s_place(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.backfill()
-    stream.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, [])
-    real = EnvelopeLog.put
+    stream.log.put_batch(FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
+    real = StreamLog.append
 
-    def unsynced(log: EnvelopeLog, entry: LogEntry) -> bool:
+    def unsynced(log: StreamLog, entry: Entry) -> bool:
         real(log, entry)
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(EnvelopeLog, "put", unsynced)
+        patched.setattr(StreamLog, "append", unsynced)
         with pytest.raises(OSError, match="Input"):
             stream.log.put_idle(17 * HOUR)
-    stream.log.put_whole((0,), ["a.parquet"], 16 * HOUR)
-    assert stream.given == ["0000000003.0000000002.json"]
+    stream.log.put_whole((0,), {"partials": ["a.parquet"]}, 16 * HOUR)
+    assert stream.given == [2]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -291,6 +301,21 @@ def test_a_failure_before_it_is_known_what_is_missing_is_told(
     stream.runs()
     assert stream.told == ["backfill_failed"]
     assert stream.events.recent[-1]["views"] == []
+
+
+def test_marks_of_operators_that_are_gone_are_removed(stream: Stream) -> None:
+    stream.runs()
+    marks = stream.layout.backfill("s")
+    assert (marks / "0.json").exists()
+    (marks / "staged-0").mkdir()
+    BACKFILL.replace(marks / "9.json", {"impossible": None})
+    stream.runs()
+    assert [path.name for path in marks.iterdir() if path.suffix] == ["0.json"]
+    assert (marks / "staged-0").is_dir(), "it is there still"
+    PlanLog(stream.layout, "s").store(1, {}, WindowRegister((), 1))
+    stream.log.put_batch(FIRST + 1, 1, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
+    stream.runs()
+    assert list(marks.iterdir()) == []
 
 
 def test_offsets_are_divided_so_that_nothing_is_read_twice_or_left_out() -> None:

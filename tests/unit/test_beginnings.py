@@ -12,25 +12,26 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from penstock.operators.aggregates import Parts
-from penstock.operators.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
-from penstock.spark import beginnings
-from penstock.spark import plans as plans_module
-from penstock.spark.beginnings import BEFORE_ALL, Beginnings
-from penstock.spark.bindings import (
+from penstock.spark.ingest import beginnings, compiling
+from penstock.spark.ingest.beginnings import Beginnings
+from penstock.spark.ingest.plans import StreamPlans
+from penstock.spark.log.programs import store_program
+from penstock.spark.publication.history import Stretch, lengthened
+from penstock.spark.publication.manifests import Merged, PublishedBatches, read_published
+from penstock.spark.storage.bindings import (
     FROM_THE_START,
     Beginning,
     PlanLog,
     ViewDefinition,
     WindowDefinition,
 )
-from penstock.spark.envelope_log import EnvelopeLog
-from penstock.spark.files import read_json, replace_json
-from penstock.spark.layout import Layout
-from penstock.spark.plans import StreamPlans
-from penstock.spark.publish import read_manifests
+from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
+from penstock.spark.storage.layout import Layout
 
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
 VIEW = WindowDefinition("v", "v:1", SQL)
@@ -62,12 +63,14 @@ def published(layout: Layout, *batches: tuple[int, int | None, int | None, int])
         }
         for number, (plan, oldest, newest, tuples) in enumerate(batches)
     ]
-    merged = {"first": 0, "last": 2, "files": [], "batches": figures[:3]}
-    replace_json(layout.manifests("s") / "0-to-2.json", merged)
+    # the first two are so old that only stretches are kept of them
+    stretches = tuple(lengthened((), map(Stretch.of, figures[:2])))
+    merged = Merged(2, stretches=stretches, batches=tuple(figures[2:3]))
+    MERGED_MANIFEST.replace(layout.manifests("s") / "merged.json", merged.document())
     for each in figures[3:]:
         number = each["batch"]
         document = {"first": number, "last": number, "files": [], "batches": [each]}
-        replace_json(layout.manifests("s") / f"{number}.json", document)
+        MANIFEST.replace(layout.manifests("s") / f"{number}.json", document)
 
 
 def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, bool]) -> None:
@@ -86,7 +89,7 @@ def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, b
     pq.write_table(table, layout.results("v") / name)
     files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": 1}]
     document = {"first": batch, "last": batch, "files": files, "batches": [{"batch": batch, "whole": []}]}
-    replace_json(layout.manifests("s.results") / f"{batch}.json", document)
+    MANIFEST.replace(layout.manifests("s.results") / f"{batch}.json", document)
 
 
 def known(
@@ -94,9 +97,9 @@ def known(
 ) -> None:
     """An operator of the view that a plan version had."""
     described = {"v": {"columns": {}, "row": {}, "definition": definition, "floor": floor}}
-    replace_json(layout.result_views("s") / f"{operator}.json", described)
+    RESULT_VIEWS.replace(layout.result_views("s") / f"{operator}.json", {"views": described})
     own = OperatorPlan(operator, (PLAN,), Parts.of(PLAN.aggregates), 10)
-    EnvelopeLog(layout, "s").store_program(KeyedProgram(plan, (own,), 0, 0))
+    store_program(layout, "s", KeyedProgram(plan, (own,), 0, 0))
 
 
 FIVE = ((0, 0, 20, 9), (0, 5, 45, 9), (0, None, None, 0), (1, 33, 60, 9), (1, 47, 70, 9))
@@ -147,9 +150,10 @@ def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: L
     answered(layout, 0, 0, (50, 0, False), (70, 1, True))
     assert where(5)(VIEW).floor == 45
     manifest = layout.manifests("s.results") / "0.json"
-    document = read_json(manifest)
+    document = MANIFEST.read(manifest)
+    assert document is not None
     document["batches"][0]["whole"] = [0]
-    replace_json(manifest, document)
+    MANIFEST.replace(manifest, document)
     assert where(5)(VIEW).floor == 70
 
 
@@ -161,11 +165,11 @@ def test_what_was_published_before_is_read_once_for_all_views_of_a_plan(
     answered(layout, 0, 0, (20, 1, True))
     read: list[str] = []
 
-    def counted(layout: Layout, name: str) -> list[dict[str, Any]]:
+    def counted(layout: Layout, name: str) -> PublishedBatches:
         read.append(name)
-        return read_manifests(layout, name)
+        return read_published(layout, name)
 
-    monkeypatch.setattr(beginnings, "read_manifests", counted)
+    monkeypatch.setattr(beginnings, "read_published", counted)
     where = Beginnings(layout, "s", Settings())(5)
     assert not read
     assert where(VIEW).floor == 20
@@ -191,8 +195,8 @@ def test_views_are_listed_and_changed_while_it_is_looked_up_where_new_ones_begin
     def compiled() -> int:
         raise LookupError("all that needs Spark comes behind it")
 
-    monkeypatch.setattr(plans_module, "SparkExpressionHost", lambda *_: None)
-    monkeypatch.setattr(plans_module, "sharing", lambda windows, *_: [windows])
+    monkeypatch.setattr(compiling, "SparkExpressionHost", lambda *_: None)
+    monkeypatch.setattr(compiling, "sharing", lambda windows, *_: [windows])
     source: Any = SimpleNamespace(schema=StructType().add("x", "long"), event_time="ts")
     unused: Any = None
     plans = StreamPlans(

@@ -12,9 +12,9 @@ import pytest
 from penstock.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Raised
 from penstock.plan.selection import Interval, Query, ValueSet
-from penstock.sql.bind import bind_selections
-from penstock.sql.implicit_casts import refuse_raising
-from penstock.sql.literals import Kind, Literal, microseconds, time_zone
+from penstock.sql.conditions.bind import bind_selections
+from penstock.sql.conditions.implicit_casts import refuse_raising
+from penstock.sql.text.literals import Kind, Literal, microseconds, time_zone
 
 SCHEMA = pa.schema(
     {

@@ -6,16 +6,47 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
+#: the rooms of a package, or modules that are rooms of their own, the lowest first: each imports from those before it
+ROOMS = {
+    "sql": ("text", "conditions", "windows", "script"),
+    "operators": ("hashing", "routing", "runs", "selection", "windows", "ingest"),
+    "spark": (
+        "storage",
+        "recovery",
+        "analysis",
+        "sessions",
+        "publication",
+        "log",
+        "tasks",
+        "reporting",
+        "results",
+        "sources",
+        "sinks",
+        "ingest",
+        "lanes",
+        "functions",
+        "definitions",
+        "declared",
+        "run",
+        "engine",
+    ),
+}
 
 
 def importers(module: str) -> set[str]:
     """Names of the packages of penstock (or modules directly in it) that import a module anywhere."""
+    return {path.partition("/")[0] for path in importing(module)}
+
+
+def importing(module: str) -> set[str]:
+    """Files that import a module anywhere, relative to the package."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -23,13 +54,41 @@ def importers(module: str) -> set[str]:
             if isinstance(node, ast.ImportFrom) and node.module:
                 names.append(node.module)
             if any(name.split(".")[0] == module for name in names):
-                found.add(file.relative_to(PACKAGE).parts[0])
+                found.add(file.relative_to(PACKAGE).as_posix())
     return found
 
 
 @pytest.mark.parametrize(("module", "package"), [("pyspark", "spark"), ("py4j", "spark"), ("sqlglot", "sql")])
 def test_a_library_is_imported_in_one_package_only(module: str, package: str) -> None:
     assert importers(module) <= {package}
+
+
+def _imported(file: Path) -> set[str]:
+    """The modules a file imports, also those that hold a name it imports."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_downwards_only(package: str) -> None:
+    rooms = ROOMS[package]
+    against = []
+    for file in sorted((PACKAGE / package).rglob("*.py")):
+        own = file.relative_to(PACKAGE / package).with_suffix("").parts[0]
+        if own == "__init__":
+            continue
+        assert own in rooms, f"{package}/{own} has no place in the order"
+        for module in _imported(file):
+            name = module.removeprefix(f"penstock.{package}.")
+            other = name.split(".")[0]
+            if name != module and rooms.index(other) > rooms.index(own):
+                against.append(f"{file.relative_to(PACKAGE)} imports {module}")
+    assert against == []
 
 
 @pytest.mark.parametrize("package", ["plan", "optimizer", "kernels", "operators", "control", "simulate"])
@@ -40,6 +99,26 @@ def test_the_core_loads_without_spark(package: str) -> None:
     )
     program = f"import sys\nsys.modules['pyspark'] = None\nimport {', '.join(modules)}"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+#: modules that pickle what lives no longer than its session: programs and arrangements that are sent to workers, reports
+#: of tasks; and compiled kernels, which are made anew where they do not load
+PICKLING = {
+    "kernels/compiled.py",
+    "spark/ingest/backfill.py",
+    "spark/ingest/plans.py",
+    "spark/lanes/windows/processor.py",
+    "spark/lanes/windows/query.py",
+    "spark/results/window_rows.py",
+    "spark/tasks/dataframe_stage.py",
+    "spark/tasks/json_stage.py",
+    "spark/tasks/scan_stage.py",
+    "spark/tasks/worker.py",
+}
+
+
+def test_what_is_written_to_disk_is_never_pickled() -> None:
+    assert importing("pickle") == PICKLING
 
 
 def test_files_stay_readable() -> None:
@@ -53,3 +132,12 @@ def test_requirements_are_pinned_with_hashes_and_name_no_address(name: str) -> N
     entries = re.split(r"\n(?=\S)", text.strip())
     assert all(re.match(r"[a-z0-9._-]+==\S+", entry) and "--hash=sha256:" in entry for entry in entries)
     assert "://" not in text
+
+
+def test_everything_that_is_no_module_is_packaged() -> None:
+    globs = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "penstock"
+    ]
+    packaged = {file for pattern in globs for file in PACKAGE.glob(pattern)}
+    others = {file for file in PACKAGE.rglob("*.*") if file.suffix not in {".py", ".pyc"}}
+    assert others == packaged | {PACKAGE / "py.typed"}

@@ -10,9 +10,9 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from penstock.errors import CheckpointError, SinkFailedError, StreamFailedError
 from penstock.settings import Settings
-from penstock.spark.causes import cause_of, cause_of_text
-from penstock.spark.events import EventLog
-from penstock.spark.retries import Retries
+from penstock.spark.recovery.causes import cause_of, cause_of_text
+from penstock.spark.recovery.retries import Retries
+from penstock.spark.storage.events import EventLog
 
 STAGE = (
     "An error occurred while calling o640.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to "
@@ -36,6 +36,13 @@ TEXTS = {
         + "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n",
         ("worker_lost", True, "a Python worker process ended unexpectedly"),
     ),
+    "process that follows a log killed": (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n"
+        "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
+        "\tat org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.latestOffset"
+        "(PythonStreamingSourceRunner.scala:235)\n",
+        ("worker_lost", True, "a Python worker process ended unexpectedly"),
+    ),
     "worker slow": (
         STAGE
         + "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x.Y.z(Y.scala:1)\n",
@@ -45,6 +52,11 @@ TEXTS = {
         STAGE
         + "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Worker lost\n",
         ("executor_lost", True, "an executor was lost"),
+    ),
+    "an exception of Java's that came too often for a trace": (
+        STAGE + "java.lang.ArrayIndexOutOfBoundsException\n\nDriver stacktrace:\n\tat x.Y.z(Y.scala:1)\n"
+        "Caused by: java.lang.ArrayIndexOutOfBoundsException\n",
+        ("failed", False, "ArrayIndexOutOfBoundsException"),
     ),
     "no pyarrow": (
         STAGE + "org.apache.spark.SparkException: \nError from python worker:\n"

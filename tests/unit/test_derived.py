@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.derived import DerivedLayout
+from penstock.operators.ingest.derived import DerivedLayout
 from penstock.plan.expressions import Derived
 
 

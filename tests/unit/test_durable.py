@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.spark import files
-from penstock.spark.layout import Layout
-from penstock.spark.offsets import PlannedBatches, offsets_digest
-from penstock.spark.publish import Publisher, published_paths, results_of, view_kind
-from penstock.spark.window_results import MadeResults
-from penstock.spark.window_staging import write_staged
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage import files
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.offsets import PlannedBatches, offsets_digest
 
 STREAM = "s"
 
@@ -99,7 +101,7 @@ def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
         ("sync", f"{merged}.merging"),
         ("name", str(merged)),
         ("sync", str(folder)),
-        ("name", str(manifests / "0-to-1.json")),
+        ("name", str(manifests / "merged.json")),
         ("sync", str(manifests)),
         ("remove", str(folder / "0000000000-0-00000.parquet")),
     ]
@@ -171,7 +173,7 @@ def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(tmp
 _FILLS_ITS_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from penstock.spark.events import EventLog
+from penstock.spark.storage.events import EventLog
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
@@ -286,7 +288,7 @@ def _rows(layout: Layout) -> list[int]:
     return sorted(row for rows in tables for row in rows)
 
 
-def test_a_range_whose_name_could_not_be_synced_is_not_merged_again(
+def test_files_whose_list_could_not_be_synced_are_not_merged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = _layout(tmp_path)
@@ -309,29 +311,6 @@ def test_a_range_whose_name_could_not_be_synced_is_not_merged_again(
         _publish(publisher, layout, batch)
     publisher.compact(4)
     assert _rows(layout) == [0, 1, 2, 3, 4, 5]
-    assert sorted(path.stem for path in manifests.glob("*.json")) == ["0-to-1", "2-to-4", "5"]
+    assert sorted(path.stem for path in manifests.glob("*.json")) == ["5", "merged"]
     left = {path.name for path in layout.matches(STREAM).glob("*.parquet")}
-    assert left == {path.name for path in published_paths(layout, STREAM)}, "what a range replaced is gone"
-
-
-def test_a_range_within_another_is_hidden_and_its_file_removed(tmp_path: Path) -> None:
-    layout = _layout(tmp_path)
-    publisher = Publisher(layout, STREAM)
-    for batch in range(4):
-        _publish(publisher, layout, batch)
-    manifests, folder = layout.manifests(STREAM), layout.matches(STREAM)
-    publisher.compact(1)
-    within = (manifests / "0-to-1.json").read_bytes()
-    (name,) = (file["name"] for file in json.loads(within)["files"])
-    content = (folder / name).read_bytes()
-    (manifests / "0-to-1.json").unlink()
-    wider = json.loads(within) | {"last": 2}
-    (manifests / "0-to-2.json").write_text(json.dumps(wider))
-    (folder / "0000000000-to-0000000009.parquet").write_bytes(content)
-    wider["files"][0]["name"] = "0000000000-to-0000000009.parquet"
-    (manifests / "0-to-2.json").write_text(json.dumps(wider))
-    (manifests / "0-to-1.json").write_bytes(within)
-    assert _rows(layout) == [0, 1, 3], "the wider range alone stands for its batches"
-    Publisher(layout, STREAM)
-    assert not (folder / name).exists()
-    assert _rows(layout) == [0, 1, 3]
+    assert left == {path.name for path in published_paths(layout, STREAM)}, "what was merged is gone"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
-from penstock.spark.events import EventLog
-from penstock.spark.file_watch import FileWatch
+from penstock.spark.sources.file_watch import FileWatch
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.files import last_lines
 
 
 def _log(folder: Path, batch: int, *files: Path) -> None:
@@ -79,3 +81,40 @@ def test_logs_of_other_sources_are_left_alone(tmp_path: Path) -> None:
     watch.answered({})
     watch.look()
     assert not (tmp_path / "files.jsonl").exists()
+
+
+def test_the_newest_files_are_looked_at_and_the_ledger_stays_as_short(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.csv" for number in range(60)]
+
+    def watch() -> FileWatch:
+        events = EventLog(tmp_path / "events.jsonl")
+        return FileWatch("s", tmp_path / "sources", tmp_path / "files.jsonl", events, most=10)
+
+    running = watch()
+    for number, file in enumerate(files):
+        file.write_text("a\n")
+        _log(tmp_path, number, file)
+        running.answered({})
+        assert len((tmp_path / "files.jsonl").read_text().split()) <= 24
+        if number % 17 == 0:
+            running = watch()
+    for file in files[:55]:
+        file.write_text("a\nb\n")
+    watch().look()
+    assert _told(tmp_path) == [{f"{number}.csv": (2, 4) for number in range(50, 55)}]
+    again = watch()
+    again.answered({})
+    again.look()
+    assert len(_told(tmp_path)) == 1, "each change is told once, and no file is taken for a new one"
+
+
+def test_the_end_of_a_long_log_is_read_and_no_more(tmp_path: Path) -> None:
+    log = tmp_path / "99.compact"
+    entries = [json.dumps({"path": f"file:///{number:050d}", "batchId": number}) for number in range(5_000)]
+    log.write_text("\n".join(["v1", *entries]))
+    assert [line.decode() for line in last_lines(log)] == ["v1", *entries][::-1]
+    found = last_lines(log)
+    assert json.loads(next(found))["batchId"] == 4_999
+    with log.open("r+b") as file:
+        file.write(b"x" * 1_000)
+    assert sum(b"x" in line for line in islice(found, 500)) == 0

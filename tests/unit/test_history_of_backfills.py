@@ -6,25 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from penstock.operators.aggregates import Parts
-from penstock.operators.panes import PANE
-from penstock.operators.shard import PARTIALS, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.window import Answer
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.envelope_log import (
-    KIND,
-    OPERATOR,
-    PAYLOAD,
-    SHARD,
-    EnvelopeLog,
-    LogEntry,
-    read_envelopes,
-)
-from penstock.spark.history import from_history
-from penstock.spark.layout import Layout
+from penstock.spark.lanes.windows.history import from_history
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
+from penstock.spark.log.stream_log import StreamLog
 from window_cases import stream_of
 
 VIEW = WindowPlan(
@@ -39,24 +31,27 @@ SINCE = 50
 def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     tmp_path: Path, is_given_twice: bool
 ) -> None:
-    log = EnvelopeLog(Layout(tmp_path, tmp_path), "s")
+    log = StreamLog(tmp_path)
+    log.path("partials", "").mkdir()
     program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
-    newest, furthest = SINCE, 0
+    number, newest, furthest = -1, SINCE, 0
     told: list[Answer] = []
 
-    def put(batch: int, mark: int, times: list[int], whole: tuple[int, ...] = ()) -> LogEntry:
-        nonlocal newest, furthest
+    def put(batch: int, times: list[int], whole: tuple[int, ...] = ()) -> Entry:
+        nonlocal number, newest, furthest
         panes = pa.table({PANE: np.array(times) // 20 * 20})
-        name = f"{batch}-{mark}.parquet"
-        row = {SHARD: [0], OPERATOR: [0], KIND: [PARTIALS], PAYLOAD: [stream_of(PARTS.lift(panes, [PANE]))]}
-        pq.write_table(pa.table(row), log.envelopes / name)
+        number += 1
+        name = f"{number}.parquet"
+        envelope = Envelope(0, PARTIALS, stream_of(PARTS.lift(panes, [PANE])))
+        write_envelopes([(0, envelope)], log.path("partials", name))
         delays = () if whole else (max(0, newest - min(times)),)
         newest = newest if whole else max(newest, *times)
         furthest = max(furthest, *times)
-        entry = LogEntry(batch, mark, 0, newest, delays, False, (name,), bool(whole), whole, furthest)
-        assert log.put(entry)
-        envelopes = list(read_envelopes([log.envelopes / name], 0))
+        files = {"partials": (name,)}
+        entry = Entry(number, batch, 0, number, newest, furthest, delays, files, bool(whole), whole)
+        assert log.append(entry)
+        envelopes = EnvelopeReader(log, 0).of(entry)
         told.extend(
             shard.process(
                 LogRecord(program, newest, np.array(delays, np.int64), False, envelopes, bool(whole), whole)
@@ -64,14 +59,14 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
         )
         return entry
 
-    put(5, 0, [41, 42])
-    put(5, 1, [40, 43, 44, 50], whole=(0,))
+    put(5, [41, 42])
+    put(5, [40, 43, 44, 50], whole=(0,))
     if is_given_twice:
-        put(5, 2, [40, 43, 44, 50], whole=(0,))
-    put(6, 0, [45, 200])
+        put(5, [40, 43, 44, 50], whole=(0,))
+    put(6, [45, 200])
     final = [answer for answer in told if answer.final and answer.end == 60]
     assert [answer.rows["_a0"].to_pylist() for answer in final] == [[7]]
-    late = put(7, 0, [46])
+    late = put(7, [46])
     beyond = shard.take_beyond()
     assert beyond == [(0, "v", 40)]
     ((operator, answer),) = from_history(log, shard, 0, late, beyond)

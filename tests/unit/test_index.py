@@ -14,11 +14,11 @@ import pytest
 from penstock.kernels.assemble import assemble_rows
 from penstock.kernels.index import CHUNK_ROWS, ENTRY, Found, sort_by_code
 from penstock.kernels.lanes import LANES, lane_mask
-from penstock.operators.batch_index import REVIEW_BATCHES, BatchIndex
-from penstock.operators.encode import ColumnEncoder
-from penstock.operators.pruning import CodeBounds, code_bounds, could_match
-from penstock.operators.selection import CHUNK_PAIRS, Selector, compile_selections
-from penstock.operators.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice
+from penstock.operators.selection.batch_index import REVIEW_BATCHES, BatchIndex
+from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
+from penstock.operators.selection.selector import CHUNK_PAIRS, Selector, compile_selections
+from penstock.operators.selection.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 ACCESSES = [frozenset(), frozenset({"probe"}), frozenset({"slice"}), frozenset({"slice", "probe"})]

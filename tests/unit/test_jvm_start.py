@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kernels.compiled import cache_folder
-from penstock.spark import jvm
+from penstock.spark.sessions import jvm
 
 MAGIC = bytes.fromhex("a8ab0bf0")
 

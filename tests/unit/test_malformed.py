@@ -11,15 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.operators.malformed import explained
-from penstock.operators.map_stage import StreamProgram
-from penstock.operators.selection import compile_selections
+from penstock.operators.ingest.malformed import explained
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.selection.selector import compile_selections
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
-from penstock.spark import worker
-from penstock.spark.dataframe_stage import CORRUPT, ORIGIN, REASON, batch_processor
-from penstock.spark.record_lines import with_lines
-from penstock.spark.worker import Task, TaskContextData
+from penstock.spark.tasks import worker
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON, batch_processor
+from penstock.spark.tasks.record_lines import with_lines
+from penstock.spark.tasks.worker import Task, TaskContextData
 
 SCHEMA = pa.schema(
     {
@@ -102,10 +103,12 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
     attribute = Attribute("id", pa.int64(), "`id`")
     query = Query("q", (Term(((0, ValueSet((Interval(0, 9),))),)),))
     plan = compile_selections(SelectionSet((attribute,), (query,)))
-    program = StreamProgram("s", 0, plan, 1, ("id",), None, None, Settings())
+    program = StreamProgram("s", 0, plan, Outcomes.of_views(1), ("id",), None, None, Settings())
     shipped: Any = SimpleNamespace(value=pickle.dumps(program))
     staging = str(tmp_path / "staged")
-    task = Task(TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62), 0), 0)
+    task = Task(
+        TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62), 0, -(2**62)), 0
+    )
     each = batch_processor(program, has_corrupt=True)
     opened: list[Path] = []
     real_open = Path.open

@@ -9,9 +9,13 @@ import pyarrow as pa
 import pytest
 
 from penstock import Matcher
-from penstock.operators import batch_index
-from penstock.operators.batch_index import KEPT_BYTES, BatchIndex
-from penstock.operators.selection import Selector, TooManyMatchesError, compile_selections
+from penstock.operators.selection import batch_index
+from penstock.operators.selection.batch_index import KEPT_BYTES, BatchIndex
+from penstock.operators.selection.selector import (
+    Selector,
+    TooManyMatchesError,
+    compile_selections,
+)
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 SCHEMA = pa.schema({"a": pa.int32()})

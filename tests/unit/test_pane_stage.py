@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators import pane_stage
-from penstock.operators.aggregates import Parts
 from penstock.operators.hashing import key_hashes
-from penstock.operators.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
-from penstock.operators.panes import PANE
-from penstock.operators.shard import PARTIALS, VALUES, Envelope
+from penstock.operators.windows import pane_stage
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
+from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 
 HASHES = [13503369963971452764, 5937307202493844834]
 LIMIT = 1_000
@@ -206,3 +206,19 @@ def test_times_that_are_not_believed_are_counted() -> None:
     assert kept.usable.tolist() == [True, False, True, True, False]
     local = event_times(pa.array([2_000], pa.timestamp("us")), LIMIT)
     assert local.usable is None
+
+
+def test_tuples_that_are_too_late_are_in_no_pane_and_told() -> None:
+    batch = table([(time, 0.5, "a", 1, 0.5, time == 150) for time in (None, 90, 150, 99, 100, 101)])
+    for selection in (None, 0):
+        found = stage(selection)
+        found.begin(too_late_before=100)
+        too_late = found.add(
+            batch, event_times(batch.column("ts"), LIMIT), [np.array([0, 1, 2, 5])] if selection == 0 else []
+        )
+        assert too_late is not None
+        late, kept = ([1, 3], 2) if selection is None else ([1], 1)
+        assert np.flatnonzero(too_late).tolist() == late
+        assert sum(row["rows"] for _, row in read(found.envelopes(), PARTIALS)) == kept
+        found.begin(too_late_before=90)
+        assert found.add(batch, event_times(batch.column("ts"), LIMIT), [np.arange(6)]) is None

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.spark.probes import FolderProbe, SourceGoneError
+from penstock.spark.sources.probes import FolderProbe, SourceGoneError
 
 
 def _write(folder: Path, *names: str) -> None:

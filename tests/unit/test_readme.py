@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from penstock.cli.main import app
 from penstock.settings import Settings
-from penstock.sql.script import parse_script
+from penstock.sql.script.script import parse_script
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
@@ -117,7 +117,7 @@ def test_every_recorded_event_is_documented_with_its_fields() -> None:
 
 def _recorded() -> Iterator[tuple[str, set[str]]]:
     """Kind and literal field names of every event the package records."""
-    for file in (PACKAGE / "spark").glob("*.py"):
+    for file in (PACKAGE / "spark").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("events.record", "._event")):
                 fields = {keyword.arg for keyword in node.keywords if keyword.arg}

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from penstock.spark.layout import Layout
-from penstock.spark.parquet_source import ParquetSource
-from penstock.spark.replay import Pace, ReplaySource
+from penstock.spark.sources.parquet_source import ParquetSource
+from penstock.spark.sources.replay import Pace, ReplaySource
+from penstock.spark.storage.layout import Layout
 
 
 def _exhausted_within(source: ReplaySource, seconds: float) -> bool:

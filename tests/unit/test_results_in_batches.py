@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
 from penstock.cli.results import Format, _print_batches, _print_plain, results
-from penstock.spark.files import replace_json
-from penstock.spark.layout import Layout
-from penstock.spark.plain_results import plain_rows
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.formats import CATALOG, MANIFEST
+from penstock.spark.storage.layout import Layout
 
 FILES, ROWS = 12, 40_000
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout.open()
     pair = StructType().add("x", LongType())
     stream = StructType().add("id", LongType()).add("note", StringType()).add("pair", pair)
-    replace_json(
+    CATALOG.replace(
         layout.catalog,
         {
             "streams": {"s": json.loads(stream.json())},
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows |= {"pair": [{"x": row} for row in range(ROWS)], "queries": chosen}
         pq.write_table(pa.table(rows), matches / f"{number}.parquet")
         file = {"kind": "matches", "name": f"{number}.parquet", "rows": ROWS}
-        replace_json(
+        MANIFEST.replace(
             layout.manifests("s") / f"{number}.json",
             {"first": number, "last": number, "files": [file], "batches": []},
         )

@@ -6,12 +6,12 @@ import pytest
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ErrorBound
-from penstock.sql.hints import Hints, Loss, parse_hints
-from penstock.sql.lexing import tokenize
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import Column, parse_query, parse_script
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery
+from penstock.sql.script.script import Column, parse_query, parse_script
+from penstock.sql.script.views import flatten
+from penstock.sql.text.hints import Hints, Loss, parse_hints
+from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
 
 SCRIPT = """-- flights; as they come
 CREATE TABLE flights (sched_dep TIMESTAMP, fare DECIMAL(9, 2), tags ARRAY<STRUCT<x: INT>>, `dep delay` DOUBLE)

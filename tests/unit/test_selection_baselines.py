@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.simulate.baselines import extreme_orders, route_by_tickets
 from selection_cases import random_codes, random_selections

@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.operators.shard import KeyedProgram
-from penstock.spark import shard_task
-from penstock.spark.envelope_log import EnvelopeLog
-from penstock.spark.layout import Layout
-from penstock.spark.shards import KeyedContext
+from penstock.operators.windows.shard import KeyedProgram
+from penstock.spark.lanes.windows import shard_task
+from penstock.spark.log.programs import store_program
+from penstock.spark.log.shards import KeyedContext
+from penstock.spark.storage.layout import Layout
 
 
 def test_a_worker_keeps_the_newest_programs_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    log = EnvelopeLog(layout, "s")
     context = KeyedContext(layout, "s", "id", (0,))
     shard_task._program.cache_clear()
     for version in range(40):
-        log.store_program(KeyedProgram(version, (), 0, 0))
+        store_program(layout, "s", KeyedProgram(version, (), 0, 0))
         assert shard_task._program(context, version).version == version
         (layout.keyed("s") / f"{version}.json").unlink()
     assert shard_task._program(context, 39).version == 39

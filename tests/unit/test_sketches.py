@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregates import Parts, lower
-from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
-from penstock.operators.sketches import Sketch
+from penstock.operators.windows.aggregates import Parts, lower
+from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.sketches import Sketch
 from penstock.plan.windows import Aggregate, ErrorBound
 
 DISTINCT = Aggregate("approx_count_distinct", "v", pa.int64(), None, 0.02)

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from penstock.cli.tables import print_rows, table_console
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
-from penstock.spark.checkpoint_lock import CheckpointLock
-from penstock.spark.layout import Layout
+from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.layout import Layout
 
 SLOW = ("pyspark", "py4j", "numba", "pyarrow", "pandas", "sqlglot")
 CALLED = """
@@ -93,7 +93,7 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):
         Layout.of(tmp_path / "new", tmp_path / "other").check()
     (tmp_path / "kept" / "identity.json").write_text('{"id": "x", "layout": 0}')
-    with pytest.raises(InputError, match="has layout 0"):
+    with pytest.raises(InputError, match="has layout 0, this version reads"):
         layout.check()
 
 

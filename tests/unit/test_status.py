@@ -24,20 +24,21 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.report import News, length, status_lines
 from penstock.monitor.snapshot import take_snapshot
-from penstock.operators.window import Answer
-from penstock.spark.bindings import ViewDefinition
-from penstock.spark.checkpoint_lock import CheckpointLock, lock_holder
-from penstock.spark.envelope_log import entry_name
-from penstock.spark.events import EventLog, newest_events
-from penstock.spark.files import replace_json
-from penstock.spark.history import FIRST_REVISION
-from penstock.spark.layout import Layout
-from penstock.spark.plain_results import plain_rows
-from penstock.spark.publish import results_of
-from penstock.spark.results import write_catalog
-from penstock.spark.starting import told_as_starting
-from penstock.spark.status_file import StatusFile
-from penstock.spark.window_staging import SaidWindows, ViewCounts
+from penstock.operators.windows.answers import Answer
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import Merged
+from penstock.spark.reporting.starting import told_as_starting
+from penstock.spark.reporting.status_file import StatusFile
+from penstock.spark.results.read import write_catalog
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.results.window_schemas import FIRST_REVISION
+from penstock.spark.results.window_staging import SaidWindows, ViewCounts
+from penstock.spark.storage.bindings import ViewDefinition
+from penstock.spark.storage.checkpoint_lock import CheckpointLock, lock_holder
+from penstock.spark.storage.events import EventLog, newest_events
+from penstock.spark.storage.files import replace_json
+from penstock.spark.storage.formats import CATALOG, MANIFEST, MERGED_MANIFEST
+from penstock.spark.storage.layout import Layout
 
 BATCH = {
     "stream": "orders",
@@ -67,11 +68,11 @@ def layout(tmp_path: Path) -> Layout:
         "silent": {"stream": "orders", "projection": None},
         "hours": {"stream": "orders", "groups": []},
     }
-    replace_json(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
     aside = {"kind": "quarantine", "name": "0000000001-0-00000.parquet", "rows": 2}
     for figures, files in ((BATCH, []), (NEXT, [aside])):
         batch = figures["batch"]
-        replace_json(
+        MANIFEST.replace(
             layout.manifests("orders") / f"{batch}.json",
             {"first": batch, "last": batch, "files": files, "batches": [figures]},
         )
@@ -162,7 +163,7 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
 
 def test_a_running_process_is_found_by_its_lock_and_keeps_it(layout: Layout) -> None:
     assert lock_holder(layout.checkpoint) is None
-    program = "import sys, pathlib; from penstock.spark.checkpoint_lock import CheckpointLock;"
+    program = "import sys, pathlib; from penstock.spark.storage.checkpoint_lock import CheckpointLock;"
     program += "CheckpointLock(pathlib.Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", program, layout.checkpoint], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -201,10 +202,8 @@ def test_a_checkpoint_belongs_to_one_run_of_a_process_until_that_has_ended(layou
 def test_window_results_of_an_older_version_are_refused_in_words(layout: Layout) -> None:
     empty = StructType().jsonValue()
     replace_json(layout.result_views("orders") / "0.json", {"hours": {"columns": empty, "row": empty}})
-    identity = layout.output / "_penstock" / "identity.json"
-    replace_json(identity, json.loads(identity.read_bytes()) | {"layout": 2})
     with pytest.raises(
-        CheckpointError, match=r"has layout 2, this version reads layout \d+; read view hours with"
+        CheckpointError, match=r"0\.json.* an older version .* no format version, .* reads format 1"
     ):
         plain_rows(layout, "hours", 10)
 
@@ -239,6 +238,22 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     assert book.document()["streams"]["orders"]["state"] == "running"
 
 
+def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+    log.record("run_started")
+    log.record("stream_retried", stream="orders", part="lane", lane="pairs", told="the disk is full")
+    assert status.book.stream("orders")["state"] == "retrying"
+    for cut, entry in ((6, 1_499), (7, 1_500)):
+        log.record("cut", lane="pairs", cut=cut, streams={"orders": entry, "visits": 3}, entries=1)
+    status.close()
+    assert folder_status(layout.output)["streams"]["orders"]["state"] != "retrying"
+    assert status.book.stream("orders")["state"] == "running"
+    told = _lines(layout)
+    assert "lane pairs: cut 7 " in told
+    assert " ago, orders up to entry 1,500, visits up to entry 3" in told
+
+
 def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Layout) -> None:
     def figures(batch: int, early: int) -> dict[str, Any]:
         counts = {
@@ -251,9 +266,9 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         }
         return {"batch": batch, "views": {"hours": counts}}
 
-    replace_json(
-        layout.manifests(results_of("orders")) / "0-to-1.json",
-        {"first": 0, "last": 1, "files": [], "batches": [figures(0, 3), figures(1, 0)]},
+    MERGED_MANIFEST.replace(
+        layout.manifests(results_of("orders")) / "merged.json",
+        Merged(1, batches=(figures(0, 3), figures(1, 0))).document(),
     )
     standing = {
         "slack": 90_000_000,
@@ -331,7 +346,8 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
         "windows",
         stream="orders",
         batch=0,
-        entry=entry_name(0, 2),
+        entry=2,
+        answered=0,
         views={},
         standing={"hours": standing},
     )
@@ -363,7 +379,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
 ) -> None:
     aside = {"kind": "quarantine", "name": "0000000002-0-00000.parquet", "rows": 1}
     figures = {**BATCH, "batch": 2, "quarantined": {"unreadable row group": 1}, "rows_set_aside": 1}
-    replace_json(
+    MANIFEST.replace(
         layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
     )
     reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 rows)"
@@ -381,7 +397,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
         file.unlink()
     quarantine(layout.output, None, 1)
     assert capsys.readouterr().out == "no records of stream orders are set aside\n"
-    replace_json(layout.catalog, {"streams": {"orders": {}, "clicks": {}}, "views": {}})
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}, "clicks": {}}, "views": {}})
     with pytest.raises(UnknownNameError, match="name a stream; existing streams: orders, clicks"):
         quarantine(layout.output, None, 1)
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.settings import Settings
-from penstock.spark.events import EventLog
-from penstock.spark.retries import Retries
-from penstock.spark.supervisor import Supervisor
+from penstock.spark.recovery.retries import Retries
+from penstock.spark.recovery.supervisor import Supervisor
+from penstock.spark.storage.events import EventLog
 
 
 class Query:

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.settings import Settings, tuned
-from penstock.spark import table_checks
-from penstock.spark.table_checks import table_warnings
-from penstock.sql.script import CreateTable, parse_script
+from penstock.spark.sources import table_checks
+from penstock.spark.sources.table_checks import table_warnings
+from penstock.sql.script.script import CreateTable, parse_script
 
 
 def _table(source: str, options: str, columns: str = "(id INT, city STRING, amount DOUBLE)") -> CreateTable:

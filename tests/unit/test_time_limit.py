@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from penstock.settings import Settings
-from penstock.spark.bindings import Believed
-from penstock.spark.events import EventLog
-from penstock.spark.layout import Layout
-from penstock.spark.time_limit import TimeLimit
+from penstock.spark.ingest.time_limit import TimeLimit
+from penstock.spark.storage.bindings import Believed
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import MANIFEST
+from penstock.spark.storage.layout import Layout
 
 HOUR = 3_600_000_000
 NOW = 1_000 * HOUR
@@ -30,8 +30,7 @@ def test_the_stream_takes_the_place_of_a_clock_that_is_behind(tmp_path: Path) ->
     (event,) = [each for each in events.recent if each["kind"] == "clock_behind"]
     assert (event["batch"], event["seconds"], event["share"]) == (1, 7_200.0, 1.0)
     path = layout.manifests("s") / "0.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"first": 0, "last": 0, "batches": [figures], "files": []}))
+    MANIFEST.replace(path, {"first": 0, "last": 0, "batches": [figures], "files": []})
     assert limit().of(1).limit == NOW + 3 * HOUR, "a new process knows what the published batches said"
 
 

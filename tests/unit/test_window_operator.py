@@ -10,19 +10,20 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.operators import panes
-from penstock.operators.aggregates import Parts, lift_values, lower, overflowed
-from penstock.operators.panes import PANE, Content, Panes
-from penstock.operators.required_slack import ARRIVAL, END, WindowHistory
-from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.slack import (
+from penstock.operators.windows import panes
+from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
+from penstock.operators.windows.answers import Answer, Standing
+from penstock.operators.windows.operator import PaneBatch, WindowOperator
+from penstock.operators.windows.panes import PANE, Content, Panes
+from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.slack import (
     FixedSlack,
     ProportionalDerivativeSlack,
     RequiredSlack,
     WindowOutcome,
     coverage_threshold,
 )
-from penstock.operators.window import Answer, PaneBatch, Standing, WindowOperator
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
@@ -185,7 +186,7 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
         store(interrupted, stored)
         most_pieces = max(most_pieces, *map(len, stored.values()))
         anew += sum(len(pieces) < known.get(place, 0) for place, pieces in stored.items())
-        interrupted = Shard.restored(interrupted.scalars(), stored)
+        interrupted = Shard.restored(interrupted.scalars(), stored, {program.version: program}.__getitem__)
     assert most_pieces > 2
     assert (anew > 0) == (loose_pieces == 3)
 
@@ -343,9 +344,10 @@ def test_a_dead_clock_hides_no_other_delay() -> None:
 
 
 def test_a_state_of_another_version_is_refused() -> None:
-    for stored in (pickle.dumps((1, {})), b"cpenstock.operators.shard\nNothing\n."):
+    another = b'{"format":6,"tables":[]}\n'
+    for stored in (pickle.dumps((4, {})), b"cpenstock.operators.shard\nNothing\n.", b"{}\n", another):
         with pytest.raises(CheckpointError, match="new checkpoint"):
-            Shard.restored(stored, {})
+            Shard.restored(stored, {}, {}.__getitem__)
 
 
 def test_one_old_tuple_does_not_stop_the_windows() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ErrorBound, Windows
-from penstock.sql.intervals import microseconds_of
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import parse_query, parse_script
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery
+from penstock.sql.script.script import parse_query, parse_script
+from penstock.sql.script.views import flatten
+from penstock.sql.text.intervals import microseconds_of
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -36,13 +38,13 @@ def test_a_window_view_in_parts() -> None:
     assert [(key.expression, key.name) for key in query.keys] == [("origin", "_k0")]
     assert [call.sql for call in query.aggregates] == ["count(*)", "avg(dep_delay)"]
     assert [(output.expression, output.name) for output in query.outputs] == [
-        ("_k0", None),
+        ("_k0", "origin"),
         ("_w", "w"),
         ("_a0", "n"),
         ("round(_a1, 1)", "mean_delay"),
     ]
-    assert query.having is not None
-    assert query.having.expression == "_a0 > 3 AND _w.start > '2013-01-01'"
+    (having,) = query.having
+    assert having.expression == "_a0 > 3 AND _w.start > '2013-01-01'"
     assert query.hints.max_error == ErrorBound(0.05, 0.1)
     place = query.window_clause
     assert text[place.start : place.start + len(place.text)] == "window(sched_dep, '1 hour', '15 minutes')"
@@ -159,8 +161,8 @@ def test_equal_aggregates_are_computed_once() -> None:
         "max(y)",
     ]
     assert expressions(query) == ["_a0 + _a0", "_a1", "_a2", "_a2", "_a3"]
-    assert query.having is not None
-    assert query.having.expression == "_a1 > 1 AND _a3 > 2 AND _a4 > 'X'"
+    (having,) = query.having
+    assert having.expression == "_a1 > 1 AND _a3 > 2 AND _a4 > 'X'"
 
 
 def test_keys_in_expressions() -> None:
@@ -177,8 +179,8 @@ def test_keys_in_expressions() -> None:
         "CASE WHEN _k0 > 1 THEN _w.end END",
         "((_k0) * f((_k1 - 1), _k0))",
     ]
-    assert query.having is not None
-    assert query.having.expression == "((_k0) * 2) > _k0"
+    (having,) = query.having
+    assert having.expression == "((_k0) * 2) > _k0"
 
 
 @pytest.mark.parametrize("item", ["a + b * 2", "b - a + b", "a", "t.a", "f(a)", "w.start", "a.b + 1"])
@@ -269,7 +271,6 @@ SCRIPT = """CREATE TABLE flights USING parquet OPTIONS (path 'x');
 CREATE VIEW late AS SELECT dep + INTERVAL 1 HOUR AS arrival, delay * 60 AS seconds, origin FROM flights WHERE delay > 5;
 CREATE VIEW by_origin AS SELECT origin, avg(seconds + 1) AS s, count(*) FILTER (WHERE seconds > 9) AS n, seconds % 2 AS odd
   FROM late WHERE seconds < 99 GROUP BY origin, window(late.arrival, '1 hour'), odd;
-CREATE VIEW again AS SELECT * FROM by_origin;
 CREATE VIEW wrong AS SELECT max(delay) FROM late GROUP BY window(arrival, '1 hour')"""
 
 
@@ -291,9 +292,86 @@ def test_a_window_view_on_a_selection_is_one_on_the_table() -> None:
     late = views["LATE"]
     assert isinstance(late, SelectQuery)
     assert flat.below == late.projection
-    with pytest.raises(UnsupportedError, match="by_origin is a window view") as raised:
-        flatten(views["AGAIN"], views)
-    assert SCRIPT[raised.value.start : raised.value.end] == "by_origin"
     with pytest.raises(UnknownNameError, match="Existing columns: arrival, seconds, origin") as unknown:
         flatten(views["WRONG"], views)
     assert SCRIPT[unknown.value.start : unknown.value.end] == "delay"
+
+
+FARES = """CREATE VIEW fares AS SELECT /*+ MAX_ERROR(0.1, 0.2) */ f.origin, window(dep, '1 hour') AS w, count(*) AS n,
+  avg(fare) + 1 AS mean, window.start, max(fare) FROM flights f WHERE fare > 0 GROUP BY origin, w HAVING n > 1;
+CREATE VIEW "busy" AS SELECT f.origin, n * 2 AS twice, f.w.end, mean FROM fares f WHERE f.n > 3 OR mean > 9;
+CREATE VIEW busiest AS SELECT *, `end` AS until, upper(origin) FROM busy WHERE twice > 8 AND start_of(`end`) > mean;
+CREATE VIEW every AS SELECT * FROM fares""".replace('"', "`")
+
+
+def over(name: str) -> WindowQuery:
+    query = flat_view(FARES, name)
+    assert isinstance(query, WindowQuery)
+    return query
+
+
+def flat_view(script: str, name: str) -> SelectQuery | WindowQuery:
+    views = {view.name.upper(): view.query for view in parse_script(script, ["flights"]).views}
+    return flatten(views[name], views)
+
+
+def test_a_selection_on_a_window_view_is_a_window_view() -> None:
+    fares, busy, busiest, every = (over(name) for name in ("FARES", "BUSY", "BUSIEST", "EVERY"))
+    for view in (busy, busiest, every):
+        assert (view.source, view.where, view.windows) == ("flights", "fare > 0", Windows(HOUR, HOUR))
+        assert (view.keys, view.aggregates, view.hints) == (fares.keys, fares.aggregates, fares.hints)
+    assert [(each.expression, each.name) for each in busy.outputs] == [
+        ("_k0", "origin"),
+        ("_a0 * 2", "twice"),
+        ("_w.end", "end"),
+        ("(_a1 + 1)", "mean"),
+    ]
+    assert [each.expression for each in busy.having] == ["_a0 > 1", "_a0 > 3 OR (_a1 + 1) > 9"]
+    assert [(each.expression, each.name) for each in busiest.outputs[4:]] == [
+        ("_w.end", "until"),
+        ("upper(_k0)", None),
+    ]
+    assert busiest.outputs[0].expression == "_k0"
+    assert [each.expression for each in busiest.having[2:]] == [
+        "(_a0 * 2) > 8 AND start_of(_w.end) > ((_a1 + 1))"
+    ]
+    assert expressions(every) == expressions(fares)
+    assert every.having == fares.having
+
+
+@pytest.mark.parametrize(
+    ("query", "marked", "told"),
+    [
+        (
+            "SELECT n, price FROM fares",
+            "price",
+            "Existing columns: origin, w, n, mean, start. max(fare) has no name",
+        ),
+        ("SELECT n FROM fares WHERE fares.fare > 3", "fare", "Column fare does not exist"),
+        ("SELECT twice FROM busy WHERE n > 3", "n", "Existing columns: origin, twice, end, mean"),
+        ("SELECT n FROM fares WHERE max(n) > 3", "max", "Allowed over a window view: SELECT its columns"),
+        (
+            "SELECT n FROM fares WHERE window(start, '1 hour').start > dep",
+            "window",
+            "Allowed over a window view",
+        ),
+        ("SELECT struct(n) AS s FROM fares", "struct", "named_struct().* Allowed over a window view"),
+        ("SELECT coalesce(*) AS s FROM fares", "*", "Allowed over a window view"),
+        ("SELECT n FROM fares WHERE explode(n) > 3", "explode", "Allowed over a window view"),
+        (
+            "SELECT count(*) FROM fares GROUP BY window(start, '1 day')",
+            "fares",
+            "Allowed over a window view",
+        ),
+        ("SELECT max(n) FROM fares", "max(n)", "GROUP BY window"),
+        ("SELECT sum(n) OVER () FROM fares", "sum(n) OVER ()", "window function"),
+        ("SELECT n FROM fares WHERE n > (SELECT 3)", "SELECT", "subquery"),
+    ],
+)
+def test_what_is_no_selection_over_a_window_view(query: str, marked: str, told: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        flat_view(f"{FARES}; CREATE VIEW v AS {query}", "V")
+    error = raised.value
+    assert re.search(told.replace("(", r"\(").replace(")", r"\)"), error.message), error.message
+    assert error.text[error.start : error.end] == marked
+    assert error.start > len(FARES)

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.aggregates import Parts
-from penstock.operators.panes import PANE
-from penstock.operators.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.slack import FixedSlack, RequiredSlack, WindowOutcome
-from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.operator import PaneBatch, WindowOperator
+from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.slack import FixedSlack, RequiredSlack, WindowOutcome
+from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
@@ -125,7 +127,7 @@ def test_without_the_earlier_batches_windows_stay_as_they_are_for_good() -> None
     assert max(operator.panes) <= since + 20 or min(p for p in operator.panes if p > since + 20) > since + 100
 
 
-@pytest.mark.parametrize("floor", [-(2**62), 20, 45])
+@pytest.mark.parametrize("floor", [BEFORE_ALL, 20, 45])
 def test_a_floor_says_which_windows_are_answered(floor: int) -> None:
     every = batches(40)
     since = max(int(times.max()) for times in every[:20])
@@ -165,4 +167,4 @@ def test_a_restored_shard_knows_what_it_has_not_seen() -> None:
         ]
         assert told[0] == told[1]
         store(interrupted, stored)
-        interrupted = Shard.restored(interrupted.scalars(), stored)
+        interrupted = Shard.restored(interrupted.scalars(), stored, {program.version: program}.__getitem__)

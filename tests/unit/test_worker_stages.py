@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.map_stage import StreamProgram
-from penstock.operators.selection import compile_selections
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.selection.selector import compile_selections
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
-from penstock.spark.worker import SentSequence, TaskContextData, stage_for
+from penstock.spark.tasks.worker import SentSequence, TaskContextData, stage_for
 
 ROWS = 1_000
 
@@ -24,7 +25,7 @@ def _program() -> StreamProgram:
     narrow, wide = ValueSet((Interval(0, 9),)), ValueSet((Interval(0, 989),))
     query = Query("q", (Term(((0, wide), (1, narrow))),))
     plan = compile_selections(SelectionSet(attributes, (query,)))
-    return StreamProgram("s", 0, plan, 1, ("a", "b"), None, None, Settings(strategy="asc"))
+    return StreamProgram("s", 0, plan, Outcomes.of_views(1), ("a", "b"), None, None, Settings(strategy="asc"))
 
 
 def test_a_sequence_is_installed_in_the_stage_that_is_there() -> None:
@@ -35,7 +36,9 @@ def test_a_sequence_is_installed_in_the_stage_that_is_there() -> None:
     def run(revision: int, order: tuple[int, ...]) -> tuple[Any, int, int]:
         arrangement = pickle.dumps(Arrangement(ArrangementKind.MACRO, order))
         sequence = SentSequence(revision, arrangement) if revision else None
-        context = TaskContextData(("test_worker_stages", 0), shipped, sequence, "", "", 0, 2**62, -(2**62), 0)
+        context = TaskContextData(
+            ("test_worker_stages", 0), shipped, sequence, "", "", 0, 2**62, -(2**62), 0, -(2**62)
+        )
         stage = stage_for(context)
         stage.process(batch)
         return stage, stage.counts.evaluations, stage.counts.matched

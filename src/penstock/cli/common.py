@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
-    from penstock.spark.jvm import Purpose
+    from penstock.spark.sessions.jvm import Purpose
 
 Script = Annotated[
     Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
@@ -80,7 +80,7 @@ def open_script(
     settings = read_settings(tune)
     pairs = _pairs("--conf", "KEY=VALUE", conf)
     text = read_script(path)
-    from penstock.sql.script import parse_script
+    from penstock.sql.script.script import parse_script
 
     parsed = parse_script(text)
     if purpose == "run" and not parsed.views and not parsed.inserts:
@@ -116,7 +116,7 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
     Raises:
         ConnectionFailedError: no usable Java, or the master does not answer.
     """
-    from penstock.spark.session import build_session
+    from penstock.spark.sessions.build import build_session
 
     with ThreadPoolExecutor(1, "penstock-spark") as starter:
         session = starter.submit(build_session, master, conf, purpose=purpose)

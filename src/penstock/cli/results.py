@@ -18,8 +18,8 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.layout import Layout
-    from penstock.spark.plain_results import PlainRows
+    from penstock.spark.results.read_plain import PlainRows
+    from penstock.spark.storage.layout import Layout
 
 #: types that CSV has no form for; they are written as JSON
 _NESTED = ("array", "map", "struct")
@@ -52,12 +52,12 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    from penstock.spark.catalog import find_view
-    from penstock.spark.layout import Layout
+    from penstock.spark.reporting.catalog import find_view
+    from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
     find_view(layout, view, changes)
-    from penstock.spark.plain_results import plain_rows
+    from penstock.spark.results.read_plain import plain_rows
 
     if not (limit or changes or output_format is Format.TABLE) and _print_batches(
         layout, view, output_format
@@ -73,7 +73,7 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
 
     They are in a file before the first is printed: one that cannot be read may be the last.
     """
-    from penstock.spark.plain_results import TRIES, plain_batches
+    from penstock.spark.results.read_plain import TRIES, plain_batches
 
     for _ in range(TRIES):
         found = plain_batches(layout, view)
@@ -165,8 +165,8 @@ def _print_plain(found: PlainRows, output_format: Format) -> bool:
 def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
     """Prints rows that Spark computes."""
     from penstock.cli.tables import print_rows, table_console
-    from penstock.spark.results import open_results
-    from penstock.spark.session import build_session
+    from penstock.spark.results.read import open_results
+    from penstock.spark.sessions.build import build_session
 
     Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
     frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)

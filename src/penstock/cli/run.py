@@ -98,10 +98,10 @@ def run(
 @contextmanager
 def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterator[None]:
     """Tells what is wrong with the folders before Spark starts, and keeps an existing checkpoint from others."""
-    from penstock.spark.checkpoint_lock import CheckpointLock
-    from penstock.spark.layout import Layout
-    from penstock.spark.starting import told_as_starting
-    from penstock.sql.intervals import trigger_microseconds
+    from penstock.spark.reporting.starting import told_as_starting
+    from penstock.spark.storage.checkpoint_lock import CheckpointLock
+    from penstock.spark.storage.layout import Layout
+    from penstock.sql.text.intervals import trigger_microseconds
 
     trigger_microseconds(trigger)
     layout = Layout.of(output, checkpoint)

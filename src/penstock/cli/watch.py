@@ -112,7 +112,7 @@ class Watcher:
 
 
 def _cause(error: Exception) -> str:
-    from penstock.spark.causes import cause_of
+    from penstock.spark.recovery.causes import cause_of
 
     return cause_of(error).told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement
 
 

@@ -22,7 +22,7 @@ _RATED = 5
 #: a stream that was tried again and has not failed for so long since then runs
 _SETTLED_SECONDS = 60.0
 #: kinds that are measurements: they change counts and are no news
-MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag"})
+MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag", "cut"})
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
@@ -82,18 +82,28 @@ class StatusBook:
             if event.get("kind") not in MEASURED:
                 self._document["news"] = [*self._document["news"], dict(event)][-_KEPT:]
 
-    def catch_up(self, stream: str, batches: Iterable[Mapping[str, Any]]) -> None:
-        """Takes in the figures of a stream's batches that no event told of, from its manifests."""
+    def catch_up(self, stream: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> None:
+        """Takes in the figures of a stream's batches that no event told of, from its manifests.
+
+        Args:
+            stream: its name.
+            totals: sums over the batches before the newest ones; {} where there are none.
+            batches: the figures of the newest ones, in order.
+        """
         with self._lock:
+            self._changes += 1
+            _restate(self._document, stream, totals)
             for figures in batches:
-                self._changes += 1
                 _add_batch(self._document, stream, figures)
 
-    def catch_up_windows(self, stream: str, batches: Iterable[Mapping[str, Any]]) -> None:
+    def catch_up_windows(
+        self, stream: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]
+    ) -> None:
         """Likewise of the batches of its windows."""
         with self._lock:
+            self._changes += 1
+            _restate_windows(self._document, stream, totals)
             for figures in batches:
-                self._changes += 1
                 _add_windows(self._document, stream, figures)
 
 
@@ -174,6 +184,28 @@ def _add_batch(document: Document, name: str, figures: Mapping[str, Any]) -> Non
         stream["newest_event_time_us"] = max(newest, stream.get("newest_event_time_us") or newest)
 
 
+def _restate(document: Document, name: str, totals: Mapping[str, Any]) -> None:
+    """Where batches have not been counted whose figures are kept as sums only, the sums take the place of the counts."""
+    stream = _stream(document, name)
+    if totals.get("batch", -1) <= stream["batch"]:
+        return
+    stream.update({count: totals.get(count) or 0 for count in ("batch", "batches", *_SUMS)})
+    stream.update({kind: dict(totals.get(kind) or {}) for kind in ("quarantined", "errors")})
+    if totals.get("newest_event_time_us") is not None:
+        stream["newest_event_time_us"] = totals["newest_event_time_us"]
+
+
+def _restate_windows(document: Document, name: str, totals: Mapping[str, Any]) -> None:
+    stream = _stream(document, name)
+    if totals.get("batch", -1) <= stream.get("windows_batch", -1):
+        return
+    for view in [view for view, known in document["views"].items() if known.get("stream") == name]:
+        for count in _WINDOW_SUMS:
+            document["views"][view].pop(count, None)
+    stream.pop("windows_batch", None)
+    _add_windows(document, name, totals)
+
+
 def _windows(document: Document, event: Mapping[str, Any]) -> None:
     _add_windows(document, event["stream"], event)
     stream = _stream(document, event["stream"])
@@ -186,9 +218,9 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
     if figures["batch"] <= stream.get("windows_batch", -1):
         return
     stream["windows_batch"] = figures["batch"]
-    if figures.get("entry"):
+    if figures.get("answered") is not None:
         # the last batch of the stream that the windows have taken in
-        stream["windows_answered"] = int(str(figures["entry"]).partition(".")[0])
+        stream["windows_answered"] = figures["answered"]
     for count in ("late_tuples", "late_beyond"):
         stream[count] = stream.get(count, 0) + (figures.get(count) or 0)
     for view, standing in (figures.get("standing") or {}).items():
@@ -204,6 +236,15 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
                 known[what] = known.get(what, 0) + value
             elif what != "slack":
                 known[what] = value
+
+
+def _cut(document: Document, event: Mapping[str, Any]) -> None:
+    lanes = document.setdefault("lanes", {})
+    lanes[event["lane"]] = {name: event.get(name) for name in ("cut", "streams", "time")}
+    for name in event.get("streams") or {}:
+        stream = _stream(document, name)
+        if stream.get("state") == "retrying":
+            stream["state"] = "running"
 
 
 def _decision(document: Document, event: Mapping[str, Any]) -> None:
@@ -265,6 +306,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "plan_compiled": _plan_compiled,
     "batch": _batch,
     "windows": _windows,
+    "cut": _cut,
     "decision": _decision,
     "sequence_sampled": _sampled,
     "source_unreachable": _unreachable,

@@ -9,14 +9,14 @@ from typing import Any
 
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document, StatusBook, stream_state
-from penstock.spark.checkpoint_lock import lock_holder
-from penstock.spark.events import newest_events
-from penstock.spark.files import read_json
-from penstock.spark.layout import Layout
-from penstock.spark.offsets import planned_after
-from penstock.spark.publish import read_manifests
-from penstock.spark.starting import read_status
-from penstock.spark.status_file import catch_up
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.reporting.starting import read_status
+from penstock.spark.reporting.status_file import catch_up
+from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.events import newest_events
+from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.offsets import planned_after
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
@@ -51,7 +51,7 @@ def folder_status(folder: Path) -> Document:
         InputError: it is no results folder.
     """
     layout = folder_layout(folder)
-    catalog = read_json(layout.catalog) or {"streams": {}, "views": {}}
+    catalog = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
     written = read_status(layout)
     pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)
@@ -92,7 +92,7 @@ def quarantined_stream(layout: Layout, stream: str | None) -> str:
     Raises:
         UnknownNameError: there is no such stream, or none is named and there is not exactly one.
     """
-    known = list((read_json(layout.catalog) or {"streams": {}})["streams"])
+    known = list((CATALOG.read(layout.catalog) or {"streams": {}})["streams"])
     existing = f"existing streams: {', '.join(known) or 'none'}"
     if stream is None:
         if len(known) != 1:
@@ -123,25 +123,23 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
     import pyarrow.parquet as pq
 
     given = 0
-    for document in reversed(read_manifests(layout, stream)):
-        first, last = document["first"], document["last"]
-        for file in reversed(document["files"]):
-            if file["kind"] != "quarantine":
-                continue
-            try:
-                rows = pq.ParquetFile(layout.quarantine(stream) / file["name"]).read()
-            except FileNotFoundError:  # cleaned up, or merged just now
-                continue
-            for row in reversed(rows.to_pylist()):
-                yield {
-                    "batch": str(first) if first == last else f"{first}-{last}",
-                    "reason": row["reason"],
-                    "origin": row["origin"],
-                    "record": _text(row["record"]),
-                }
-                given += 1
-                if given == most:
-                    return
+    for file in reversed(read_published(layout, stream).files):
+        if file.kind != "quarantine":
+            continue
+        try:
+            rows = pq.ParquetFile(layout.quarantine(stream) / file.name).read()
+        except FileNotFoundError:  # cleaned up, or merged just now
+            continue
+        for row in reversed(rows.to_pylist()):
+            yield {
+                "batch": str(file.first) if file.first == file.last else f"{file.first}-{file.last}",
+                "reason": row["reason"],
+                "origin": row["origin"],
+                "record": _text(row["record"]),
+            }
+            given += 1
+            if given == most:
+                return
 
 
 def _text(record: bytes | str | None) -> str | None:

@@ -52,6 +52,9 @@ def status_lines(document: Document) -> Iterator[str]:
     views = document["views"]
     for name, view in views.items():
         yield from _view(name, view, document["state"])
+    for name, lane in document.get("lanes", {}).items():
+        reach = ", ".join(f"{stream} up to entry {entry:,}" for stream, entry in lane["streams"].items())
+        yield f"lane {name}: cut {lane['cut']:,} {length(_since(lane['time']))} ago, {reach}"
     news = document.get("news", [])[-_NAMED:]
     if news:
         yield "of late:"

@@ -24,10 +24,17 @@ def key_hashes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
     """A hash of the keys of each row, the same on every machine; floating-point keys are `canonical`."""
     total: npt.NDArray[np.uint64] = np.zeros(table.num_rows, np.uint64)
     for name in keys:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        total = (total ^ value_hashes(encoded.dictionary)[codes]) * _MIX
+        total = (total ^ _row_hashes(table.column(name).combine_chunks())) * _MIX
     return total ^ (total >> np.uint64(32))
+
+
+def _row_hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
+    kind = column.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return value_hashes(column)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    return value_hashes(encoded.dictionary)[codes]
 
 
 def value_hashes(values: pa.Array) -> npt.NDArray[np.uint64]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from penstock.kernels import asc as kernels
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 

@@ -30,6 +30,11 @@ class Windows:
         """Length of a pane: every window is a whole number of panes."""
         return gcd(self.size, self.slide)
 
+    def ends(self, moment: int) -> range:
+        """Ends of the windows that hold a moment, ascending."""
+        last = (moment - self.start) // self.slide * self.slide + self.start + self.size
+        return range(last - (last - moment - 1) // self.slide * self.slide, last + 1, self.slide)
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -37,7 +42,7 @@ class Aggregate:
 
     Attributes:
         function: canonical name in lower case, such as "count", "avg", "stddev_samp" (see
-            `penstock.operators.aggregates`).
+            `penstock.operators.windows.aggregates`).
         argument: the column of the batches it is computed from; None for COUNT(*).
         type: the type of its result, as Spark gives it.
         parameter: the fraction of a percentile, else None.

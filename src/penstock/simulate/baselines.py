@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.kernels import baselines as kernels
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 
 #: 2^24 sets of ASCs take 400 MB.

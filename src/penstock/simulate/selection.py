@@ -12,7 +12,7 @@ from penstock.control.controller import Controller, Decision
 from penstock.control.events import SelectionsBound, StatisticsReported
 from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement
 
 _STREAM = "tuples"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.operators.slack import Ints, WindowOutcome
+from penstock.operators.windows.slack import Ints, WindowOutcome
 
 
 @dataclass(slots=True)

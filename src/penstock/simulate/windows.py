@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.aggregates import group_codes, lift_values
-from penstock.operators.panes import PANE, Content
-from penstock.operators.slack import FixedSlack, SlackPolicy
-from penstock.operators.window import Answer, PaneBatch, WindowOperator
+from penstock.operators.windows.aggregates import group_codes, lift_values
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.operator import PaneBatch, WindowOperator
+from penstock.operators.windows.panes import PANE, Content
+from penstock.operators.windows.slack import FixedSlack, SlackPolicy
+from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
 from penstock.simulate.disorder import SECOND, Arrivals
 
@@ -77,7 +79,7 @@ class Played:
             errors = np.maximum(errors, apart)
         return self.final.column("end").to_numpy(), np.where(found < 0, np.inf, errors)
 
-    def satisfied(self, since: int = 0, until: int = 2**62) -> tuple[float, float, float, int]:
+    def satisfied(self, since: int = 0, until: int = AFTER_ALL) -> tuple[float, float, float, int]:
         """Share of windows that end in [since, until) whose early error is below epsilon, with the
         95 % Wilson interval and their number."""
         ends, errors = self.errors()

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from penstock.errors import InputError, SqlError, UnknownNameError
-from penstock.spark.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.spark.probes import Probe
+from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.sinks import Sink
-from penstock.spark.source import Source
-from penstock.sql.script import CreateTable, Query, Script
+from penstock.spark.sources.probes import Probe
+from penstock.spark.sources.source import Source
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.sql.script.script import CreateTable, Query, Script
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from penstock.errors import InputError, SqlError, UnsupportedError
-from penstock.operators.aggregates import FUNCTIONS, Parts, lift_values, lower
+from penstock.operators.windows.aggregates import FUNCTIONS, Parts, lift_values, lower
+from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate
-from penstock.spark.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.expressions import SparkExpressionHost
-from penstock.spark.messages import quoted
-from penstock.spark.result_views import MARKS, ROW
-from penstock.spark.schemas import arrow_schema
-from penstock.spark.source import Source
-from penstock.sql.aggregate_calls import AggregateCall
-from penstock.sql.bind_windows import BoundWindow, bind_window
-from penstock.sql.comparisons import spark_name
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import Query
-from penstock.sql.window_query import WindowQuery
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.window_schemas import MARKS, ROW
+from penstock.spark.sources.source import Source
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.sql.script.script import Query
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.aggregate_calls import AggregateCall
+from penstock.sql.windows.bind import BoundWindow, bind_window
+from penstock.sql.windows.query import WindowQuery
 
 #: columns that results of window views have beside the view's own
 _RESERVED = (*MARKS.names, ROW)

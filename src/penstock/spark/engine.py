@@ -16,29 +16,29 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
-from penstock.spark.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.definitions import beneath, check_projections, define_selection, define_window
-from penstock.spark.expressions import SparkExpressionHost
 from penstock.spark.functions import named
-from penstock.spark.ingest import Trigger
-from penstock.spark.layout import Layout
-from penstock.spark.plans import explain_bound, explain_windows
-from penstock.spark.probes import Probe, open_probe
+from penstock.spark.ingest.explaining import explain_bound, explain_windows
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.run import Run
-from penstock.spark.schemas import arrow_schema
-from penstock.spark.session import require_classic, require_meaning
+from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
-from penstock.spark.source import Source
-from penstock.spark.sources import check_columns, open_table, stream_source
-from penstock.spark.table_checks import table_warnings
-from penstock.spark.window_views import CompiledWindows, compile_windows, sharing
-from penstock.sql.bind import BoundSelections, bind_selections
-from penstock.sql.intervals import trigger_microseconds
-from penstock.sql.query import SelectQuery
-from penstock.sql.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
-from penstock.sql.views import flatten
-from penstock.sql.window_query import WindowQuery
+from penstock.spark.sources.probes import Probe, open_probe
+from penstock.spark.sources.source import Source
+from penstock.spark.sources.table_checks import table_warnings
+from penstock.spark.sources.tables import check_columns, open_table, stream_source
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.storage.layout import Layout
+from penstock.sql.conditions.bind import BoundSelections, bind_selections
+from penstock.sql.script.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
+from penstock.sql.script.views import flatten
+from penstock.sql.text.intervals import trigger_microseconds
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,23 +20,27 @@ from penstock.control.controller import Controller
 from penstock.control.events import SelectionsBound, StatisticsReported
 from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
 from penstock.kernels.asc import Codes
-from penstock.operators.asc import AscIndex
+from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.settings import Settings
-from penstock.spark import results
-from penstock.spark.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.checkpoint_lock import CheckpointLock
-from penstock.spark.events import EventLog
-from penstock.spark.ingest import BatchDone, IngestQuery, Trigger
-from penstock.spark.keyed_query import KeyedDone
-from penstock.spark.layout import Layout
-from penstock.spark.probes import Probe
-from penstock.spark.session import warm_workers
+from penstock.spark.ingest.answering import BatchDone
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.lanes.lane import Lane, LaneContext
+from penstock.spark.lanes.registry import LanePlan, needed_lanes
+from penstock.spark.log.appended import Appended
+from penstock.spark.reporting.status_file import StatusFile
+from penstock.spark.results import read as results
+from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sinks import Sink
-from penstock.spark.source import Source
-from penstock.spark.source_watch import SourceWatch
-from penstock.spark.status_file import StatusFile
-from penstock.spark.window_side import WindowSide
+from penstock.spark.sources.probes import Probe
+from penstock.spark.sources.source import Source
+from penstock.spark.sources.watch import SourceWatch
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
 Definition = ViewDefinition | WindowDefinition
@@ -73,7 +77,12 @@ class Run:
         self.queries: Mapping[str, IngestQuery] = {}
         try:
             self._status = StatusFile(layout, self._pairs)
-            self._events = EventLog(layout.events, told=self._status.book.note)
+            self._events = EventLog(
+                layout.events,
+                told=self._status.book.note,
+                most_bytes=settings.events_bytes,
+                most_files=settings.events_files,
+            )
             warm_workers(spark)
         except BaseException:
             self._lock.release()
@@ -82,18 +91,21 @@ class Run:
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         #: touched by the controller's thread alone
         self._watched: dict[str, _Watched] = {}
-        # these two likewise
+        # these three likewise
         self._sinks: Mapping[str, Sequence[Sink]] = {}
-        self.windows: Mapping[str, WindowSide] = {}
+        self.lanes: Mapping[str, Lane] = {}
+        self._keepers: Mapping[str, LogKeeper] = {}
+        self._lane_context = LaneContext(
+            spark, layout, self._events, settings, trigger, self._name, self._all_sinks, Appended()
+        )
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
         self._places = threading.Semaphore(_MOST_WAITING)
-        #: guards what the threads of batches, the controller's and the user's count and read: the next three
+        #: guards what the threads of batches, the controller's and the user's count and read: the next two
         self._counting = threading.Lock()
-        self._answers: dict[str, Counter[str]] = {}
         self._passed_over: Counter[str] = Counter()
         self._sequences: dict[str, _RunningSequence] = {}
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
@@ -142,12 +154,12 @@ class Run:
     def stop(self) -> None:
         """Stops every stream. The same checkpoint goes on where it stopped."""
         try:
-            for windows in self.windows.values():
-                windows.prepare_stop()
-            for query in self.queries.values():
-                query.stop()
-            for windows in self.windows.values():
-                windows.stop()
+            for keeper in self._keepers.values():
+                keeper.prepare_stop()
+            for lane in self.lanes.values():
+                lane.prepare_stop()
+            for running in self._running:
+                running.stop()
         finally:
             self._watch.close()
             with self._ending:
@@ -181,6 +193,7 @@ class Run:
                 self._control.submit(int).result()
                 for query in self.queries.values():
                     query.files.close()
+                    query.log.close()
                 self._events.record(
                     "run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()}
                 )
@@ -194,14 +207,14 @@ class Run:
         return any(query.active for query in self._running)
 
     @property
-    def _running(self) -> list[IngestQuery | WindowSide]:
-        return [*self.queries.values(), *self.windows.values()]
+    def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
+        return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
 
     def add_stream(
         self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
     ) -> None:
         """Starts the ingest query of a stream; its probe, where there is one, tells of outages and lag."""
-        results.refuse_other_columns(self._layout, name, source.schema)
+        added = results.added_columns(self._layout, name, source.schema)
         source.prepare(self._layout, name, self._events)
         query = IngestQuery(
             self._spark,
@@ -223,6 +236,8 @@ class Run:
         self._status.begin_stream(name)
         self._write_catalog()
         self._events.record("stream_started", stream=name, views=len(views))
+        if added:
+            self._events.record("columns_added", stream=name, columns=added)
         if redefined or gone:
             self._events.record(
                 "views_changed",
@@ -232,8 +247,9 @@ class Run:
             )
         self._watch.add(name, probe, self._layout.spark(name), lambda: query.newest_event_time)
         query.source_state = partial(self._watch.state, name)
+        query.log.on_put = self._lane_context.appended.tell
         query.start(self._trigger)
-        self._accompany(query)
+        self._begin_lanes()
 
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
@@ -243,31 +259,35 @@ class Run:
         self._events.record(
             "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
         )
-        self._accompany(query)
+        self._begin_lanes()
 
-    def _accompany(self, query: IngestQuery) -> None:
-        """Starts the keyed query with the first window view; it stays when the last one is dropped."""
-        if query.stream in self.windows or not (query.plans.windows or query.log.last):
-            return
-        side = WindowSide(
-            self._spark,
-            query,
-            self._layout,
-            self._events,
-            self._settings,
-            self._answered,
-            self._copy_results,
-            self._trigger,
-            self._name,
-        )
-        side.start()
-        self.windows = {**self.windows, query.stream: side}
+    def add_lane(self, plan: LanePlan) -> Lane:
+        """Starts a lane beside those that the views need; its name must be free."""
+        for stream in plan.streams:
+            self._keep_log(stream)
+        lane = plan.make(self._lane_context, [self._keepers[stream] for stream in plan.streams])
+        lane.start()
+        self.lanes = {**self.lanes, plan.name: lane}
+        return lane
 
-    def _answered(self, done: KeyedDone) -> None:
-        with self._counting:
-            totals = self._answers.setdefault(done.stream, Counter())
-            for counts in done.views.values():
-                totals.update(asdict(counts))
+    def _begin_lanes(self) -> None:
+        """Starts the lanes that views need and that do not run yet."""
+        for plan in needed_lanes(self.queries):
+            if plan.name not in self.lanes:
+                self.add_lane(plan)
+
+    def _keep_log(self, stream: str) -> None:
+        if stream not in self._keepers:
+            keeper = LogKeeper(
+                self._spark,
+                self.queries[stream],
+                self._layout,
+                self._events,
+                self._settings,
+                self._trigger,
+            )
+            keeper.start()
+            self._keepers = {**self._keepers, stream: keeper}
 
     def _pairs(self) -> dict[str, Mapping[str, int]]:
         return {name: query.totals.view_pairs for name, query in self.queries.items()}
@@ -275,6 +295,9 @@ class Run:
     def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
         """Hands views' rows to these sinks, by stream, from the next published batch on."""
         self._sinks = sinks
+
+    def _all_sinks(self) -> list[Sink]:
+        return [sink for sinks in self._sinks.values() for sink in sinks]
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
@@ -297,14 +320,6 @@ class Run:
                 sink.take(
                     results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
                 )
-
-    def _copy_results(self, stream: str, batch: int, files: Sequence[Mapping[str, Any]]) -> None:
-        """Hands a published batch of results to the sinks of window views."""
-        for sink in self._sinks.get(stream, ()):
-            if sink.view in self.queries[stream].plans.windows:
-                rows = results.batch_changes(self._spark, self._layout, stream, sink.view, batch, files)
-                if rows is not None:
-                    sink.take(rows, batch)
 
     def _report_later(self, done: BatchDone) -> None:
         if done.sample is None:
@@ -366,10 +381,9 @@ class Run:
     def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
         totals = query.totals
         with self._counting:
-            answers = dict(self._answers.get(query.stream, ()))
             running = self._sequences.get(query.stream, _NOTHING_MEASURED)
         known = self._status.book.stream(query.stream)
-        return {
+        told: dict[str, Any] = {
             **{
                 name: known.get(name)
                 for name in ("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us")
@@ -386,11 +400,17 @@ class Run:
             "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),
-            "windows": answers,
+            "windows": {},
+            "lanes": {},
             "view_pairs": dict(totals.view_pairs),
             "sequence": running.text,
             "evaluations_per_tuple": running.evaluations,
         }
+        for lane in self.lanes.values():
+            if any(keeper.ingest is query for keeper in lane.streams):
+                for name, value in lane.status().items():
+                    told[name] = {**told[name], **value}
+        return told
 
 
 @dataclass(frozen=True, slots=True)

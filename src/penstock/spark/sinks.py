@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
-from penstock.spark.kafka_source import check_broker
-from penstock.spark.messages import quoted
-from penstock.spark.results import BATCH, ORDINAL
-from penstock.sql.script import CreateTable
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.sources.kafka_source import check_broker
+from penstock.sql.script.script import CreateTable
 
 #: given the rows of one view of one batch, with the columns BATCH and ORDINAL, and the batch's number
 SinkFunction = Callable[[DataFrame, int], None]

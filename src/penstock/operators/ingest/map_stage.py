@@ -1,0 +1,336 @@
+"""The map stage of an ingest batch: Arrow batches of tuples in, matched tuples and pane partials out.
+
+A pure function of the program and the batch; where the batch comes from (behind a DataFrame, in
+the scan, decoded from Kafka) and where the matches go is the caller's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from operator import add
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.ingest.derived import DerivedLayout
+from penstock.operators.ingest.outcomes import Outcomes, ToldApart
+from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
+from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.selection.matches import QUERIES as QUERIES
+from penstock.operators.selection.selector import SelectionPlan, Selector
+from penstock.operators.windows.pane_stage import PanePlan, PaneProgram, PaneStage, Rows, event_times
+from penstock.plan.arrangement import Arrangement
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.settings import Settings
+
+#: matches that a batch may have: their places fit Arrow's 32 bits, and memory stays bounded
+MOST_PAIRS = 1 << 27
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamProgram:
+    """One compiled plan version of a stream, as shipped to the workers.
+
+    Attributes:
+        stream: name of the stream.
+        version: number of the plan version; stage caches are keyed by it.
+        plan: the compiled queries: views, conditions of `windows`, and what is lost to errors.
+        outcomes: which of them is which.
+        columns: the tuple's own columns, in order.
+        event_time: the event time column, or None.
+        derived: how derived columns reach the worker, or None where there are none.
+        settings: frozen settings.
+        windows: the window operators, or None where there are none.
+        tuples: what readers of the log have asked for, or None where they have not.
+    """
+
+    stream: str
+    version: int
+    plan: SelectionPlan
+    outcomes: Outcomes
+    columns: tuple[str, ...]
+    event_time: str | None
+    derived: DerivedLayout | None
+    settings: Settings
+    windows: PaneProgram | None = None
+    tuples: TupleProgram | None = None
+
+    @property
+    def views(self) -> list[str]:
+        """Names of the selection views, in the order of their numbers."""
+        return self.plan.names[: self.outcomes.views]
+
+    @property
+    def attributes(self) -> list[str]:
+        """The p-attributes: columns that are compared."""
+        return [coding.name for coding in self.plan.codings]
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns `MapStage.process` needs, each once."""
+        return list(dict.fromkeys([*self.attributes, *self.gathered]))
+
+    @property
+    def gathered(self) -> list[str]:
+        """Those of `needed` that are needed of tuples which satisfy no condition."""
+        wanted = [
+            *(self.windows.columns if self.windows else ()),
+            *(self.tuples.columns if self.tuples else ()),
+        ]
+        return list(dict.fromkeys(wanted if self.event_time is None else [*wanted, self.event_time]))
+
+    @property
+    def wants_every_tuple(self) -> bool:
+        """Whether some window operator or reader has no condition."""
+        return any(each is not None and each.wants_every_tuple for each in (self.windows, self.tuples))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+@dataclass(slots=True, eq=False)
+class StageCounts:
+    """What a task counted; the sum of two holds the counts of both.
+
+    Attributes:
+        tuples, matched, pairs: tuples seen, tuples that satisfied a view, (tuple, view) pairs.
+        skipped: tuples of row groups whose statistics ruled out every query, counted in `tuples` too.
+        evaluations: ASC evaluations, over the `asc_tuples` that the ASC side answered.
+        encode_ns, match_ns, pane_ns, write_ns: processor time by part.
+        view_pairs: pairs a view, int64[views].
+        view_errors: tuples a view lost to an expression that raised, int64[views].
+        window_errors: the same of each window operator, int64[operators].
+        demand_errors: the same of each demand of tuples, int64[demands].
+        null_event_times, future_event_times: tuples kept from the windows because their event time is
+            NULL or beyond what is kept ahead.
+        ahead_event_times: tuples too far ahead of the clock and of the stream for their event time to be believed: the
+            windows hold them, but they do not move the stream on.
+        oldest_recent_event_time: smallest event time that is not too late to matter for slack, or None.
+        oldest_event_time, newest_event_time: smallest and largest event time that is believed, microseconds since
+            the epoch, or None.
+        furthest_event_time: largest event time of the windows' tuples, or None.
+        middles: number and median event time of some tuples each.
+    """
+
+    tuples: int = 0
+    matched: int = 0
+    pairs: int = 0
+    skipped: int = 0
+    evaluations: int = 0
+    asc_tuples: int = 0
+    encode_ns: int = 0
+    match_ns: int = 0
+    pane_ns: int = 0
+    write_ns: int = 0
+    view_pairs: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    view_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    demand_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    null_event_times: int = 0
+    future_event_times: int = 0
+    ahead_event_times: int = 0
+    oldest_recent_event_time: int | None = field(default=None, metadata={"merged": _least})
+    oldest_event_time: int | None = field(default=None, metadata={"merged": _least})
+    newest_event_time: int | None = field(default=None, metadata={"merged": _most})
+    furthest_event_time: int | None = field(default=None, metadata={"merged": _most})
+    middles: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def none(cls, program: StreamProgram) -> StageCounts:
+        """The counts of no tuples."""
+        operators = len(program.windows.operators) if program.windows else 0
+        return cls(
+            view_pairs=np.zeros(program.outcomes.views, np.int64),
+            view_errors=np.zeros(program.outcomes.views, np.int64),
+            window_errors=np.zeros(operators, np.int64),
+            demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
+        )
+
+    def __add__(self, other: StageCounts) -> StageCounts:
+        return StageCounts(
+            **{
+                each.name: each.metadata.get("merged", add)(
+                    getattr(self, each.name), getattr(other, each.name)
+                )
+                for each in fields(self)
+            }
+        )
+
+
+class MapStage:
+    """Matches batches against one program and keeps the counts of the task at hand."""
+
+    def __init__(self, program: StreamProgram) -> None:
+        self.program = program
+        self._selector = Selector(program.plan, program.settings.strategy)
+        self._attributes = program.attributes
+        self._outcomes = program.outcomes
+        self._views = pa.array(program.views, pa.string())
+        self._conditions = self._numbers(program.windows.operators if program.windows else ())
+        self._demanded = self._numbers(program.tuples.plans if program.tuples else ())
+        self.tuples = TupleStage(program.tuples) if program.tuples else None
+        self.panes = PaneStage(program.windows) if program.windows else None
+        self.begin()
+
+    @property
+    def encoders(self) -> list[ColumnEncoder]:
+        """Turns values into region codes: one a p-attribute."""
+        return self._selector.encoders
+
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Lets the ASCs follow another sequence from the next batch on; what was laid out and learned stays."""
+        self._selector.rearrange(arrangement)
+
+    def begin(
+        self,
+        time_limit: int = AFTER_ALL,
+        time_floor: int = BEFORE_ALL,
+        kept_ahead: int = 0,
+        too_late_before: int = BEFORE_ALL,
+    ) -> None:
+        """Starts a new task: counts, sample and partials are empty again.
+
+        Args:
+            time_limit: the largest event time that is believed, microseconds in UTC.
+            time_floor: tuples that are older do not matter for slack, microseconds.
+            kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
+            too_late_before: tuples with an earlier event time are in no window any more, microseconds.
+        """
+        self.counts = StageCounts.none(self.program)
+        self.sample: npt.NDArray[np.uint32] | None = None
+        self._time_limit = time_limit
+        self._time_floor = time_floor
+        self._kept_ahead = kept_ahead
+        #: where a tuple of the newest batch is in no window because it is too late; None: nowhere
+        self.too_late: npt.NDArray[np.bool_] | None = None
+        if self.panes is not None:
+            self.panes.begin(too_late_before)
+        if self.tuples is not None:
+            self.tuples.begin()
+
+    def process(
+        self, batch: pa.RecordBatch, *, is_matched: bool = True
+    ) -> tuple[npt.NDArray[np.bool_], pa.Array]:
+        """Which tuples of a batch satisfy a view, and which views; the window operators get theirs.
+
+        Args:
+            batch: at least the program's `needed` columns.
+            is_matched: False where it is known that no tuple satisfies any condition; the compared
+                columns are not needed then.
+
+        Returns:
+            bool[rows], and for the true ones the `queries` column: list of view names, ascending by
+            index, dictionary-encoded.
+
+        Raises:
+            TooManyMatchesError: more than `MOST_PAIRS` matches; nothing has been counted, take fewer rows.
+        """
+        rows = batch.num_rows
+        if is_matched and self.program.plan.names:
+            told = self._match([batch.column(name) for name in self._attributes], rows)
+        else:
+            told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32))
+            self.counts.skipped += 0 if is_matched else rows
+        degrees = np.diff(told.offsets)
+        mask = degrees > 0
+        matched = int(np.count_nonzero(mask))
+        counts = self.counts
+        counts.tuples += rows
+        counts.matched += matched
+        counts.pairs += len(told.queries)
+        counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
+        self._count_errors(told)
+        self._take_in(batch, told.selected)
+        if self.tuples is not None:
+            self.tuples.add(batch, told.selected)
+        list_offsets = np.zeros(matched + 1, np.int32)
+        np.cumsum(degrees[mask], out=list_offsets[1:])
+        names = pa.DictionaryArray.from_arrays(pa.array(told.queries), self._views)
+        return mask, pa.ListArray.from_arrays(pa.array(list_offsets), names)
+
+    def skip(self, rows: int) -> None:
+        """Counts tuples that neither a view nor a window wants."""
+        self.counts.tuples += rows
+        self.counts.skipped += rows
+
+    def observe_times(self, batch: pa.RecordBatch) -> None:
+        """Keeps the oldest and newest event time of tuples that are matched with nothing."""
+        self._take_in(batch, None)
+
+    def finish(self) -> StageCounts:
+        """The counts of the task, all told."""
+        if self.panes is not None:
+            self.counts.window_errors += self.panes.raised
+            self.panes.raised = np.zeros_like(self.panes.raised)
+        if self.tuples is not None:
+            self.counts.demand_errors += self.tuples.raised
+            self.tuples.raised = np.zeros_like(self.tuples.raised)
+        return self.counts
+
+    def _take_in(self, batch: pa.RecordBatch, selected: Sequence[Rows] | None) -> None:
+        """Looks at the event times, and gives the window operators their tuples unless it is None."""
+        counts = self.counts
+        if self.panes is None:
+            name = self.program.event_time
+            if name is None:
+                return
+            times = event_times(batch.column(name), self._time_limit, self._kept_ahead)
+        else:
+            began = time.perf_counter_ns()
+            times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
+            if times.middle is not None:
+                counts.middles.append(times.middle)
+            counts.ahead_event_times += times.ahead
+            counts.null_event_times += times.nulls
+            counts.future_event_times += times.future
+            if selected is not None:
+                self.too_late = self.panes.add(batch, times, selected)
+            counts.pane_ns += time.perf_counter_ns() - began
+        counts.furthest_event_time = _most(counts.furthest_event_time, times.furthest)
+        counts.oldest_event_time = _least(counts.oldest_event_time, times.oldest)
+        counts.newest_event_time = _most(counts.newest_event_time, times.newest)
+        recent = times.oldest_since(self._time_floor)
+        counts.oldest_recent_event_time = _least(counts.oldest_recent_event_time, recent)
+
+    def _match(self, attributes: list[pa.Array], rows: int) -> ToldApart:
+        matches = self._selector.match(attributes, rows, MOST_PAIRS)
+        figures = self._selector.figures
+        assert figures is not None, "figures of the batch just matched"
+        counts = self.counts
+        counts.encode_ns += figures.encode_ns
+        counts.match_ns += figures.match_ns
+        if matches.evaluations is not None:
+            counts.evaluations += matches.evaluations
+            counts.asc_tuples += rows
+        if self.sample is None and rows:
+            self._take_sample(attributes, rows)
+        return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
+
+    def _count_errors(self, told: ToldApart) -> None:
+        if told.view_errors is not None:
+            self.counts.view_errors += told.view_errors
+        if told.condition_errors is not None:
+            errors = np.append(told.condition_errors, 0)
+            self.counts.window_errors += errors[self._conditions]
+            self.counts.demand_errors += errors[self._demanded]
+
+    def _numbers(self, plans: Sequence[PanePlan | TuplePlan]) -> npt.NDArray[np.int64]:
+        """The condition of each plan; the last number of all, which none has, for every tuple."""
+        every = self._outcomes.conditions
+        return np.asarray([every if plan.selection is None else plan.selection for plan in plans], np.int64)
+
+    def _take_sample(self, attributes: list[pa.Array], rows: int) -> None:
+        wanted = self.program.settings.sample_tuples
+        if not wanted or not attributes:
+            return
+        places = pa.array(np.arange(0, rows, max(1, -(-rows // wanted))))
+        codes = self._selector.encode([column.take(places) for column in attributes], len(places))
+        self.sample = np.stack(codes).astype(np.uint32)

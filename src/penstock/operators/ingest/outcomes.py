@@ -1,0 +1,135 @@
+"""What a match of each compiled query means: a view's answer, a tuple for windows, or one lost to an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.operators.windows.pane_stage import Rows
+
+
+class Kind(IntEnum):
+    """What satisfying a query says of a tuple."""
+
+    #: it satisfies a selection view
+    VIEW = 0
+    #: it satisfies a condition of window views
+    CONDITION = 1
+    #: an expression raised that decides whether it satisfies a selection view
+    VIEW_ERROR = 2
+    #: likewise of a condition of window views
+    CONDITION_ERROR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What satisfying one query says of a tuple.
+
+    Attributes:
+        kind: what.
+        number: of which view or condition, among those of the program.
+    """
+
+    kind: Kind
+    number: int
+
+    @property
+    def error(self) -> Outcome:
+        """The outcome of the query whose tuples are lost to this one by an expression that raises."""
+        return Outcome(Kind.VIEW_ERROR if self.kind is Kind.VIEW else Kind.CONDITION_ERROR, self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToldApart:
+    """The matches of a batch by what they mean.
+
+    Attributes:
+        offsets, queries: those of views: row i satisfies the views queries[offsets[i]:offsets[i + 1]].
+        selected: for each condition of window views the rows that satisfy it, ascending; empty where no row satisfies
+            any.
+        view_errors, condition_errors: rows lost to an expression that raised, int64[views] and int64[conditions];
+            None where there are none.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    queries: npt.NDArray[np.int32]
+    selected: Sequence[Rows] = ()
+    view_errors: npt.NDArray[np.int64] | None = None
+    condition_errors: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """The outcome of each query of a program. Views' come first, in order: a match of one is its number.
+
+    Attributes:
+        kinds: uint8[queries], values of `Kind`.
+        numbers: int32[queries].
+        views, conditions: how many there are.
+    """
+
+    kinds: npt.NDArray[np.uint8]
+    numbers: npt.NDArray[np.int32]
+    views: int
+    conditions: int
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Outcomes:
+        """The outcomes of queries, in the order of these.
+
+        Raises:
+            ValueError: the views are not the first.
+        """
+        kinds = np.asarray([each.kind for each in outcomes], np.uint8)
+        numbers = np.asarray([each.number for each in outcomes], np.int32)
+        views, conditions = (int(np.count_nonzero(kinds == kind)) for kind in (Kind.VIEW, Kind.CONDITION))
+        if np.any(kinds[:views] != Kind.VIEW) or np.any(numbers[:views] != np.arange(views)):
+            raise ValueError("the outcomes of views come first, in the views' order")
+        return cls(kinds, numbers, views, conditions)
+
+    @classmethod
+    def of_views(cls, views: int) -> Outcomes:
+        """The outcomes of queries that are views, all of them."""
+        return cls.of([Outcome(Kind.VIEW, number) for number in range(views)])
+
+    def tell_apart(
+        self, offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int32], rows: int
+    ) -> ToldApart:
+        """Sorts the matches of a batch by what they mean.
+
+        Args:
+            offsets, queries: row i satisfies queries[offsets[i]:offsets[i + 1]].
+            rows: number of rows.
+        """
+        if self.views == len(self.kinds):
+            return ToldApart(offsets, queries)
+        others = queries >= self.views
+        if not others.any():
+            return ToldApart(offsets, queries)
+        found = queries[others]
+        kinds, numbers = self.kinds[found], self.numbers[found]
+        selected: list[Rows] = []
+        if self.conditions:
+            holds = kinds == Kind.CONDITION
+            satisfied = numbers[holds]
+            order = np.argsort(satisfied, kind="stable")
+            places = np.repeat(np.arange(rows), np.diff(offsets))[others][holds][order]
+            ends = np.searchsorted(satisfied[order], np.arange(self.conditions + 1))
+            selected = [places[low:high] for low, high in pairwise(ends.tolist())]
+        before = np.concatenate(([0], np.cumsum(~others)))
+        return ToldApart(
+            before[offsets],
+            queries[~others],
+            selected,
+            _counted(numbers[kinds == Kind.VIEW_ERROR], self.views),
+            _counted(numbers[kinds == Kind.CONDITION_ERROR], self.conditions),
+        )
+
+
+def _counted(numbers: npt.NDArray[np.int32], most: int) -> npt.NDArray[np.int64] | None:
+    return np.bincount(numbers, minlength=most) if len(numbers) else None

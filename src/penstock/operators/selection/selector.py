@@ -1,0 +1,253 @@
+"""Shared selection: every standing query answered for every tuple of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.kernels.compiled import filling
+from penstock.kernels.index import CHUNK_ROWS
+from penstock.kernels.lanes import LANES
+from penstock.operators.selection.asc import AscEvaluator, AscIndex
+from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
+from penstock.operators.selection.encode import Codes, ColumnEncoder, code_type
+from penstock.operators.selection.matches import Matches
+from penstock.operators.selection.regions import CodedSelections, RegionCoding, code_selections
+from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
+from penstock.plan.arrangement import Arrangement
+from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+
+Strategy = Literal["auto", "index", "asc"]
+#: rows matched at a time before the number of matches a row is known
+FIRST_CHUNK_ROWS = 1 << 13
+#: matches that one chunk of a batch should not exceed: bounds the scratch space
+CHUNK_PAIRS = 1 << 22
+
+_NO_LIMIT = 2**62
+
+Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionPlan:
+    """A selection set compiled for matching: immutable and picklable.
+
+    Attributes:
+        coded: the selections over region codes.
+    """
+
+    coded: CodedSelections
+
+    @property
+    def names(self) -> list[str]:
+        """Query names."""
+        return self.coded.names
+
+    @property
+    def codings(self) -> tuple[RegionCoding, ...]:
+        """One region coding a p-attribute, in the order columns are handed over."""
+        return self.coded.codings
+
+
+def compile_selections(selections: SelectionSet) -> SelectionPlan:
+    """Compiles a selection set, once, in the driver."""
+    return SelectionPlan(code_selections(selections))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """What matching one batch took.
+
+    Attributes:
+        strategy: the side that answered.
+        tuples: rows of the batch.
+        dropped: rows that satisfy no query.
+        evaluations: ASC evaluations, None where the index answered.
+        encode_ns: time spent turning columns into codes.
+        match_ns: time spent matching codes.
+    """
+
+    strategy: Side
+    tuples: int
+    dropped: int
+    evaluations: int | None
+    encode_ns: int
+    match_ns: int
+
+
+class TooManyMatchesError(Exception):
+    """A batch has more matches than the caller takes at once."""
+
+
+class Selector:
+    """Matches batches against a plan. Holds scratch space: one a thread.
+
+    Args:
+        plan: the compiled selections.
+        strategy: "index", "asc", or "auto" to choose by measured time.
+        arrangement: the ASCs' evaluation sequence; the order of the attributes where None.
+        index: the batch index to use; one with every access where None.
+    """
+
+    def __init__(
+        self,
+        plan: SelectionPlan,
+        strategy: Strategy = "auto",
+        arrangement: Arrangement | None = None,
+        index: BatchIndex | None = None,
+    ) -> None:
+        self.plan = plan
+        self.strategy = strategy
+        #: figures of the last batch, None before the first
+        self.figures: BatchFigures | None = None
+        self._dtype = code_type(plan.codings)
+        #: one a p-attribute
+        self.encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
+        self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), self._dtype)
+        self._index = None if strategy == "asc" else index or BatchIndex(plan.coded)
+        self._arrangement = arrangement
+        self._evaluator: AscEvaluator | None = None
+        self._choice = StrategyChoice()
+        always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
+        self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
+        self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
+
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """The sequence that the ASCs follow; None: the order of the attributes."""
+        return self._arrangement
+
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Lets the ASCs follow another sequence from the next batch on; results stay the same."""
+        self._arrangement = arrangement
+        if self._evaluator is not None:
+            self._evaluator = AscEvaluator(self._evaluator.index, arrangement)
+            self._choice.asc_rearranged()
+
+    def match(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT
+    ) -> Matches:
+        """The queries each tuple of a batch satisfies.
+
+        Args:
+            columns: the batch's p-attributes in the order of the plan's codings, `rows` values each.
+            rows: number of tuples.
+            most: matches that two or more tuples may have.
+
+        Raises:
+            TypeError: a column's type does not fit its coding.
+            TooManyMatchesError: there are more than `most`.
+        """
+        side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
+        encode_ns = match_ns = evaluations = found = start = 0
+        parts: list[Rows] = []
+        while start < rows or not parts:
+            left = rows - start
+            most_rows = self._chunk_rows if side == "index" else min(self._chunk_rows, self._asc_rows)
+            size = -(-left // max(1, -(-left // most_rows)))
+            begun = perf_counter_ns()
+            for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
+                encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
+            encoded = perf_counter_ns()
+            encode_ns += encoded - begun
+            part: Rows | None
+            if side == "asc":
+                answer = self._asc().evaluate([codes[:size] for codes in self._codes], size)
+                part = answer.offsets, answer.queries
+                evaluations += answer.evaluations
+            else:
+                part = self._indexed(size)
+            match_ns += perf_counter_ns() - encoded
+            if part is None:
+                self._chunk_rows = size // 2
+                continue
+            parts.append(part)
+            start += size
+            found += len(part[1])
+            if found > most and rows > 1:
+                raise TooManyMatchesError
+        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
+        if rows:
+            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
+        counted = evaluations if side == "asc" else None
+        dropped = int(np.count_nonzero(offsets[1:] == offsets[:-1]))
+        self.figures = BatchFigures(side, rows, dropped, counted, encode_ns, match_ns)
+        if self.strategy == "auto" and rows:
+            self._learn(side, rows, match_ns)
+        return Matches(self.plan.names, offsets, queries, counted)
+
+    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
+        """Region codes of each column, unsigned[rows]."""
+        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
+
+    def _indexed(self, rows: int) -> Rows | None:
+        assert self._index is not None, "the index is built for every strategy that may use it"
+        return self._index.match(self._codes, rows)
+
+    def _asc(self) -> AscEvaluator:
+        if self._evaluator is None:
+            self._evaluator = AscEvaluator(AscIndex(self.plan.coded), self._arrangement)
+        return self._evaluator
+
+    def _learn(self, side: Side, rows: int, match_ns: int) -> None:
+        if side == "asc":
+            self._choice.asc_answered(rows, match_ns)
+            return
+        assert self._index is not None, "the index has just answered"
+        if not self._index.laid_out_anew:
+            self._choice.index_answered(rows, match_ns)
+        if self._choice.trial_due:
+            few = min(rows, TRIAL_ROWS)
+            begun = perf_counter_ns()
+            evaluator = self._asc()
+            built = perf_counter_ns()
+            evaluator.evaluate([codes[:few] for codes in self._codes], few)
+            ended = perf_counter_ns()
+            self._choice.asc_tried(few, ended - built, ended - begun)
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels for the usual column types, before a process forks or is timed."""
+    kinds = (pa.int32(), pa.int64(), pa.float64(), pa.string())
+    draws = np.random.default_rng(0).integers(0, 500, (len(kinds), 4096))
+    columns = [
+        pa.array(draw.astype(str) if kind == pa.string() else draw, kind)
+        for kind, draw in zip(kinds, draws, strict=True)
+    ]
+    queries = [
+        Query(
+            str(number),
+            (
+                Term(
+                    (
+                        (0, ValueSet((Interval(number % 500, number % 500 + width),))),
+                        (1, ValueSet((Interval(None, 400),))),
+                    )
+                ),
+            ),
+        )
+        for number in range(600)
+        for width in (0, 20)
+    ]
+    widest = Interval(0.5, 1e300), Interval(b"a", None)
+    queries.append(Query("all", (Term(((2, ValueSet(widest[:1])), (3, ValueSet(widest[1:])))),)))
+    attributes = tuple(Attribute(f"a{i}", kind, f"`a{i}`") for i, kind in enumerate(kinds))
+    strategies: tuple[Strategy, ...] = ("index", "asc")
+    # few point queries are answered by probes, many queries by slices
+    for chosen in (queries[:60:2], queries):
+        plan = compile_selections(SelectionSet(attributes, tuple(chosen)))
+        for strategy in strategies:
+            Selector(plan, strategy).match(columns, len(columns[0]))
+
+
+def _concatenate(parts: Sequence[Rows]) -> Rows:
+    ends = np.cumsum([0] + [len(queries) for _, queries in parts])
+    offsets = [parts[0][0]] + [part[1:] + end for (part, _), end in zip(parts[1:], ends[1:-1], strict=True)]
+    return np.concatenate(offsets), np.concatenate([queries for _, queries in parts])

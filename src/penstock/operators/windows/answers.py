@@ -1,0 +1,82 @@
+"""What the operator says of windows: answers, how far views have come, and late tuples counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Results of one window.
+
+    Attributes:
+        view: name of the view.
+        start, end: the window.
+        revision: 0 for the early answer.
+        final: whether all tuples are known.
+        slack: the time the stream had come to, or was taken to have come to, less the window's end when this was
+            answered; negative where the window was answered before its end.
+        coverage: estimated share of the window's tuples that are in it; None where nothing can be promised: too few
+            windows are known, this one was answered beforehand, or it may hold tuples of batches before the
+            operator's first one.
+        promised: whether the view's bound can be promised.
+        rows: see `rows.window_rows`; of a correction, those that changed.
+        replaced: what the revision before said of the groups in `rows`, if anything.
+    """
+
+    view: str
+    start: int
+    end: int
+    revision: int
+    final: bool
+    slack: int
+    coverage: float | None
+    promised: bool
+    rows: pa.Table
+    replaced: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a view has come in one shard, times in microseconds.
+
+    Attributes:
+        slack: K: a window is answered when its end is so far behind `newest`.
+        promised: whether the view's bound can be promised.
+        horizon: a window is final when its end is so far behind `newest`.
+        newest: the newest event time seen, or None.
+        reached: the event time that the stream is taken to have come to, or None; beyond `newest` while it is silent.
+        open: windows with tuples that are not final.
+        oldest: end of the oldest of them, or None.
+    """
+
+    slack: int
+    promised: bool
+    horizon: int
+    newest: int | None
+    reached: int | None
+    open: int
+    oldest: int | None
+
+
+@dataclass(slots=True)
+class LateCounts:
+    """Late tuples since the last report.
+
+    Attributes:
+        registered: (tuple, closed window) pairs registered for correction.
+        beyond: those of them whose window was final already.
+        before: pairs of windows that were over before the view began: it does not count these tuples.
+    """
+
+    registered: int = 0
+    beyond: int = 0
+    before: int = 0
+
+    def add(self, other: LateCounts) -> None:
+        """Adds the counts of another operator or shard."""
+        self.registered += other.registered
+        self.beyond += other.beyond
+        self.before += other.before

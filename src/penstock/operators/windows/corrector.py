@@ -1,0 +1,118 @@
+"""What late tuples change in windows that were answered.
+
+A late tuple is added to its open windows and registered for each closed one; registered windows are corrected together
+when the late tuples span more than Gamma of event time. Source: the HPM paper, time-domain partition, by window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.panes import Content, Panes
+from penstock.operators.windows.rows import by_touch, differences, window_rows
+from penstock.plan.windows import WindowPlan
+
+
+@dataclass(slots=True)
+class Registered:
+    """Windows with late tuples.
+
+    Attributes:
+        ends: of the windows.
+        oldest, newest: the stretch of panes that the tuples lie in, where there are any.
+    """
+
+    ends: set[int] = field(default_factory=set)
+    oldest: int = 0
+    newest: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """How the rows of a window differ from what was said of it.
+
+    Attributes:
+        rows: those that differ.
+        replaced: what was said of their groups.
+        others: the rows of the groups that have got no tuple since.
+    """
+
+    rows: pa.Table
+    replaced: pa.Table
+    others: pa.Table
+
+
+class Corrector:
+    """Registers the late tuples of a view and finds what they change.
+
+    Args:
+        plan: the view.
+        parts: what panes hold.
+        panes: what has arrived.
+        gamma: late tuples are corrected when they span more event time, microseconds.
+    """
+
+    def __init__(self, plan: WindowPlan, parts: Parts, panes: Panes, gamma: int) -> None:
+        self._plan = plan
+        self._parts = parts
+        self._panes = panes
+        self.gamma = gamma
+        self._keys = [name for name, _ in plan.keys]
+        self.state = Registered()
+
+    def register(self, end: int, pane: int) -> None:
+        """A late tuple in a pane belongs to a closed window."""
+        state = self.state
+        if not state.ends:
+            state.oldest = state.newest = pane
+        state.ends.add(end)
+        state.oldest, state.newest = min(state.oldest, pane), max(state.newest, pane)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the late tuples span more than Gamma."""
+        return bool(self.state.ends) and self.state.newest - self.state.oldest > self.gamma
+
+    def take(self) -> list[int]:
+        """The registered windows, ascending; they are registered no longer."""
+        ends = sorted(self.state.ends)
+        self.state.ends.clear()
+        return ends
+
+    def drop(self, end: int) -> None:
+        """A window needs no correction any more."""
+        self.state.ends.discard(end)
+
+    def changes(self, end: int, told: int, now: pa.Table) -> Changes:
+        """Compares the rows of a window with what had arrived when it was answered.
+
+        Args:
+            end: the window.
+            told: what had arrived by then was said.
+            now: its rows.
+        """
+        start = end - self._plan.windows.size
+        nothing = now.slice(0, 0)
+        if self._panes.newest_arrival(start, end) <= told:
+            return Changes(nothing, nothing, now)
+        content = self._panes.content(start, end)
+        assert content is not None, "the window holds a pane"
+        known, new = content.until(told), content.since(told)
+        before = window_rows(self._plan, self._parts, known) if known.partials.num_rows else nothing
+        touched, others = by_touch(now, new, self._keys)
+        return Changes(*differences(before, touched, self._keys), others)
+
+    def from_history(self, before: Content | None, now: Content) -> Changes:
+        """The like of a final window, whose tuples are read again.
+
+        Args:
+            before: its tuples but for those that have just come, None where there were none.
+            now: all of them.
+        """
+        rows = window_rows(self._plan, self._parts, now)
+        nothing = rows.slice(0, 0)
+        known = nothing if before is None else window_rows(self._plan, self._parts, before)
+        return Changes(*differences(known, rows, self._keys), nothing)

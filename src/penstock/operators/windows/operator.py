@@ -1,0 +1,273 @@
+"""Window views over a disordered stream: early answers, corrections, and what each was worth.
+
+One operator serves all window views of a stream that share filter, event time and keys: they have panes and clocks in
+common, and each view answers its windows by them (`view`). What arrives for final windows is handed out for
+correction from the history.
+
+Source: the HPM paper, sections on the stream side and the batch side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.windows.aggregates import ROWS, Parts
+from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.clocks import Clocks, StreamTime
+from penstock.operators.windows.lifecycle import Beginning
+from penstock.operators.windows.panes import PANE, Content, Panes
+from penstock.operators.windows.slack import SlackPolicy
+from penstock.operators.windows.view import View, ViewState
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import WindowPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaneBatch:
+    """What one batch of tuples brings.
+
+    Attributes:
+        partials: `pane`, keys and the columns of the parts; None where no tuple came.
+        values: the like for kept values, by argument.
+        newest: largest event time seen of the stream's tuples, or None.
+        delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
+            that is not too long to matter.
+        flush: whether late tuples of answered windows are corrected now, however few.
+        makes_whole: whether the rows are those of all batches before the operator's first one; such a batch
+            moves neither t_max nor slack nor horizon, and counts once, however often it comes.
+        reached: where it is beyond `newest`, the event time that a silent stream is taken to have come to: what is due
+            by then is answered beforehand.
+        answer_all: whether every window with tuples is answered beforehand.
+    """
+
+    partials: pa.Table | None
+    values: Mapping[str, pa.Table]
+    newest: int | None
+    delays: npt.NDArray[np.int64]
+    flush: bool = False
+    makes_whole: bool = False
+    reached: int | None = None
+    answer_all: bool = False
+
+
+@dataclass(slots=True)
+class OperatorState:
+    """Everything an operator remembers but its panes and its policies' memories.
+
+    Attributes:
+        time: see `StreamTime`.
+        is_whole: see `Beginning`.
+        views: by name.
+    """
+
+    time: StreamTime
+    is_whole: bool
+    views: dict[str, ViewState]
+
+
+class WindowOperator:
+    """Answers the windows of views that share keys, event time and filter.
+
+    One that begins after other batches of its stream has not seen the tuples of those. Until it is given them
+    (`PaneBatch.makes_whole`) windows that may hold some are answered, but never as final and never with a promise.
+
+    Args:
+        views: the views with the policy that chooses the slack of each; their windows' starts agree
+            modulo the pane.
+        gamma: late tuples are corrected when they span more event time, microseconds.
+        least_horizon: a window is final no sooner after its end, microseconds.
+        most_delay: a longer delay changes neither horizon nor slack; such tuples correct from the history.
+        parts: what batches hold of each group, None: what the views need.
+        pane: length of the batches' panes, None: what the views need.
+        since: largest event time of the batches before the operator's first one, microseconds, believed or not; None where
+            there is none.
+        floors: by view a time at which windows that end by then were over before the view began, so that they are
+            not answered; `since` where there is none.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[tuple[WindowPlan, SlackPolicy]],
+        gamma: int,
+        least_horizon: int = 0,
+        most_delay: int = AFTER_ALL,
+        parts: Parts | None = None,
+        pane: int | None = None,
+        since: int | None = None,
+        floors: Mapping[str, int] | None = None,
+    ) -> None:
+        plans = [plan for plan, _ in views]
+        self.keys = [name for name, _ in plans[0].keys]
+        self.parts = parts or Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
+        self.pane = pane or int(np.gcd.reduce([plan.windows.pane for plan in plans]))
+        #: panes begin at multiples of `pane` from here
+        self.offset = plans[0].windows.start % self.pane
+        self.panes = Panes(self.parts, self.keys)
+        self.late = LateCounts()
+        #: (view, start) of final windows that late tuples belong to, for the history to correct
+        self.beyond: set[tuple[str, int]] = set()
+        self._clocks = Clocks(most_delay, max(least_horizon, *(plan.windows.size for plan in plans)))
+        begun = BEFORE_ALL if since is None else since
+        self._beginning = Beginning(begun, is_whole=since is None)
+        self.views = {
+            plan.name: View(
+                plan,
+                policy,
+                (floors or {}).get(plan.name, begun),
+                gamma,
+                self.parts,
+                self.panes,
+                self._clocks,
+                self._beginning,
+            )
+            for plan, policy in views
+        }
+        if since is not None:
+            # the floors are what was believed of it
+            over = max(view.windows.floor for view in self.views.values())
+            self._clocks.begin(since, over if over > BEFORE_ALL else None)
+
+    @property
+    def newest(self) -> int | None:
+        """The newest event time seen."""
+        return self._clocks.newest
+
+    @property
+    def horizon(self) -> int:
+        """Time after a window's end at which it is final: a quarter above the largest delay seen."""
+        return self._clocks.state.horizon
+
+    def snapshot(self) -> OperatorState:
+        """What the operator remembers, as it is: to be stored or restored before the next batch."""
+        views = {name: view.snapshot() for name, view in self.views.items()}
+        return OperatorState(self._clocks.state, self._beginning.is_whole, views)
+
+    def restore(self, state: OperatorState) -> None:
+        """Goes on from the state of an operator of the same views, or of more; its panes are put for themselves."""
+        self._clocks.state = state.time
+        self._beginning.is_whole = state.is_whole
+        for name, view in self.views.items():
+            view.restore(state.views[name])
+
+    def process(self, batch: PaneBatch) -> list[Answer]:
+        """Takes in a batch and answers what is due; one without tuples, and a flush, correct whatever waits."""
+        if batch.makes_whole and self._beginning.is_whole:
+            batch = replace(batch, partials=None, values={}, makes_whole=False)
+        if batch.newest is not None or batch.partials is not None:
+            self._take_in(batch)
+        self._clocks.reach(batch.reached)
+        answers = self._make_whole() if batch.makes_whole else []
+        is_asked = batch.flush or batch.partials is None
+        for view in self.views.values():
+            answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all)
+        self._forget()
+        return answers
+
+    def finish(self) -> list[Answer]:
+        """The stream has ended: every window is closed and final."""
+        seen = [*self.panes, *([] if self.newest is None else [self.newest])]
+        if not seen:
+            return []
+        last = max(seen) + max(view.plan.windows.size for view in self.views.values()) + 1
+        answers = []
+        for view in self.views.values():
+            answers += view.finish(last)
+            answers += view.correct()
+        self._forget()
+        return answers
+
+    def standing(self) -> dict[str, Standing]:
+        """How far each view has come."""
+        panes = np.fromiter(self.panes, np.int64, len(self.panes))
+        return {name: view.standing(panes) for name, view in self.views.items()}
+
+    def keep(self, names: Collection[str]) -> None:
+        """Drops the views that are not among `names`; their open windows are never answered."""
+        for name in [each for each in self.views if each not in names]:
+            del self.views[name]
+
+    def adjust(self, gamma: int, least_horizon: int, most_delay: int) -> None:
+        """Other settings hold from the next batch on; a horizon never becomes shorter."""
+        self._clocks.adjust(most_delay, least_horizon)
+        for view in self.views.values():
+            view.corrector.gamma = gamma
+
+    def answer_from_history(
+        self, name: str, start: int, before: Content | None, now: Content, revision: int
+    ) -> Answer | None:
+        """Corrects a final window.
+
+        Args:
+            name: the view.
+            start: the window's start.
+            before: its tuples but for those that have just come, None where there were none.
+            now: all of them.
+            revision: of the correction.
+
+        Returns:
+            The groups that differ, None where none does or the view is gone.
+        """
+        view = self.views.get(name)
+        return None if view is None else view.answer_from_history(start, before, now, revision)
+
+    def _take_in(self, batch: PaneBatch) -> None:
+        partials = batch.partials
+        oldest = None if partials is None else pc.min(partials.column(PANE)).as_py()
+        delays = self._clocks.take_in(batch.newest, oldest, batch.delays)
+        if partials is not None:
+            wanted = self._wanted(partials, is_late=not batch.makes_whole)
+            self.panes.append(
+                _of_panes(partials, wanted),
+                {name: _of_panes(table, wanted) for name, table in batch.values.items()},
+                self._clocks.at,
+            )
+        for view in self.views.values():
+            view.policy.arrived(delays)
+
+    def _wanted(self, partials: pa.Table, *, is_late: bool) -> set[int] | None:
+        """The panes that a window still wants, None: all; late rows are registered with their closed windows."""
+        counts = _tuples_by_pane(partials)
+        wanted: set[int] = set()
+        for name, view in self.views.items():
+            if not is_late:
+                wanted |= view.needed(list(counts))
+                continue
+            needed, beyond = view.register(counts, self.late)
+            wanted |= needed
+            self.beyond.update((name, start) for start in beyond)
+        return None if len(wanted) == len(counts) else wanted
+
+    def _make_whole(self) -> list[Answer]:
+        self._beginning.is_whole = True
+        return [answer for view in self.views.values() for answer in view.make_whole(self._beginning.since)]
+
+    def _forget(self) -> None:
+        """Drops the panes that no window wants any more."""
+        views = self.views.values()
+        oldest = min(view.windows.state.final - view.plan.windows.size for view in views)
+        kept = None
+        if not self._beginning.is_whole:
+            largest = max(view.plan.windows.size for view in views)
+            least = min(view.windows.floor for view in views) - largest
+            kept = range(least, self._beginning.unseen + largest)
+        self.panes.drop_before(oldest, kept)
+
+
+def _tuples_by_pane(partials: pa.Table) -> dict[int, int]:
+    starts, rows = (partials.column(name).to_numpy() for name in (PANE, ROWS))
+    found, codes = np.unique(starts, return_inverse=True)
+    sums = np.bincount(codes, rows, len(found)).astype(np.int64)
+    return dict(zip(found.tolist(), sums.tolist(), strict=True))
+
+
+def _of_panes(table: pa.Table, wanted: set[int] | None) -> pa.Table:
+    """The rows of some panes; None: of all."""
+    if wanted is None:
+        return table
+    return table.filter(pc.is_in(table.column(PANE), pa.array(sorted(wanted), pa.int64())))

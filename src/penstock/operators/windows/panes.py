@@ -1,0 +1,358 @@
+"""Panes: what each stretch of event time holds, with when it arrived."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.windows.aggregates import Parts, merge_values
+from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.stored import packed, unpacked
+from penstock.plan.times import BEFORE_ALL
+
+#: column of a pane's start, microseconds since the epoch
+PANE = "pane"
+#: a pane is consolidated when it holds this many tables more than after the last time
+_LOOSE_TABLES = 32
+#: a pane is stored in pieces of about so many bytes
+_PIECE_BYTES = 4 << 20
+#: a pane's pieces are written anew when they are so many more than twice those it needs
+_LOOSE_PIECES = 32
+#: bytes of a content of windows that is kept until the panes change
+_SHARED_BYTES = 8 << 20
+#: bytes of several windows that are merged at a time
+_PORTION_BYTES = 32 << 20
+_Kept = TypeVar("_Kept", "Content", WindowHistory)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """Rows by (keys, arrival) of one or several panes.
+
+    Attributes:
+        partials: keys, arrival and the columns of the parts.
+        values: keys, arrival, value and rows, by argument; arguments that were never there may be missing.
+    """
+
+    partials: pa.Table
+    values: Mapping[str, pa.Table]
+
+    def until(self, arrival: int) -> Content:
+        """What had arrived by then."""
+        return Content(
+            _until(self.partials, arrival),
+            {name: _until(table, arrival) for name, table in self.values.items()},
+        )
+
+    def since(self, arrival: int) -> pa.Table:
+        """The partials that have arrived since."""
+        return self.partials.filter(pa.array(self.partials.column(ARRIVAL).to_numpy() > arrival))
+
+    def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
+        """A row for each group, without arrivals."""
+        return Content(
+            parts.merge(self.partials, keys),
+            {name: merge_values(table, keys) for name, table in self.values.items()},
+        )
+
+    def by_arrival(self, parts: Parts, keys: Sequence[str]) -> Content:
+        """A row for each (keys, arrival)."""
+        return self.merged(parts, [*keys, ARRIVAL])
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return _size(self)
+
+    @classmethod
+    def loaded(cls, stored: bytes) -> Content:
+        """What `stored` gave."""
+        tables = unpacked(stored).tables
+        return cls(tables.pop(""), tables)
+
+    def stored(self) -> bytes:
+        """The rows in bytes."""
+        return packed({"": self.partials, **self.values})
+
+    def pieces(self, size: int) -> list[Content]:
+        """The rows in parts of about `size` bytes."""
+        number = min(max(1, -(-self.nbytes // size)), self.partials.num_rows or 1)
+
+        def piece(table: pa.Table, which: int) -> pa.Table:
+            first, last = (table.num_rows * place // number for place in (which, which + 1))
+            return table.slice(first, last - first)
+
+        return [
+            Content(
+                piece(self.partials, which),
+                {name: piece(table, which) for name, table in self.values.items()},
+            )
+            for which in range(number)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PaneChange:
+    """How the stored pieces of a pane change.
+
+    Attributes:
+        kept: the first ones, which stay.
+        pieces: those that follow; neither: the pane is gone.
+    """
+
+    kept: int
+    pieces: list[Content]
+
+
+def together(contents: Iterable[Content]) -> Content:
+    """The rows of all, at least one."""
+    every = list(contents)
+    if len(every) == 1:
+        return every[0]
+    names = dict.fromkeys(name for each in every for name in each.values)
+    return Content(
+        pa.concat_tables([each.partials for each in every]),
+        {name: pa.concat_tables([e.values[name] for e in every if name in e.values]) for name in names},
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Pane:
+    tables: list[Content] = field(default_factory=list)
+    settled: int = 0
+    #: when its newest rows arrived
+    newest: int = BEFORE_ALL
+    nbytes: int = 0
+    #: pieces in the state, and what is not there yet
+    stored: int = 0
+    unstored: list[Content] = field(default_factory=list)
+
+    def change(self) -> PaneChange:
+        kept, pieces = self.stored, together(self.unstored).pieces(_PIECE_BYTES)
+        if kept + len(pieces) > _LOOSE_PIECES + 2 * (self.nbytes // _PIECE_BYTES):
+            kept, pieces = 0, together(self.tables).pieces(_PIECE_BYTES)
+        self.stored, self.unstored = kept + len(pieces), []
+        return PaneChange(kept, pieces)
+
+
+class Panes:
+    """The panes of one operator.
+
+    Args:
+        parts: what is kept of each group.
+        keys: the grouping columns.
+    """
+
+    def __init__(self, parts: Parts, keys: Sequence[str]) -> None:
+        self._parts = parts
+        self._keys = list(keys)
+        self._panes: dict[int, _Pane] = {}
+        self._changed: set[int] = set()
+        self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
+        self._newest: dict[tuple[int, int], int] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._panes)
+
+    def __len__(self) -> int:
+        return len(self._panes)
+
+    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> None:
+        """Adds rows of one arrival.
+
+        Args:
+            partials: `pane`, keys and parts.
+            values: `pane`, keys, value and rows, by argument.
+            arrival: when they arrived.
+        """
+        self.forget_shared()
+        split_values = {name: _split(table) for name, table in values.items()}
+        for start, rows in _split(partials).items():
+            pane = self._panes.setdefault(start, _Pane())
+            own = {
+                name: self._stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
+                for name, split in split_values.items()
+            }
+            content = Content(self._stamped(rows, arrival), own)
+            pane.tables.append(content)
+            pane.unstored.append(content)
+            pane.nbytes += content.nbytes
+            pane.newest = max(pane.newest, arrival)
+            self._changed.add(start)
+            if len(pane.tables) > pane.settled + _LOOSE_TABLES:
+                pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
+                pane.settled = 1
+
+    def content(self, first: int, last: int) -> Content | None:
+        """The rows of the panes that start in [first, last); None where there are none."""
+        own = [table for start, pane in self._panes.items() if first <= start < last for table in pane.tables]
+        return together(own) if own else None
+
+    def newest_arrival(self, first: int, last: int) -> int:
+        """When the newest rows of the panes that start in [first, last) arrived."""
+        place = first, last
+        if place not in self._newest:
+            own = (pane.newest for start, pane in self._panes.items() if first <= start < last)
+            self._newest[place] = max(own, default=BEFORE_ALL)
+        return self._newest[place]
+
+    def windows(self, ends: Sequence[int], size: int) -> Iterable[Content]:
+        """The rows of windows [end - size, end): END, one row for each window and group.
+
+        Args:
+            ends: ascending; each window holds rows.
+            size: length of a window, microseconds.
+
+        Returns:
+            Portions of some windows each, in order, the rows of a window together.
+        """
+        place = "groups", size, tuple(ends)
+        return self._kept(place, self._portions(ends, size, [END, *self._keys]))
+
+    def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
+        """The like by arrival."""
+        keys = [END, *self._keys]
+        portions = self._portions(ends, size, [*keys, ARRIVAL])
+        histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
+        return self._kept(("histories", size, tuple(ends)), histories)
+
+    def _kept(self, place: tuple[str, int, tuple[int, ...]], portions: Iterator[_Kept]) -> Iterable[_Kept]:
+        """What views with the same windows share until the panes change; large portions are not kept."""
+        if place in self._shared:
+            kept: list[_Kept] = self._shared[place]
+            return kept
+        first = list(islice(portions, 2))
+        if len(first) > 1 or sum(map(_size, first)) > _SHARED_BYTES:
+            return chain(first, portions)
+        self._shared[place] = first
+        return first
+
+    def _portions(self, ends: Sequence[int], size: int, keys: Sequence[str]) -> Iterator[Content]:
+        starts = sorted(self._panes)
+        held: list[tuple[int, list[int]]] = []
+        total = 0
+        for end in ends:
+            own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
+            more = sum(self._panes[start].nbytes for start in own)
+            if held and total + more > _PORTION_BYTES:
+                yield self._portion(held, keys)
+                held, total = [], 0
+            held.append((end, own))
+            total += more
+        if held:
+            yield self._portion(held, keys)
+
+    def _portion(self, windows: Sequence[tuple[int, Sequence[int]]], keys: Sequence[str]) -> Content:
+        """The rows of some windows, each with the panes it holds, merged."""
+        starts = sorted({start for _, own in windows for start in own})
+        contents = {start: together(self._panes[start].tables) for start in starts}
+        every = together(contents.values())
+
+        def of_windows(table: pa.Table, counts: Mapping[int, int]) -> pa.Table:
+            first = dict(
+                zip(starts, np.cumsum([0, *(counts[start] for start in starts)]).tolist(), strict=False)
+            )
+            places = [np.arange(first[own[0]], first[own[-1]] + counts[own[-1]]) for _, own in windows]
+            ends = np.repeat([end for end, _ in windows], list(map(len, places)))
+            taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
+            return taken.append_column(END, pa.array(ends))
+
+        partials = of_windows(
+            every.partials, {start: each.partials.num_rows for start, each in contents.items()}
+        )
+        values = {
+            name: of_windows(
+                table,
+                {
+                    start: each.values[name].num_rows if name in each.values else 0
+                    for start, each in contents.items()
+                },
+            )
+            for name, table in every.values.items()
+        }
+        merged = Content(partials, values).merged(self._parts, keys)
+        own = merged.partials.column(END).to_numpy()
+        if (own[1:] >= own[:-1]).all():
+            return merged
+        return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
+
+    def forget_shared(self) -> None:
+        """Frees what views share."""
+        self._shared.clear()
+        self._newest.clear()
+
+    def content_of(
+        self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
+    ) -> Content | None:
+        """The rows of a batch whose panes start in [first, last), as if they had arrived at 0."""
+        if partials is None:
+            return None
+        inside = (pc.field(PANE) >= first) & (pc.field(PANE) < last)
+        own = {
+            name: values[name].filter(inside).drop_columns([PANE])
+            for name in self._parts.values
+            if name in values
+        }
+        rows = partials.filter(inside).drop_columns([PANE])
+        if not rows.num_rows:
+            return None
+        return Content(self._stamped(rows, 0), {name: self._stamped(table, 0) for name, table in own.items()})
+
+    def drop_before(self, start: int, but: range | None = None) -> None:
+        """Forgets the panes that start before, but for some."""
+        self.forget_shared()
+        for old in [each for each in self._panes if each < start and (but is None or each not in but)]:
+            del self._panes[old]
+            self._changed.add(old)
+
+    def take_changes(self) -> dict[int, PaneChange]:
+        """What to store of each pane that changed or was dropped since the last call."""
+        panes = {start: self._panes.get(start) for start in self._changed}
+        self._changed.clear()
+        return {start: PaneChange(0, []) if pane is None else pane.change() for start, pane in panes.items()}
+
+    def put(self, start: int, pieces: Sequence[Content]) -> None:
+        """A pane as it was stored."""
+        content = together(pieces)
+        newest = pc.max(content.partials.column(ARRIVAL)).as_py()
+        newest = BEFORE_ALL if newest is None else newest
+        self._panes[start] = _Pane([content], 1, newest, content.nbytes, len(pieces))
+
+    def take_over(self, start: int, others: Panes) -> None:
+        """A pane as others have it."""
+        self._panes[start] = others._panes[start]
+
+    def _stamped(self, table: pa.Table, arrival: int) -> pa.Table:
+        return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
+
+
+def _size(rows: Content | WindowHistory) -> int:
+    return int(rows.partials.nbytes + sum(table.nbytes for table in rows.values.values()))
+
+
+def _until(table: pa.Table, arrival: int) -> pa.Table:
+    return table.filter(pa.array(table.column(ARRIVAL).to_numpy() <= arrival))
+
+
+def _split(table: pa.Table) -> dict[int, pa.Table]:
+    """Rows by pane, without the pane's column."""
+    starts = table.column(PANE).to_numpy()
+    rest = table.drop_columns([PANE])
+    if not len(starts):
+        return {}
+    if (starts == starts[0]).all():
+        return {int(starts[0]): rest}
+    order = np.argsort(starts, kind="stable")
+    found, first = np.unique(starts[order], return_index=True)
+    ends = np.append(first[1:], len(order))
+    return {
+        int(start): rest.take(pa.array(order[low:high]))
+        for start, low, high in zip(found, first, ends, strict=True)
+    }

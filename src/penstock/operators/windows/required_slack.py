@@ -1,0 +1,266 @@
+"""The slack each answer would have needed: what a final window tells of its bound.
+
+A slack of K answers a window when t_max passes end + K, from the tuples with arrival < end + K. Once
+all its tuples are known, the error of every such answer is too. The *required slack* of a group is the
+least K >= 0 from which on the error stays below epsilon; it takes in lateness, sample size, variance
+and any dependence of the values on lateness, for whatever aggregates the view has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.kernels.compiled import filling
+from penstock.kernels.segments import extremes_before, sums_before
+from penstock.operators.windows.aggregates import (
+    KEEPING_VALUES,
+    ROWS,
+    VALUE,
+    count_of,
+    extreme_of,
+    group_codes,
+    mean_of,
+    shared_codes,
+    squares_of,
+    sum_of,
+    without_nulls,
+)
+from penstock.operators.windows.sketches import Sketch, running
+from penstock.plan.windows import Aggregate, ErrorBound
+
+#: column of t_max before the batch that brought a row, microseconds
+ARRIVAL = "arrival"
+#: column of a window's end, microseconds
+END = "end"
+_NEVER = np.iinfo(np.int64).min
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+#: a running value before each row, and the whole of its group
+_BeforeAndWhole = tuple[Floats, Floats]
+
+
+class WindowHistory:
+    """Windows by group and arrival: what an answer of each group would have been at any time.
+
+    Args:
+        partials: rows by (END, keys, arrival), those of a window together, at least one.
+        values: the like for kept values, by argument, in any order.
+        keys: the grouping columns, END the first of them.
+
+    Attributes:
+        ends: the windows' ends, in the order of their rows.
+        bounds: int64[windows + 1], first group of each window, and the end. Groups are numbered in order of their
+            first occurrence.
+    """
+
+    def __init__(self, partials: pa.Table, values: Mapping[str, pa.Table], keys: Sequence[str]) -> None:
+        self.partials, self.values, self.keys = partials, values, keys
+        codes = group_codes(partials, keys)
+        arrivals = partials.column(ARRIVAL).to_numpy()
+        # rows of a group lie together, in order of arrival; before row i an answer consists of the rows before it
+        self._order = np.lexsort((arrivals, codes))
+        self._codes, self._arrivals = codes[self._order], arrivals[self._order]
+        groups = int(codes.max(initial=-1)) + 1
+        self._segments = np.searchsorted(self._codes, np.arange(groups + 1))
+        ends = partials.column(END).to_numpy()
+        self._ends = ends[self._order][self._segments[:-1]]
+        self.bounds = np.append(np.flatnonzero(np.append(True, np.diff(self._ends) != 0)), groups)
+        self.ends: list[int] = self._ends[self.bounds[:-1]].tolist()
+        # several views look at one history
+        self._known_sums: dict[str, _BeforeAndWhole] = {}
+        self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
+
+    def required_slack(self, aggregates: Sequence[Aggregate], bound: ErrorBound) -> Ints:
+        """The required slack of each group of each window.
+
+        Args:
+            aggregates: a view's; the largest of their required slacks counts.
+            bound: epsilon, relative or absolute.
+
+        Returns:
+            int64[groups], microseconds.
+        """
+        needed = np.full(len(self._ends), _NEVER)
+        for aggregate in aggregates:
+            if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
+                table = self.values.get(aggregate.argument)
+                if table is None:
+                    continue
+                own = shared_codes([self.partials, table], self.keys)[1]
+                slack = _of_values(aggregate, bound, table, own, len(self._ends))
+            else:
+                errors = _errors(aggregate, bound, *self._running(aggregate))
+                slack = self._last_violation(errors, bound.epsilon)
+            needed = np.maximum(needed, slack)
+        return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
+
+    def coverage(self, until: Mapping[int, int]) -> list[float]:
+        """Share of each window's tuples that had arrived by then.
+
+        Args:
+            until: an arrival for each end.
+        """
+        rows = self.partials.column(ROWS).to_numpy()[self._order]
+        first = self._segments[self.bounds]
+        limits = np.repeat([until[end] for end in self.ends], np.diff(first))
+        known = np.add.reduceat(np.where(self._arrivals <= limits, rows, 0), first[:-1])
+        shares: list[float] = (known / np.add.reduceat(rows, first[:-1])).tolist()
+        return shares
+
+    def _last_violation(self, errors: Floats, epsilon: float) -> Ints:
+        """Arrival of the last row of each group without which the error is not below epsilon."""
+        # rows of one arrival come together: an answer ends before the first of them
+        opening = np.append(True, (np.diff(self._arrivals) != 0) | (np.diff(self._codes) != 0))
+        violated = np.flatnonzero(opening & ~(errors < epsilon))
+        found = np.full(len(self._ends), _NEVER)
+        found[self._codes[violated]] = self._arrivals[violated]
+        return found
+
+    def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
+        """The aggregate before each row and in the end; NaN for NULL and for a group not yet seen."""
+        name = aggregate.argument
+        if name is None:
+            early, final = self._sums(ROWS)
+            return np.where(early > 0, early, np.nan), final
+        match aggregate.function:
+            case "count":
+                return self._sums(count_of(name))
+            case "min" | "max":
+                column = self.partials.column(extreme_of(aggregate.function, name))
+                numbers = _comparable(column, aggregate.type)[self._order]
+                return extremes_before(numbers, self._segments, aggregate.function == "min")
+            case "sum" | "avg":
+                (early, every), (so_far, whole) = self._sums(count_of(name)), self._sums(sum_of(name))
+                if aggregate.function == "sum":
+                    return np.where(early > 0, so_far, np.nan), np.where(every > 0, whole, np.nan)
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    return so_far / early, whole / every
+            case "approx_count_distinct" | "approx_percentile":
+                rows = np.split(self._order, self._segments[1:-1])
+                return running(aggregate, self.partials.column(Sketch.of(aggregate).column), rows)
+            case _:
+                return self._running_deviation(aggregate, name)
+
+    def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:
+        found = []
+        for n, first, second in zip(*self._moments(name), strict=True):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                divisor = n - 1 if aggregate.function.endswith("samp") else n
+                variance = np.maximum(second - first**2 / n, 0) / np.where(divisor > 0, divisor, np.nan)
+            found.append(np.sqrt(variance) if aggregate.function.startswith("stddev") else variance)
+        return found[0], found[1]
+
+    def _moments(self, name: str) -> tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]:
+        """Running count, sum and sum of squares of an argument, centred on each group's first mean: squares of far
+        values would cancel."""
+        if name not in self._known_moments:
+            count, mean, squares = (
+                _floats(self.partials, column)[self._order]
+                for column in (count_of(name), mean_of(name), squares_of(name))
+            )
+            moved = mean - mean[self._segments[:-1]][self._codes]
+            first, second = count * moved, squares + count * moved**2
+            self._known_moments[name] = (
+                sums_before(count, self._segments),
+                sums_before(first, self._segments),
+                sums_before(second, self._segments),
+            )
+        return self._known_moments[name]
+
+    def _sums(self, column: str) -> _BeforeAndWhole:
+        if column not in self._known_sums:
+            numbers = _floats(self.partials, column)[self._order]
+            self._known_sums[column] = sums_before(numbers, self._segments)
+        return self._known_sums[column]
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    bounds = np.zeros(1, np.int64)
+    sums_before(np.zeros(0), bounds)
+    extremes_before(np.zeros(0), bounds, True)
+
+
+def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Floats) -> Floats:
+    """Errors of numbers; a time or a text is right or wrong."""
+    kind = aggregate.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return _distance(bound, early, final)
+    return np.where(_same(early, final), 0.0, np.inf)
+
+
+def _distance(bound: ErrorBound, early: Floats, final: Floats) -> Floats:
+    """Relative or absolute error; infinite where there is no early value or it should be 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.abs(early - final)
+        if not bound.absolute:
+            apart = apart / np.abs(final)
+    return np.where(_same(early, final), 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _same(early: Floats, final: Floats) -> npt.NDArray[np.bool_]:
+    """Where both are equal, or no number."""
+    same: npt.NDArray[np.bool_] = (early == final) | (np.isnan(early) & np.isnan(final))
+    return same
+
+
+def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: Ints, groups: int) -> Ints:
+    """Arrival of the last row that an answer from single values could not do without."""
+    found = np.full(groups, _NEVER)
+    arrivals = table.column(ARRIVAL).to_numpy()
+    values = table.column(VALUE)
+    numbers = _comparable(values, values.type)
+    counts = table.column(ROWS).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(groups + 1))
+    for group in np.flatnonzero(np.diff(bounds)).tolist():
+        own = order[bounds[group] : bounds[group + 1]]
+        answer = _evaluator(aggregate, numbers[own], counts[own])
+        final = answer(np.ones(len(own), np.bool_))
+        for arrival in np.unique(arrivals[own])[::-1].tolist():
+            early = answer(arrivals[own] < arrival)
+            if not _distance(bound, np.array([early]), np.array([final]))[0] < bound.epsilon:
+                found[group] = arrival
+                break
+    return found
+
+
+def _evaluator(
+    aggregate: Aggregate, numbers: Floats, counts: Ints
+) -> Callable[[npt.NDArray[np.bool_]], float]:
+    if aggregate.function == "count_distinct":
+        return lambda known: float(len(np.unique(numbers[known])))
+    fraction = aggregate.parameter or 0.0
+
+    def percentile(known: npt.NDArray[np.bool_]) -> float:
+        values = np.repeat(numbers[known], counts[known])
+        return float(np.quantile(values, fraction)) if len(values) else np.nan
+
+    return percentile
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    return without_nulls(table.column(name).cast(pa.float64()), 0.0)
+
+
+def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Floats:
+    """Numbers in the order of values of any type, their own where they are numbers; NaN for NULL."""
+    missing = column.is_null().to_numpy()
+    if pa.types.is_floating(kind) and pa.types.is_integer(column.type):
+        bits = without_nulls(column, 0)
+        numbers = np.where(bits < 0, bits ^ (2**63 - 1), bits).view(np.float64)
+        numbers = np.where(np.isnan(numbers), np.inf, numbers)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        numbers = without_nulls(column, 0).astype(np.float64)
+    elif pa.types.is_decimal(column.type):
+        numbers = without_nulls(column.cast(pa.float64()), 0.0)
+    else:
+        numbers = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.float64)
+    return np.where(missing, np.nan, numbers)

@@ -1,0 +1,54 @@
+"""The rows of a window's results: made of merged partials, and compared with what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.windows.aggregates import Parts, lower, overflowed, shared_codes
+from penstock.operators.windows.panes import Content
+from penstock.plan.windows import WindowPlan
+
+#: a column of results: whether a result of the row is NULL because it does not fit its type
+OVERFLOWED = "_overflowed"
+
+
+def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
+    """The results of a window: keys, `_a0`, `_a1`, ..., OVERFLOWED.
+
+    Args:
+        plan: the view.
+        parts: what `content` holds, at least what the view needs.
+        content: the window's tuples as partials.
+    """
+    keys = [name for name, _ in plan.keys]
+    return lowered(plan, content.merged(parts, keys), keys)
+
+
+def lowered(plan: WindowPlan, merged: Content, keys: Sequence[str]) -> pa.Table:
+    """`window_rows` of a content with one row for each of `keys`."""
+    columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
+    lost = np.zeros(merged.partials.num_rows, np.bool_)
+    for number, aggregate in enumerate(plan.aggregates):
+        values = merged.values.get(aggregate.argument or "")
+        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
+        lost |= overflowed(aggregate, merged.partials, columns[f"_a{number}"])
+    return pa.table({**columns, OVERFLOWED: lost})
+
+
+def by_touch(now: pa.Table, new: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """The rows of the groups that got tuples, and the others; large sketches merged again may change those too."""
+    own, touched = shared_codes([now, new], keys)
+    mask = np.isin(own, touched)
+    return now.filter(pa.array(mask)), now.filter(pa.array(~mask))
+
+
+def differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """The rows of `now` that `before` does not hold, and what that said of their groups."""
+    old, new = shared_codes([before, now], now.column_names)
+    changed = now.filter(pa.array(~np.isin(new, old)))
+    told, telling = shared_codes([before, changed], keys)
+    return changed, before.filter(pa.array(np.isin(told, telling)))

@@ -1,0 +1,300 @@
+"""A shard of the keyed stage: its operators, their state, and the log they are a function of.
+
+The driver of the shard (the stateful processor on Spark, the virtual-time runner) hands over the log's
+records in order and stores what changed; nothing else decides what the answers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.operator import PaneBatch, WindowOperator
+from penstock.operators.windows.panes import Content, together
+from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
+from penstock.operators.windows.slack import RequiredSlack, SlackMemory
+from penstock.plan.times import AFTER_ALL
+from penstock.plan.windows import WindowPlan
+
+#: kind of an envelope with partials; one with kept values is of the kind "values:" and the argument
+PARTIALS = "partials"
+VALUES = "values:"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """Window views answered by one operator.
+
+    Attributes:
+        id: names its state; never used again for other views.
+        views: those that share filter, event time and keys and were declared together, and are not dropped.
+        parts: what envelopes hold of each group, that of dropped views included.
+        pane: length of their panes, microseconds.
+        since, floors: see `WindowOperator`; floors as (view, time) pairs.
+    """
+
+    id: int
+    views: tuple[WindowPlan, ...]
+    parts: Parts
+    pane: int
+    since: int | None = None
+    floors: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProgram:
+    """The window views of one plan version.
+
+    Attributes:
+        version: the plan version.
+        operators: in any order.
+        gamma: see `WindowOperator`, microseconds.
+        least_horizon: see `WindowOperator`, microseconds.
+        most_delay: see `WindowOperator`, microseconds.
+    """
+
+    version: int
+    operators: tuple[OperatorPlan, ...]
+    gamma: int
+    least_horizon: int
+    most_delay: int = AFTER_ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Rows of one batch for one operator of one shard.
+
+    Attributes:
+        operator: whose.
+        kind: PARTIALS, or VALUES and an argument.
+        payload: an Arrow IPC stream.
+    """
+
+    operator: int
+    kind: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRecord:
+    """One entry of the log, the same for every shard but for the envelopes.
+
+    Attributes:
+        program: the views the batch is bound to.
+        newest: largest event time seen up to here, microseconds, or None.
+        delays: int64, delays of some tuples, the largest among them.
+        ended: whether the stream has ended, so that every window is final.
+        envelopes: the shard's.
+        flush, reached, answer_all: see `PaneBatch`.
+        whole: operators whose envelopes are those of all batches before their first one.
+    """
+
+    program: KeyedProgram
+    newest: int | None
+    delays: npt.NDArray[np.int64]
+    ended: bool
+    envelopes: Sequence[Envelope]
+    flush: bool = False
+    whole: Collection[int] = ()
+    reached: int | None = None
+    answer_all: bool = False
+
+
+class Shard:
+    """The operators of one shard."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._operators: dict[int, WindowOperator] = {}
+        self._policies: dict[int, dict[str, RequiredSlack]] = {}
+        self._dropped: set[int] = set()
+
+    @classmethod
+    def restored(
+        cls,
+        scalars: bytes,
+        panes: Mapping[tuple[int, int], Sequence[bytes]],
+        programs: Callable[[int], KeyedProgram],
+        older: Shard | None = None,
+        unchanged: Iterable[tuple[int, int]] = (),
+    ) -> Shard:
+        """A shard as it was stored.
+
+        Args:
+            scalars: see `scalars`.
+            panes: stored pieces of panes by (operator, start of the pane), in order.
+            programs: gives that of a plan version.
+            older: the shard as it was stored before.
+            unchanged: further panes, which are as they are in `older`.
+
+        Raises:
+            CheckpointError: another version of Penstock stored it.
+        """
+        shard, state = cls(), read_state(scalars)
+        if state.version is None:
+            return shard
+        program = programs(state.version)
+        for plan in program.operators:
+            shard._begin(program, plan, state.memories[plan.id]).restore(state.operators[plan.id])
+        shard._version = state.version
+        operators = shard._operators
+        for (operator, start), pieces in panes.items():
+            operators[operator].panes.put(start, [Content.loaded(piece) for piece in pieces])
+        for operator, start in unchanged:
+            assert older is not None, "unchanged since something"
+            operators[operator].panes.take_over(start, older._operators[operator].panes)
+        return shard
+
+    def process(self, record: LogRecord) -> list[Answer]:
+        """Takes in the next record of the log."""
+        program = record.program
+        self._follow(program)
+        answers = []
+        for id_, operator in self._operators.items():
+            own = [envelope for envelope in record.envelopes if envelope.operator == id_]
+            batch = pane_batch(own, record.newest, record.delays, record.flush, id_ in record.whole)
+            answers += operator.process(replace(batch, reached=record.reached, answer_all=record.answer_all))
+            if record.ended:
+                answers += operator.finish()
+        return answers
+
+    def scalars(self) -> bytes:
+        """Everything but the panes, and what is taken after each batch."""
+        operators = {id_: operator.snapshot() for id_, operator in self._operators.items()}
+        memories = {
+            id_: {name: policy.memory for name, policy in policies.items()}
+            for id_, policies in self._policies.items()
+        }
+        return stored_state(ShardState(self._version, operators, memories))
+
+    def take_changes(self) -> Iterator[tuple[int, int, int, list[bytes]]]:
+        """The panes to store since the last call: (operator, start, pieces that stay, those that follow them);
+        no pieces at all: the pane is gone."""
+        for id_, operator in self._operators.items():
+            for start, change in operator.panes.take_changes().items():
+                yield id_, start, change.kept, [piece.stored() for piece in change.pieces]
+
+    def take_dropped(self) -> set[int]:
+        """Operators whose views are all gone since the last call; their panes are to be removed."""
+        dropped, self._dropped = self._dropped, set()
+        return dropped
+
+    def take_beyond(self) -> list[tuple[int, str, int]]:
+        """(operator, view, start) of final windows that got tuples since the last call: for the history."""
+        found = []
+        for id_, operator in self._operators.items():
+            found += [(id_, view, start) for view, start in sorted(operator.beyond)]
+            operator.beyond.clear()
+        return found
+
+    def take_late(self) -> LateCounts:
+        """The late tuples since the last call."""
+        late = LateCounts()
+        for operator in self._operators.values():
+            late.add(operator.late)
+            operator.late = LateCounts()
+        return late
+
+    def standing(self) -> dict[str, Standing]:
+        """How far each view has come."""
+        return {name: found for own in self._operators.values() for name, found in own.standing().items()}
+
+    def window_size(self, operator: int, view: str) -> int:
+        """Length of a view's windows in microseconds; 0 where it is gone."""
+        own = self._operators[operator].views.get(view)
+        return own.plan.windows.size if own is not None else 0
+
+    def answer_from_history(
+        self,
+        operator: int,
+        view: str,
+        start: int,
+        batches: Sequence[tuple[bool, PaneBatch]],
+        revision: int,
+    ) -> Answer | None:
+        """Corrects a final window; see `WindowOperator.answer_from_history`.
+
+        Args:
+            operator, view, start: as `take_beyond` gave them.
+            batches: (whether it has just come, the operator's rows) of all batches that may hold tuples of the
+                window.
+            revision: of the correction.
+        """
+        own = self._operators[operator]
+        plan = own.views[view].plan if view in own.views else None
+        if plan is None:
+            return None
+        contents = []
+        for is_new, batch in batches:
+            content = own.panes.content_of(batch.partials, batch.values, start, start + plan.windows.size)
+            if content is not None:
+                contents.append((is_new, content))
+        known = [content for is_new, content in contents if not is_new]
+        return own.answer_from_history(
+            view,
+            start,
+            together(known) if known else None,
+            together(content for _, content in contents),
+            revision,
+        )
+
+    def _follow(self, program: KeyedProgram) -> None:
+        """Creates the operators of new views and drops views that are gone."""
+        if program.version == self._version:
+            return
+        self._version = program.version
+        wanted = {plan.id: plan for plan in program.operators}
+        for id_ in [each for each in self._operators if each not in wanted]:
+            del self._operators[id_], self._policies[id_]
+            self._dropped.add(id_)
+        for id_, plan in wanted.items():
+            operator = self._operators.get(id_)
+            if operator is None:
+                self._begin(program, plan, {})
+                continue
+            operator.keep({view.name for view in plan.views})
+            operator.adjust(program.gamma, program.least_horizon, program.most_delay)
+            self._policies[id_] = {name: self._policies[id_][name] for name in operator.views}
+
+    def _begin(
+        self, program: KeyedProgram, plan: OperatorPlan, memories: Mapping[str, SlackMemory]
+    ) -> WindowOperator:
+        """An operator without state, but for what its policies remember."""
+        policies = {
+            view.name: RequiredSlack(view.bound, memory=memories.get(view.name) or SlackMemory())
+            for view in plan.views
+        }
+        operator = WindowOperator(
+            [(view, policies[view.name]) for view in plan.views],
+            program.gamma,
+            program.least_horizon,
+            program.most_delay,
+            plan.parts,
+            plan.pane,
+            plan.since,
+            dict(plan.floors),
+        )
+        self._operators[plan.id], self._policies[plan.id] = operator, policies
+        return operator
+
+
+def pane_batch(
+    envelopes: Sequence[Envelope],
+    newest: int | None,
+    delays: npt.NDArray[np.int64],
+    flush: bool = False,
+    makes_whole: bool = False,
+) -> PaneBatch:
+    """One operator's envelopes of a batch, those of all map tasks together."""
+    tables: dict[str, list[pa.Table]] = {}
+    for envelope in envelopes:
+        tables.setdefault(envelope.kind, []).append(pa.ipc.open_stream(envelope.payload).read_all())
+    together = {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
+    values = {kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)}
+    return PaneBatch(together.get(PARTIALS), values, newest, delays, flush, makes_whole)

@@ -1,0 +1,202 @@
+"""What a shard remembers but its panes, and how it is stored: scalars in JSON, what there are many of in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.windows.clocks import StreamTime
+from penstock.operators.windows.corrector import Registered
+from penstock.operators.windows.judge import Judged, Watched
+from penstock.operators.windows.lifecycle import Told, WindowStates
+from penstock.operators.windows.operator import OperatorState
+from penstock.operators.windows.slack import Ints, SlackMemory, WindowOutcome
+from penstock.operators.windows.stored import packed, unpacked
+from penstock.operators.windows.view import ViewState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardState:
+    """What a shard remembers but its panes.
+
+    Attributes:
+        version: the plan version of the program it followed last, None before the first one.
+        operators: by id.
+        memories: of the slack policies, by operator and view.
+    """
+
+    version: int | None
+    operators: Mapping[int, OperatorState]
+    memories: Mapping[int, Mapping[str, SlackMemory]]
+
+
+def stored_state(state: ShardState) -> bytes:
+    """The state in bytes."""
+    views = [
+        (view, state.memories[id_][name])
+        for id_, operator in state.operators.items()
+        for name, view in operator.views.items()
+    ]
+    header = {
+        "plan": state.version,
+        "operators": [
+            {
+                "id": id_,
+                "time": asdict(operator.time),
+                "is_whole": operator.is_whole,
+                "views": [
+                    _scalars(name, view, state.memories[id_][name]) for name, view in operator.views.items()
+                ],
+            }
+            for id_, operator in state.operators.items()
+        ],
+    }
+    tables = {
+        "told": _told([view.windows.told for view, _ in views]),
+        "watched": _watched([view.judged.watched for view, _ in views]),
+        "registered": _registered([view.registered.ends for view, _ in views]),
+        "remembered": _remembered([memory for _, memory in views]),
+    }
+    return packed(tables, header)
+
+
+def read_state(stored: bytes) -> ShardState:
+    """The state that was stored.
+
+    Raises:
+        CheckpointError: another version of Penstock stored it.
+    """
+    found = unpacked(stored)
+    operators: dict[int, OperatorState] = {}
+    memories: dict[int, dict[str, SlackMemory]] = {}
+    views: list[ViewState] = []
+    remembered: list[SlackMemory] = []
+    for each in found.header["operators"]:
+        own, policies = {}, {}
+        for scalars in each["views"]:
+            view = ViewState(
+                WindowStates(scalars["frontier"], scalars["final"]),
+                Judged(scalars["coverage"]),
+                Registered(oldest=scalars["oldest"], newest=scalars["newest"]),
+            )
+            memory = SlackMemory(scalars["largest"], scalars["debt"])
+            own[scalars["name"]], policies[scalars["name"]] = view, memory
+            views.append(view)
+            remembered.append(memory)
+        operators[each["id"]] = OperatorState(StreamTime(**each["time"]), each["is_whole"], own)
+        memories[each["id"]] = policies
+    for number, end, revision, arrival in _rows(found.tables["told"]):
+        views[number].windows.told[end] = Told(revision, arrival)
+    for number, end in _rows(found.tables["registered"]):
+        views[number].registered.ends.add(end)
+    _read_watched(found.tables["watched"], views)
+    _read_remembered(found.tables["remembered"], remembered)
+    return ShardState(found.header["plan"], operators, memories)
+
+
+def _scalars(name: str, view: ViewState, memory: SlackMemory) -> dict[str, Any]:
+    return {
+        "name": name,
+        "frontier": view.windows.frontier,
+        "final": view.windows.final,
+        "coverage": view.judged.coverage,
+        "oldest": view.registered.oldest,
+        "newest": view.registered.newest,
+        "largest": memory.largest,
+        "debt": memory.debt,
+    }
+
+
+def _told(views: list[dict[int, Told]]) -> pa.Table:
+    told = list(chain.from_iterable(own.values() for own in views))
+    return pa.table(
+        {
+            "view": _views(views),
+            "end": _integers(chain.from_iterable(views)),
+            "revision": _integers(each.revision for each in told),
+            "arrival": _integers(each.arrival for each in told),
+        }
+    )
+
+
+def _watched(views: list[dict[int, Watched]]) -> pa.Table:
+    watched = list(chain.from_iterable(own.values() for own in views))
+    outcomes = [each.outcome for each in watched]
+    required = [each.required if each is not None else np.zeros(0, np.int64) for each in outcomes]
+    return pa.table(
+        {
+            "view": _views(views),
+            "end": _integers(chain.from_iterable(views)),
+            "slack": _integers(each.slack for each in watched),
+            "first": _integers(each.first for each in watched),
+            "look": _integers(each.look for each in watched),
+            "heard": _integers(each.heard for each in watched),
+            "coverage": pa.array([each and each.coverage for each in outcomes], pa.float64()),
+            "weight": pa.array([each and each.weight for each in outcomes], pa.float64()),
+            "required": _lists(map(len, required), required),
+        }
+    )
+
+
+def _read_watched(table: pa.Table, views: list[ViewState]) -> None:
+    """The outcomes are those that were heard while the windows were not final."""
+    offsets, groups = _of_lists(table.column("required"))
+    for row, each in enumerate(_rows(table.drop_columns(["required"]))):
+        number, end, slack, first, look, heard, coverage, weight = each
+        watched = views[number].judged.watched[end] = Watched(slack, first, look, None, heard)
+        if coverage is not None:
+            own = groups[offsets[row] : offsets[row + 1]]
+            watched.outcome = WindowOutcome(end, slack, coverage, own, final=False, weight=weight)
+
+
+def _registered(views: list[set[int]]) -> pa.Table:
+    ends = [sorted(own) for own in views]
+    return pa.table({"view": _views(ends), "end": _integers(chain.from_iterable(ends))})
+
+
+def _remembered(memories: list[SlackMemory]) -> pa.Table:
+    """A row for each final window that a policy remembers."""
+    sizes = [list(memory.sizes) for memory in memories]
+    required = _lists(chain.from_iterable(sizes), [memory.required for memory in memories])
+    return pa.table({"view": _views(sizes), "required": required})
+
+
+def _read_remembered(table: pa.Table, memories: list[SlackMemory]) -> None:
+    offsets, groups = _of_lists(table.column("required"))
+    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(len(memories) + 1))
+    for number, memory in enumerate(memories):
+        own = offsets[rows[number] : rows[number + 1] + 1]
+        memory.sizes.extend(np.diff(own).tolist())
+        memory.required = groups[own[0] : own[-1]]
+
+
+def _lists(lengths: Iterable[int], groups: Sequence[Ints]) -> pa.Array:
+    offsets = np.cumsum([0, *lengths]).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), pa.array(np.concatenate([np.zeros(0, np.int64), *groups]))
+    )
+
+
+def _of_lists(lists: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """Where each list begins, with the end, and what is in them."""
+    lengths = pc.list_value_length(lists).to_numpy()
+    return np.append(0, np.cumsum(lengths)), pc.list_flatten(lists).to_numpy()
+
+
+def _views(members: list[Any]) -> pa.Array:
+    """The number of its view for each member of each view."""
+    return pa.array(np.repeat(np.arange(len(members), dtype=np.int32), [len(own) for own in members]))
+
+
+def _integers(numbers: Iterable[int]) -> pa.Array:
+    return pa.array(np.fromiter(numbers, np.int64))
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

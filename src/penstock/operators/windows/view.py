@@ -1,0 +1,309 @@
+"""One window view of an operator: answers its windows as they become due.
+
+What becomes of a window is said by three parts: its life (`lifecycle`), what its answers were worth (`judge`), and what
+late tuples change (`corrector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.clocks import Clocks
+from penstock.operators.windows.corrector import Corrector, Registered
+from penstock.operators.windows.judge import Judge, Judged
+from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
+from penstock.operators.windows.panes import Content, Panes
+from penstock.operators.windows.required_slack import END
+from penstock.operators.windows.rows import lowered
+from penstock.operators.windows.slack import SlackPolicy
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import WindowPlan
+
+
+@dataclass(slots=True)
+class ViewState:
+    """Everything a view remembers but its policy's memory; see the parts."""
+
+    windows: WindowStates = field(default_factory=WindowStates)
+    judged: Judged = field(default_factory=Judged)
+    registered: Registered = field(default_factory=Registered)
+
+
+class View:
+    """Answers the windows of one view.
+
+    Args:
+        plan: the view.
+        policy: chooses its slack.
+        floor: windows that end at or before it were over before the view began, and are not answered.
+        gamma: see `Corrector`.
+        parts: what panes hold.
+        panes, clocks, beginning: the operator's.
+    """
+
+    def __init__(
+        self,
+        plan: WindowPlan,
+        policy: SlackPolicy,
+        floor: int,
+        gamma: int,
+        parts: Parts,
+        panes: Panes,
+        clocks: Clocks,
+        beginning: Beginning,
+    ) -> None:
+        self.plan = plan
+        self.policy = policy
+        self._panes = panes
+        self._clocks = clocks
+        self._keys = [name for name, _ in plan.keys]
+        self.windows = Lifecycle(plan.windows, floor, beginning)
+        self.judge = Judge(plan, policy, beginning.since, panes)
+        self.corrector = Corrector(plan, parts, panes, gamma)
+
+    def snapshot(self) -> ViewState:
+        """What the view remembers, as it is: to be stored or restored before anything else happens."""
+        return ViewState(self.windows.state, self.judge.state, self.corrector.state)
+
+    def restore(self, state: ViewState) -> None:
+        """Goes on from a state; the policy hears again what it heard of windows that are not final."""
+        self.windows.state = state.windows
+        self.judge.state = state.judged
+        self.corrector.state = state.registered
+        for watched in state.judged.watched.values():
+            if watched.outcome is not None:
+                self.policy.known(watched.outcome)
+
+    def needed(self, panes: Sequence[int]) -> set[int]:
+        """Those of some panes that a window still wants."""
+        windows = self.windows
+        return {
+            pane
+            for pane in panes
+            if any(end > windows.floor and windows.wants(end) for end in self.plan.windows.ends(pane))
+        }
+
+    def register(self, tuples: Mapping[int, int], late: LateCounts) -> tuple[set[int], set[int]]:
+        """Registers late tuples with their closed windows.
+
+        Args:
+            tuples: their number by pane.
+            late: counts them.
+
+        Returns:
+            The panes that a window still wants, and the starts of the final windows that got tuples.
+        """
+        windows = self.windows
+        settled = max(windows.state.frontier, windows.floor)
+        needed, beyond = set(), set()
+        for pane, count in tuples.items():
+            ends = self.plan.windows.ends(pane)
+            if ends[0] > settled:
+                needed.add(pane)
+                continue
+            for end in ends:
+                if end <= windows.floor:
+                    late.before += count
+                    continue
+                is_wanted = windows.wants(end)
+                if is_wanted:
+                    needed.add(pane)
+                if not windows.is_closed(end):
+                    continue
+                late.registered += count
+                if is_wanted:
+                    self.corrector.register(end, pane)
+                else:
+                    late.beyond += count
+                    beyond.add(end - self.plan.windows.size)
+        return needed, beyond
+
+    def advance(self, *, is_asked: bool, answer_all: bool) -> list[Answer]:
+        """Answers what is due.
+
+        Args:
+            is_asked: whether late tuples are corrected however few, and windows answered beforehand.
+            answer_all: whether every window with tuples is answered beforehand.
+        """
+        newest, reached = self._clocks.newest, self._clocks.reached
+        answers = [] if newest is None else self._close(newest - self.policy.slack, self._clocks.known)
+        if is_asked or self.corrector.is_due:
+            answers += self.correct()
+        if is_asked:
+            due = BEFORE_ALL if reached is None else reached - self.policy.slack
+            answers += self._anticipate(AFTER_ALL if answer_all else due)
+        if newest is not None:
+            self.judge.look(newest, self.windows.state.frontier)
+            answers += self.finish(self._clocks.known)
+        return answers
+
+    def correct(self) -> list[Answer]:
+        """The next revision of the windows that late tuples were registered for, where anything has changed."""
+        answers = []
+        for end, rows in self._rows(self.corrector.take()):
+            told = self.windows.state.told.get(end) or self._closed_empty(end)
+            answers += self._revision(end, told, rows)
+        return answers
+
+    def finish(self, until: int) -> list[Answer]:
+        """Closes the windows that end by `until`, and gives the final answer of those that lack nothing."""
+        state = self.windows.state
+        if until <= state.final:
+            return []
+        answers = self._close(until, until)
+        for end in sorted(self.corrector.state.ends - state.told.keys()):
+            self._closed_empty(end)
+        becoming_final = self.windows.becoming_final(until)
+        state.final = until
+        return answers + self._finalize(becoming_final)
+
+    def make_whole(self, since: int) -> list[Answer]:
+        """Finishes and corrects the windows that have just got what they lacked.
+
+        Args:
+            since: those that start at or before it.
+        """
+        state = self.windows.state
+        ends = self.windows.lacking(self._panes, since)
+        for end in sorted(ends - state.told.keys()):
+            self._closed_empty(end)
+        answers = self._finalize(sorted(end for end in ends if end <= state.final))
+        self.corrector.state.ends |= {end for end in ends if end > state.final}
+        return answers + self.correct()
+
+    def answer_from_history(
+        self, start: int, before: Content | None, now: Content, revision: int
+    ) -> Answer | None:
+        """See `WindowOperator.answer_from_history`."""
+        changes = self.corrector.from_history(before, now)
+        if not changes.rows.num_rows:
+            return None
+        end = start + self.plan.windows.size
+        return self._answer(end, revision, changes.rows, changes.replaced, is_final=True)
+
+    def standing(self, panes: npt.NDArray[np.int64]) -> Standing:
+        """How far the view has come.
+
+        Args:
+            panes: starts of those there are.
+        """
+        ends = self.windows.open(panes)
+        return Standing(
+            slack=self.policy.slack,
+            promised=self.judge.promised,
+            horizon=self._clocks.state.horizon,
+            newest=self._clocks.newest,
+            reached=self._clocks.reached,
+            open=len(ends),
+            oldest=int(ends[0]) if len(ends) else None,
+        )
+
+    def _close(self, until: int, known: int) -> list[Answer]:
+        """Answers the windows that end by `until`; those that end by `known` are final at once."""
+        state = self.windows.state
+        if until <= state.frontier:
+            return []
+        due = self.windows.due(self._panes, until)
+        state.frontier = until
+        answers = []
+        for end, rows in self._rows(due):
+            is_final = end <= known and not self.windows.lacks(end)
+            told = state.told.get(end)
+            if told is None:
+                if not is_final:
+                    self._begin(end, rows)
+                answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
+            elif is_final:
+                self.judge.forget(end)  # the final answer follows
+            else:
+                self.judge.closed(end, self._clocks.at)
+                answers += self._revision(end, told, rows)
+        return answers
+
+    def _anticipate(self, until: int) -> list[Answer]:
+        """Answers open windows that end by `until`, and again those that were and have got tuples since."""
+        told, size = self.windows.state.told, self.plan.windows.size
+        again = (end for end in told if not self.windows.is_closed(end))
+        due = {*self.windows.due(self._panes, until), *again}
+        due = {
+            end
+            for end in due
+            if end not in told or self._panes.newest_arrival(end - size, end) > told[end].arrival
+        }
+        answers = []
+        for end, rows in self._rows(sorted(due)):
+            if end in told:
+                answers += self._revision(end, told[end], rows)
+            else:
+                self._begin(end, rows)
+                answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final=False))
+        return answers
+
+    def _begin(self, end: int, rows: pa.Table) -> None:
+        """A window has its first answer and is not final."""
+        self.windows.state.told[end] = Told(0, self._clocks.at)
+        self.judge.answered(end, self._clocks.at, rows.num_rows)
+
+    def _closed_empty(self, end: int) -> Told:
+        """A window was empty when it closed: its first answer is a correction."""
+        told = self.windows.state.told[end] = Told(0, BEFORE_ALL)
+        self.judge.answered(end, BEFORE_ALL)
+        return told
+
+    def _revision(self, end: int, told: Told, rows: pa.Table) -> list[Answer]:
+        """The next revision of a window that is not final, if anything has changed."""
+        changes = self.corrector.changes(end, told.arrival, rows)
+        told.arrival = self._clocks.at
+        if not changes.rows.num_rows:
+            return []
+        told.revision += 1
+        return [self._answer(end, told.revision, changes.rows, changes.replaced, is_final=False)]
+
+    def _finalize(self, ends: Sequence[int]) -> list[Answer]:
+        """Gives the final answer of windows that have been answered before."""
+        answers = []
+        self.judge.finish(ends, self._clocks.newest)
+        for end, rows in self._rows(ends):
+            told = self.windows.state.told.pop(end)
+            self.corrector.drop(end)
+            changes = self.corrector.changes(end, told.arrival, rows)
+            replaced = changes.others
+            if changes.replaced.num_rows:
+                replaced = pa.concat_tables([changes.replaced, changes.others])
+            answers.append(self._answer(end, told.revision + 1, rows, replaced, is_final=True))
+        return answers
+
+    def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+        """The results of windows that hold tuples, in their order."""
+        for content in self._panes.windows(ends, self.plan.windows.size):
+            rows = lowered(self.plan, content, [END, *self._keys])
+            own = rows.column(END).to_numpy()
+            bounds = [*np.flatnonzero(np.append(True, np.diff(own) != 0)).tolist(), len(own)]
+            rows = rows.drop_columns([END])
+            for first, last in pairwise(bounds):
+                yield int(own[first]), rows.slice(first, last - first)
+
+    def _answer(self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
+        is_seen = self.windows.is_closed(end) and not self.windows.lacks(end)
+        is_promised = self.judge.promised and is_seen
+        reached = self._clocks.reached
+        return Answer(
+            view=self.plan.name,
+            start=end - self.plan.windows.size,
+            end=end,
+            revision=revision,
+            final=is_final,
+            slack=0 if reached is None else reached - end,
+            coverage=1.0 if is_final else self.judge.state.coverage if is_promised else None,
+            promised=is_promised,
+            rows=rows,
+            replaced=replaced,
+        )

@@ -1,0 +1,321 @@
+"""Spark's own analysis of scalar expressions: types, constants, whether they raise, equivalence."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.plan.expressions import Aggregated, Raised
+from penstock.spark.analysis.catalyst import empty_frame, text_array, try_form
+from penstock.spark.analysis.raising import raising
+
+_Answer = TypeVar("_Answer")
+
+#: expressions analysed together: large enough to hide the round trip, small enough to bisect
+CHUNK_EXPRESSIONS = 500
+
+_INTERVALS = (YearMonthIntervalType, CalendarIntervalType)
+_LEFT_TO_SPARK = (*_INTERVALS, ArrayType, MapType, StructType, VariantType)
+
+
+class SparkExpressionHost:
+    """The `penstock.plan.expressions.ExpressionHost` of a Spark session.
+
+    Expressions are analysed over an empty table of the stream's schema, so a stream and a table
+    of the same columns give the same answers. The session's settings (ANSI mode, time zone)
+    take part, and answers are remembered: take another host when they change.
+
+    Args:
+        spark: a classic session, not one of Spark Connect.
+        schema: the stream's columns.
+    """
+
+    def __init__(self, spark: SparkSession, schema: StructType) -> None:
+        self._spark = spark
+        self._table = empty_frame(spark, schema)
+        self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
+        self._resolved: dict[str, DataType] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        self._calls: dict[str, Aggregated] = {}
+        self.stream = f"__penstock_{uuid.uuid4().hex}"
+
+    def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
+        """See `ExpressionHost.types`."""
+        return [_arrow_type(kind) for kind in self._types(expressions)]
+
+    def plain(self, expressions: Sequence[str]) -> list[bool]:
+        """See `ExpressionHost.plain`."""
+        return [_plain(kind) for kind in self._types(expressions)]
+
+    def constants(self, expressions: Sequence[str]) -> list[object]:
+        """See `ExpressionHost.constants`."""
+        return _chunked(expressions, self._constants)
+
+    def may_raise(self, expressions: Sequence[str]) -> list[bool]:
+        """See `ExpressionHost.may_raise`."""
+
+        def answer(chunk: Sequence[str]) -> list[bool]:
+            return raising(_analyse(self._table, chunk)._jdf.queryExecution().analyzed().toJSON(), chunk)
+
+        return _chunked(expressions, answer)
+
+    def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """See `ExpressionHost.equivalent`: the same resolved plans, or the same optimised ones."""
+        return _chunked(pairs, self._equivalent)
+
+    def aggregates(self, calls: Sequence[str]) -> list[Aggregated]:
+        """See `ExpressionHost.aggregates`."""
+        self._calls.update((call, self._aggregated(call)) for call in calls if call not in self._calls)
+        return [self._calls[call] for call in calls]
+
+    def schema_of(self, query: str) -> pa.Schema:
+        """See `ExpressionHost.schema_of`."""
+        if query not in self._schemas:
+            self._schemas[query] = self._schema_of(query)
+        return self._schemas[query]
+
+    def _schema_of(self, query: str) -> pa.Schema:
+        self._table.createOrReplaceTempView(self.stream)
+        try:
+            with _unlogged():
+                frame = self._spark.sql(query)
+        except PySparkException as error:
+            raise _translated(error, query, self._table.columns, 0) from None
+        finally:
+            self._spark.catalog.dropTempView(self.stream)
+        if (reason := _not_of_groups(frame)) is not None:
+            raise UnsupportedError(f"{reason} cannot be used here.", query, 0, len(query))
+        return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
+
+    def _aggregated(self, call: str) -> Aggregated:
+        selected = text_array(self._spark, [f"({call}\n) AS _0"])
+        try:
+            with _unlogged():
+                frame = DataFrame(self._table._jdf.selectExpr(selected), self._spark)
+        except PySparkException as error:
+            raise _translated(error, call, self._table.columns) from None
+        plan = frame._jdf.queryExecution().analyzed()
+        function = plan.expressions().head().child().aggregateFunction()
+        argument = function.children().head().dataType()
+        kind = DataType.fromDDL(argument.sql())
+        return Aggregated(_arrow_type(frame.schema[0].dataType), _arrow_type(kind), argument.sql())
+
+    def _types(self, expressions: Sequence[str]) -> list[DataType]:
+        unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
+
+        def answer(chunk: Sequence[str]) -> list[DataType]:
+            return [field.dataType for field in _analyse(self._table, chunk).schema]
+
+        self._resolved.update(zip(unseen, _chunked(unseen, answer), strict=True))
+        return [self._resolved[text] for text in expressions]
+
+    def _constants(self, expressions: Sequence[str]) -> list[object]:
+        fields = _analyse(self._one_row, expressions).schema
+        for text, field in zip(expressions, fields, strict=True):
+            if not _plain(field.dataType):
+                raise UnsupportedError(
+                    f"A constant of type {field.dataType.simpleString()} has no ordered value.",
+                    text,
+                    0,
+                    len(text),
+                )
+        tried = [
+            try_form(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
+            for number, text in enumerate(expressions)
+        ]
+        table = self._one_row.select(*tried).toArrow().combine_chunks()
+        return [
+            _exact(column.chunk(0).field(0)[0])
+            if column[0].is_valid
+            else Raised(_raised_message(self._one_row, text))
+            for text, column in zip(expressions, table.columns, strict=True)
+        ]
+
+    def _equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        try:
+            left, right = (
+                _analyse(self._table, side)._jdf.queryExecution() for side in zip(*pairs, strict=True)
+            )
+            if left.analyzed().sameResult(right.analyzed()):
+                return [True] * len(pairs)
+            if left.optimizedPlan().sameResult(right.optimizedPlan()):
+                return [True] * len(pairs)
+        except SqlError:
+            pass
+        if len(pairs) == 1:
+            return [False]
+        middle = len(pairs) // 2
+        return self._equivalent(pairs[:middle]) + self._equivalent(pairs[middle:])
+
+
+def _chunked(items: Sequence[Any], answer: Callable[[Sequence[Any]], list[_Answer]]) -> list[_Answer]:
+    answers: list[_Answer] = []
+    for start in range(0, len(items), CHUNK_EXPRESSIONS):
+        answers += answer(items[start : start + CHUNK_EXPRESSIONS])
+    return answers
+
+
+def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
+    """The expressions selected from a table, or the first one's mistake raised."""
+    spark = table.sparkSession
+    selected = text_array(spark, [f"({text}\n) AS _{number}" for number, text in enumerate(expressions)])
+    try:
+        with _unlogged():
+            result = DataFrame(table._jdf.selectExpr(selected), spark)
+    except PySparkException as error:
+        if len(expressions) == 1:
+            raise _translated(error, expressions[0], table.columns) from None
+    else:
+        if (reason := _not_scalar(result, table)) is None:
+            return result
+        if len(expressions) == 1:
+            raise UnsupportedError(f"{reason} cannot be used here.", expressions[0], 0, len(expressions[0]))
+    middle = len(expressions) // 2
+    _analyse(table, expressions[:middle])
+    _analyse(table, expressions[middle:])
+    raise AssertionError("expressions fail together that do not fail alone")
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
+
+
+def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:
+    """Why a selection is not a function of each row alone, if it is not."""
+    plan = result._jdf.queryExecution().analyzed()
+    if not plan.subqueriesAll().isEmpty():
+        return "A subquery"
+    shape = plan.getClass().getSimpleName()
+    if shape != "Project" or not plan.child().equals(table._jdf.queryExecution().analyzed()):
+        return "An aggregate, window or table-generating function"
+    return _changing(result)
+
+
+def _not_of_groups(result: DataFrame) -> str | None:
+    """Why a query's result is not a function of each group alone, if it is not."""
+    plan = result._jdf.queryExecution().analyzed()
+    if not plan.subqueriesAll().isEmpty():
+        return "A subquery"
+    pattern = _patterns(result)
+    if plan.containsPattern(pattern.WINDOW()) or plan.containsPattern(pattern.GENERATE()):
+        return "A window or table-generating function"
+    return _changing(result)
+
+
+def _changing(result: DataFrame) -> str | None:
+    """What makes values of a result differ from one evaluation to the next, if anything does."""
+    plan = result._jdf.queryExecution().analyzed()
+    if not plan.deterministic():
+        return "A value that differs from one evaluation to the next"
+    if plan.containsPattern(_patterns(result).CURRENT_LIKE()):
+        return "The current time, date or user"
+    return None
+
+
+def _patterns(result: DataFrame) -> Any:
+    return result.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+
+
+def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:
+    """Spark's error as ours.
+
+    Args:
+        error: Spark's.
+        text: what the user wrote.
+        columns: those that exist.
+        before: characters that stood before the text when Spark read it.
+    """
+    condition = error.getCondition() or ""
+    parameters = error.getMessageParameters() or {}
+    start, end = _place(error, text, before)
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        known = ", ".join(columns)
+        return UnknownNameError(
+            f"Column {parameters.get('objectName', '')} does not exist. Existing columns: {known}",
+            text,
+            start,
+            end,
+        )
+    if condition == "UNRESOLVED_ROUTINE":
+        return UnknownNameError(
+            f"Function {parameters.get('routineName', '')} does not exist.", text, start, end
+        )
+    message = _first_sentence(str(error))
+    if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
+        return UnknownNameError(message, text, start, end)
+    if condition.startswith(("DATATYPE_MISMATCH", "CAST_", "COLLATION_MISMATCH", "UNEXPECTED_INPUT_TYPE")):
+        return TypeMismatchError(message, text, start, end)
+    return SqlError(message, text, start, end)
+
+
+def _place(error: PySparkException, text: str, before: int) -> tuple[int, int]:
+    """Where in the expression the mistake is; the whole of it where Spark does not say."""
+    if isinstance(error, AnalysisException):
+        for context in error.getQueryContext():
+            start, end = context.startIndex() - before, context.stopIndex() + 1 - before
+            if 0 <= start < end <= len(text):
+                return start, end
+    return 0, len(text)
+
+
+def _first_sentence(message: str) -> str:
+    """Spark's message without condition name, SQLSTATE, plan and query text."""
+    line = re.split(r"\s*SQLSTATE: |\n", message.strip(), maxsplit=1)[0]
+    return re.sub(r"^\[[\w.]+\]\s*", "", line)
+
+
+def _raised_message(one_row: DataFrame, text: str) -> str:
+    try:
+        with _unlogged():
+            _analyse(one_row, [text]).collect()
+    except PySparkException as error:
+        return _first_sentence(str(error))
+    raise AssertionError(f"the constant {text} raises in its try form only")
+
+
+def _plain(kind: DataType) -> bool:
+    if isinstance(kind, StringType):
+        return kind.isUTF8BinaryCollation()
+    return not isinstance(kind, _LEFT_TO_SPARK)
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    if isinstance(kind, _INTERVALS):
+        return pa.month_day_nano_interval()
+    return to_arrow_type(kind, timezone="UTC")
+
+
+def _exact(value: pa.Scalar) -> object:
+    kind = value.type
+    if pa.types.is_date32(kind):
+        return value.cast(pa.int32()).as_py()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return value.cast(pa.int64()).as_py()
+    return value.as_py()

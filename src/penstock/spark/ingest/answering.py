@@ -1,0 +1,268 @@
+"""A batch of one stream answered: bound, run, published, and told."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import DataFrame
+
+from penstock.control.stream_clock import weighted_median
+from penstock.errors import CheckpointError
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.settings import Settings
+from penstock.spark.ingest.batch_events import BatchEvents, Spent
+from penstock.spark.ingest.figures import figures_of
+from penstock.spark.ingest.plans import StreamPlans
+from penstock.spark.ingest.time_limit import TimeLimit
+from penstock.spark.ingest.totals import Totals
+from penstock.spark.log.ingest_log import IngestLog
+from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.publication.publish import Published, Publisher
+from penstock.spark.sources.file_watch import FileWatch
+from penstock.spark.sources.source import BoundBatch, Source
+from penstock.spark.storage.bindings import Believed
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.layout import Layout, is_of_log
+from penstock.spark.storage.offsets import REMEDY, PlannedBatches, offsets_digest, refuse_others
+from penstock.spark.tasks.worker import TaskReport
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchDone:
+    """A published batch, for the controller, the sinks and the reporters.
+
+    Attributes:
+        stream, batch, plan: which batch, and the plan version it is bound to.
+        counts: sums over its tasks.
+        sample: uint32[attributes, tuples] region codes sampled by the tasks, or None.
+        seconds: wall time from the start of the batch to its publication.
+    """
+
+    stream: str
+    batch: int
+    plan: int
+    counts: StageCounts
+    sample: npt.NDArray[np.uint32] | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ran:
+    """A batch whose tasks have run: what they ran by, what each reported, and the sums of their counts."""
+
+    bound: BoundBatch
+    reports: list[TaskReport]
+    counts: StageCounts
+
+
+class BatchAnswerer:
+    """Answers the batches of one stream, one after the other; the thread that Spark runs them in owns it.
+
+    Args:
+        stream: the stream's name.
+        source: where its tuples come from.
+        layout: output and checkpoint folders.
+        events: the event log.
+        settings: frozen settings.
+        plans: what batches are bound to.
+        log: gets an entry for each batch.
+        time_limit: what the batches' event times are judged by.
+        files: is told which batches are answered.
+        sinks, on_batch: see `IngestQuery`.
+        succeeded: called when a batch is published.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        source: Source,
+        layout: Layout,
+        events: EventLog,
+        settings: Settings,
+        plans: StreamPlans,
+        log: IngestLog,
+        time_limit: TimeLimit,
+        files: FileWatch,
+        sinks: Callable[[str, int, int, list[str]], None],
+        on_batch: Callable[[BatchDone], None],
+        succeeded: Callable[[], None],
+    ) -> None:
+        #: replaced as a whole: whoever reads it has a copy of one moment
+        self.totals = Totals()
+        #: the largest event time of the batches, microseconds
+        self.newest_event_time: int | None = None
+        self._stream = stream
+        self._source = source
+        self._layout = layout
+        self._events = events
+        self._settings = settings
+        self._plans = plans
+        self._log = log
+        self._time_limit = time_limit
+        self._files = files
+        self._sinks = sinks
+        self._on_batch = on_batch
+        self._succeeded = succeeded
+        self._publisher = Publisher(layout, stream)
+        self._planned = PlannedBatches(layout.spark(stream))
+        self._told = BatchEvents(stream, events)
+
+    def answer(self, df: DataFrame, batch: int) -> None:
+        """Answers a batch, or brings the log and the sinks to one that is published already.
+
+        Args:
+            df: its records.
+            batch: its number.
+
+        Raises:
+            CheckpointError: what is published of it does not fit what Spark plans.
+        """
+        began = time.perf_counter()
+        offsets = offsets_digest(self._layout.spark(self._stream), batch)
+        published = self._publisher.published(batch)
+        if published is not None:
+            self._repeat(published, offsets)
+            return
+        bound = self._bind(batch, offsets)
+        bound_at = time.perf_counter()
+        ran = self._run(df, bound)
+        ran_at = time.perf_counter()
+        failpoint("staged", batch)
+        plan = self._plans.compiled(bound.program.version)
+        figures = figures_of(batch, plan, offsets, ran.reports, ran.counts)
+        files = self._publisher.publish(batch, ran.reports, figures)
+        failpoint("manifest_written", batch)
+        self._time_limit.add(figures)
+        self._put_entry(figures, files)
+        spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
+        self._files.answered(ran.bound.stamps)
+        self._tell(ran, figures, spent)
+        version = bound.program.version
+        self._sinks(self._stream, batch, version, _names(files, "matches"))
+        self._on_batch(
+            BatchDone(self._stream, batch, version, ran.counts, _samples(ran.reports), spent.whole)
+        )
+        self._tidy(batch)
+
+    def _bind(self, batch: int, offsets: str | None) -> BoundBatch:
+        self._empty_staging(batch)
+        bound = self._plans.batch(
+            batch,
+            self._layout.staging(self._stream, batch),
+            self._layout.staged_envelopes(self._stream, batch),
+            self._log.floor,
+            offsets,
+        )
+        bound.checkpoint = self._layout.spark(self._stream)
+        return bound
+
+    def _empty_staging(self, batch: int) -> None:
+        for folder in (self._layout.staging, self._layout.staged_envelopes):
+            shutil.rmtree(folder(self._stream, batch), ignore_errors=True)
+
+    def _run(self, df: DataFrame, bound: BoundBatch) -> _Ran:
+        """Runs the batch's jobs, a second time where its own tuples show that it was judged wrongly."""
+        with ThreadPoolExecutor(1, "penstock-sync") as beside:
+            synced = beside.submit(self._planned.sync, bound.number)
+            ran = self._run_once(df, bound)
+        synced.result()
+        believed = self._believed_after(bound, ran.counts)
+        if believed is None:
+            return ran
+        # the clock is behind the batch, and tuples were kept from windows for it
+        self._empty_staging(bound.number)
+        return self._run_once(df, self._plans.judge_again(bound, believed))
+
+    def _run_once(self, df: DataFrame, bound: BoundBatch) -> _Ran:
+        reports = self._source.run(df, bound)
+        counts = sum((report.counts for report in reports), StageCounts.none(bound.program))
+        return _Ran(bound, reports, counts)
+
+    def _believed_after(self, bound: BoundBatch, counts: StageCounts) -> Believed | None:
+        """What a batch should have been judged by that lost tuples to its limit; None where that was right."""
+        middle = weighted_median(counts.middles)
+        if middle is None or not counts.future_event_times:
+            return None
+        timed = sum(times for times, _ in counts.middles)
+        return self._time_limit.corrected(bound.number, bound.time_limit, timed, middle)
+
+    def _repeat(self, published: Published, offsets: str | None) -> None:
+        """Brings the log and the sinks to a batch that is published already."""
+        figures, files = published.figures, published.files
+        refuse_others(self._stream, figures, offsets, self._layout.spark(self._stream))
+        if files is None:
+            # merged long ago: what comes after publication has been done for later batches too
+            return
+        if not self._log.has_batch(figures["batch"]):
+            self._refuse_missing(figures["batch"], files)
+            self._put_entry(figures, files)
+        self._files.answered({})
+        self._sinks(self._stream, figures["batch"], figures["plan"], _names(files, "matches"))
+
+    def _refuse_missing(self, batch: int, files: list[dict[str, Any]]) -> None:
+        """Makes sure that the files are there which the log's entry of a published batch is to name."""
+        for kind in _log_kinds(files):
+            for name in _names(files, kind):
+                path = self._layout.log_files(self._stream, kind) / name
+                if not path.exists():
+                    raise CheckpointError(
+                        f"stream {self._stream}: {path} of the published batch {batch} is missing; {REMEDY}"
+                    )
+
+    def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
+        times = {
+            which: figures.get(f"{which}_event_time_us")
+            for which in ("oldest", "oldest_recent", "newest", "furthest")
+        }
+        named = {kind: _names(files, kind) for kind in _log_kinds(files)}
+        self._log.put_batch(figures["batch"], figures["plan"], files=named, **times)
+        failpoint("logged", figures["batch"])
+
+    def _tell(self, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:
+        self._told.set_aside(figures["batch"], [each for report in ran.reports for each in report.set_aside])
+        self._succeeded()
+        newest = ran.counts.newest_event_time
+        if newest is not None:
+            known = self.newest_event_time
+            self.newest_event_time = newest if known is None else max(known, newest)
+        self.totals = self.totals.plus(
+            ran.counts,
+            ran.bound.program.views,
+            figures["quarantined"],
+            figures["errors"],
+            figures["rows_set_aside"],
+            spent.whole,
+        )
+        self._told.published(figures, ran.counts, spent)
+
+    def _tidy(self, batch: int) -> None:
+        every = self._settings.compact_every_batches
+        if every and batch and batch % every == 0:
+            try:
+                compacted = self._publisher.compact(batch - 1)
+                if compacted:
+                    self._told.compacted(*compacted)
+                self._plans.forget(batch)
+            except OSError as error:
+                tell_compaction_failed(self._events, self._stream, batch, error)
+
+
+def _log_kinds(files: list[dict[str, Any]]) -> list[str]:
+    return sorted({file["kind"] for file in files if is_of_log(file["kind"])})
+
+
+def _names(files: list[dict[str, Any]], kind: str) -> list[str]:
+    return [file["name"] for file in files if file["kind"] == kind]
+
+
+def _samples(reports: list[TaskReport]) -> npt.NDArray[np.uint32] | None:
+    samples = [report.sample for report in reports if report.sample is not None]
+    return np.concatenate(samples, axis=1) if samples else None

@@ -1,0 +1,98 @@
+"""The events of a published batch: what it counted and took, and what of it was kept out of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.storage.events import EventLog
+from penstock.spark.tasks.worker import SetAside
+
+#: places of unreadable rows that an event names
+_MOST_NAMED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Wall time of a batch by part, seconds."""
+
+    bind: float
+    run: float
+    publish: float
+
+    @property
+    def whole(self) -> float:
+        """From the start of the batch to its publication."""
+        return self.bind + self.run + self.publish
+
+
+class BatchEvents:
+    """Tells of the batches of one stream.
+
+    Args:
+        stream: the stream's name.
+        events: the event log.
+    """
+
+    def __init__(self, stream: str, events: EventLog) -> None:
+        self._stream = stream
+        self._events = events
+
+    def published(self, figures: Mapping[str, Any], counts: StageCounts, spent: Spent) -> None:
+        """A batch is published.
+
+        Args:
+            figures: those of its manifest.
+            counts: the sums over its tasks.
+            spent: the time it took.
+        """
+        self._events.record(
+            "batch",
+            stream=self._stream,
+            **figures,
+            evaluations=counts.evaluations if counts.asc_tuples else None,
+            asc_tuples=counts.asc_tuples,
+            skipped=counts.skipped,
+            bind_seconds=round(spent.bind, 4),
+            run_seconds=round(spent.run, 4),
+            publish_seconds=round(spent.publish, 4),
+            encode_cpu_seconds=round(counts.encode_ns / 1e9, 4),
+            match_cpu_seconds=round(counts.match_ns / 1e9, 4),
+            pane_cpu_seconds=round(counts.pane_ns / 1e9, 4),
+            write_cpu_seconds=round(counts.write_ns / 1e9, 4),
+        )
+        where = {"stream": self._stream, "batch": figures["batch"], "plan": figures["plan"]}
+        if figures["quarantined"]:
+            self._events.record("records_quarantined", **where, counts=figures["quarantined"])
+        if figures["errors"]:
+            self._events.record("expression_raised", **where, counts=figures["errors"])
+        if counts.null_event_times or counts.future_event_times:
+            self._events.record(
+                "event_times_unusable",
+                **where,
+                null_event_times=counts.null_event_times,
+                future_event_times=counts.future_event_times,
+            )
+        if counts.ahead_event_times:
+            self._events.record("event_times_ahead", **where, ahead_event_times=counts.ahead_event_times)
+
+    def set_aside(self, batch: int, found: Sequence[SetAside]) -> None:
+        """Files and row groups of a batch could not be read, if there are any."""
+        if found:
+            rows = sum(each.rows or 0 for each in found)
+            self._events.record(
+                "rows_set_aside",
+                stream=self._stream,
+                batch=batch,
+                told=f"{len(found):,} places with {rows:,} rows in all could not be read, first "
+                f"{found[0].origin}: {found[0].reason}",
+                rows=rows,
+                places=[asdict(each) for each in found[:_MOST_NAMED]],
+                further=max(0, len(found) - _MOST_NAMED),
+            )
+
+    def compacted(self, first: int, last: int) -> None:
+        """The files of a range of batches were merged."""
+        self._events.record("compacted", stream=self._stream, first=first, last=last)

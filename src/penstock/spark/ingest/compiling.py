@@ -1,0 +1,172 @@
+"""A plan version compiled: views and window views bound to the stream's columns, and the program of the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from penstock.operators.ingest.derived import DerivedLayout
+from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
+from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
+from penstock.operators.selection.selector import compile_selections
+from penstock.plan.expressions import Derived
+from penstock.plan.selection import SelectionSet
+from penstock.settings import Settings
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.ingest.tuple_demands import compile_demands, only
+from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
+from penstock.spark.sources.source import Source
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.storage.demands import NO_DEMANDS, DemandRegister, TupleDemand
+from penstock.sql.conditions.bind import BoundSelections, bind_selections
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledPlan:
+    """A plan version, ready to run.
+
+    Attributes:
+        program: what the workers get.
+        bound: the selections, and the columns Spark computes for them.
+        views: the definitions of the selection views it answers.
+        windows: the window views it answers.
+        derived: the columns Spark computes for all of them.
+    """
+
+    program: StreamProgram
+    bound: BoundSelections
+    views: Mapping[str, ViewDefinition]
+    windows: CompiledWindows
+    derived: tuple[Derived, ...]
+
+    def errors(self, counts: StageCounts) -> dict[str, int]:
+        """Tuples that views lost to an expression that raised, by view.
+
+        Args:
+            counts: of tasks that ran the program.
+        """
+        names = self.program.views
+        lost = {names[view]: int(counts.view_errors[view]) for view in np.flatnonzero(counts.view_errors)}
+        for operator in np.flatnonzero(counts.window_errors):
+            lost.update(dict.fromkeys(self.windows.members[operator], int(counts.window_errors[operator])))
+        return lost
+
+
+class PlanCompiler:
+    """Compiles the plan versions of one stream, for one thread at a time.
+
+    Args:
+        spark: the session.
+        stream: the stream's name.
+        source: where its tuples come from.
+        settings: frozen settings.
+        shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: str,
+        source: Source,
+        settings: Settings,
+        shards: Callable[[], int],
+    ) -> None:
+        self._spark = spark
+        self._stream = stream
+        self._source = source
+        self._settings = settings
+        self._shards = shards
+        self._schema = arrow_schema(source.schema)
+        self._host = SparkExpressionHost(spark, source.schema)
+
+    def sharing(self, windows: Sequence[WindowDefinition]) -> list[list[WindowDefinition]]:
+        """Groups window views that one operator can compute together.
+
+        Raises:
+            InputError: a window view that cannot be bound.
+        """
+        return sharing(windows, self._schema, self._host)
+
+    def check_demand(self, demand: TupleDemand) -> None:
+        """Makes sure that a demand of tuples can be met.
+
+        Raises:
+            InputError: it cannot.
+        """
+        demands = compile_demands(only(demand), self._schema, self._host)
+        bind_selections(
+            {f"condition {number}": text for number, text in enumerate(demands.conditions)},
+            self._schema,
+            self._host,
+            self._timezone,
+        )
+
+    def compile(
+        self,
+        version: int,
+        views: Mapping[str, ViewDefinition],
+        register: WindowRegister,
+        asked: DemandRegister = NO_DEMANDS,
+    ) -> CompiledPlan:
+        """Compiles a plan version.
+
+        Args:
+            version: its number.
+            views: its selection views.
+            register: its window views.
+            asked: its demands of tuples.
+        """
+        windows = compile_windows(
+            version,
+            register,
+            self._schema,
+            self._host,
+            self._settings,
+            self._shards() if register.windows else 1,
+            self._source.event_time,
+        )
+        conditions = {name: view.condition for name, view in views.items()}
+        outcomes = {name: Outcome(Kind.VIEW, number) for number, name in enumerate(views)}
+        demands = compile_demands(asked, self._schema, self._host, windows.conditions)
+        for number, condition in enumerate((*windows.conditions, *demands.conditions)):
+            name = _condition_name(number, views)
+            conditions[name] = condition
+            outcomes[name] = Outcome(Kind.CONDITION, number)
+        bound = bind_selections(conditions, self._schema, self._host, self._timezone)
+        queries, error_queries = bound.selections.queries, bound.error_queries
+        windows = without_repeats(windows, bound.derived)
+        derived = (*bound.derived, *windows.derived, *demands.derived)
+        program = StreamProgram(
+            stream=self._stream,
+            version=version,
+            plan=compile_selections(SelectionSet(bound.selections.attributes, (*queries, *error_queries))),
+            outcomes=Outcomes.of(
+                [
+                    *(outcomes[query.name] for query in queries),
+                    *(outcomes[query.name].error for query in error_queries),
+                ]
+            ),
+            columns=tuple(self._source.schema.fieldNames()),
+            event_time=self._source.event_time,
+            derived=DerivedLayout.of(derived) if derived else None,
+            settings=self._settings,
+            windows=windows.panes,
+            tuples=demands.program,
+        )
+        return CompiledPlan(program, bound, views, windows, derived)
+
+    @property
+    def _timezone(self) -> str:
+        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _condition_name(number: int, taken: Collection[str]) -> str:
+    """A name that no view has."""
+    name = f"condition {number}"
+    while name in taken:
+        name += "'"
+    return name

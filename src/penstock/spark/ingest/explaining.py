@@ -1,0 +1,62 @@
+"""What a plan does, in lines for people."""
+
+from __future__ import annotations
+
+from penstock.plan.windows import Aggregate
+from penstock.spark.ingest.window_views import CompiledWindows
+from penstock.sql.conditions.bind import BoundSelections
+from penstock.sql.windows.bind import BoundWindow
+
+#: lines of one kind that are shown
+_SHOWN = 50
+
+
+def explain_windows(windows: CompiledWindows) -> list[str]:
+    """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
+    plans = windows.panes.operators if windows.panes is not None else ()
+    lines = []
+    for plan, members in zip(plans, windows.members, strict=True):
+        keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
+        lines.append(f"  window operator {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
+        lines += [f"    {name}: {_window_view(windows.bound[name])}" for name in members]
+    if len(lines) > _SHOWN:
+        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in all"]
+    lines += [f"  derived {each.name}: {each.expression}" for each in windows.derived[:_SHOWN]]
+    return lines
+
+
+def _window_view(view: BoundWindow) -> str:
+    windows, bound = view.plan.windows, view.plan.bound
+    every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
+    start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
+    expressions = {each.name: each.expression for each in view.derived}
+
+    def call(each: Aggregate) -> str:
+        argument = "*" if each.argument is None else expressions.get(each.argument, each.argument)
+        further = [f"{number:g}" for number in (each.parameter, each.accuracy) if number is not None]
+        return f"{each.function}({', '.join([argument, *further])})"
+
+    aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
+    unit = " (absolute)" if bound.absolute else ""
+    having = "" if view.having is None else f"; HAVING {view.having}"
+    return (
+        f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}; "
+        f"early error below {bound.epsilon:g}{unit} with probability {1 - bound.delta:g}"
+    )
+
+
+def explain_bound(bound: BoundSelections) -> list[str]:
+    """Bound selections in lines: p-attributes, derived columns, terms."""
+    attributes, derived = bound.selections.attributes, bound.derived
+    lines = [f"  p-attribute {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]]
+    if len(attributes) > _SHOWN:
+        lines.append(f"  ... {len(attributes)} p-attributes in all")
+    lines += [
+        f"  derived {column.name}: {column.expression}"
+        + (" (may raise: evaluated in its try form)" if column.error_column else "")
+        for column in derived[:_SHOWN]
+    ]
+    if len(derived) > _SHOWN:
+        lines.append(f"  ... {len(derived)} derived columns in all")
+    terms = sum(len(query.terms) for query in bound.selections.queries)
+    return [*lines, f"  {len(bound.selections.queries)} queries, {terms} terms"]

@@ -1,0 +1,54 @@
+"""What a published batch says of itself: the figures of its manifest, which its events and the log's entry repeat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.control.stream_clock import weighted_median
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.ingest.compiling import CompiledPlan
+from penstock.spark.tasks.worker import TaskReport
+
+
+def figures_of(
+    batch: int, plan: CompiledPlan, offsets: str | None, reports: Sequence[TaskReport], counts: StageCounts
+) -> dict[str, Any]:
+    """The figures of a batch.
+
+    Args:
+        batch: its number.
+        plan: what answered it.
+        offsets: what it reads, see `offsets_digest`; None where that is not known.
+        reports: of its tasks.
+        counts: the sums of theirs.
+    """
+    quarantined: Counter[str] = Counter()
+    for report in reports:
+        quarantined.update(report.quarantined)
+    figures = {
+        "batch": batch,
+        "plan": plan.program.version,
+        "offsets": offsets,
+        "tuples": counts.tuples,
+        "matched": counts.matched,
+        "pairs": counts.pairs,
+        "quarantined": dict(quarantined),
+        "rows_set_aside": sum(each.rows or 0 for report in reports for each in report.set_aside),
+        "errors": plan.errors(counts),
+        "oldest_event_time_us": counts.oldest_event_time,
+        "oldest_recent_event_time_us": counts.oldest_recent_event_time,
+        "newest_event_time_us": counts.newest_event_time,
+        "furthest_event_time_us": counts.furthest_event_time,
+    }
+    if plan.program.tuples is not None:
+        lost = zip(plan.program.tuples.plans, counts.demand_errors.tolist(), strict=True)
+        figures["demand_errors"] = {str(each.id): errors for each, errors in lost if errors}
+    if plan.program.windows is not None:
+        figures["null_event_times"] = counts.null_event_times
+        figures["future_event_times"] = counts.future_event_times
+        figures["ahead_event_times"] = counts.ahead_event_times
+        figures["timed_tuples"] = sum(times for times, _ in counts.middles)
+        figures["middle_event_time_us"] = weighted_median(counts.middles)
+    return figures

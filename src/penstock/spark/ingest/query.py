@@ -1,0 +1,260 @@
+"""The ingest query of one stream: its streaming query, started, watched over, started again, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.control.stream_clock import Heard
+from penstock.settings import Settings
+from penstock.spark.ingest.answering import BatchAnswerer, BatchDone
+from penstock.spark.ingest.beginnings import Beginnings
+from penstock.spark.ingest.causes import with_source, with_views
+from penstock.spark.ingest.compiling import CompiledPlan
+from penstock.spark.ingest.plans import StreamPlans
+from penstock.spark.ingest.time_limit import TimeLimit
+from penstock.spark.ingest.totals import Totals
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.log.ingest_log import IngestLog
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.recovery.causes import Cause
+from penstock.spark.recovery.retries import Retries
+from penstock.spark.recovery.supervisor import Supervisor
+from penstock.spark.results.bound_views import store_views
+from penstock.spark.sources.file_watch import FileWatch
+from penstock.spark.sources.source import Source
+from penstock.spark.sources.watch import SourceState
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import drop_unbegun, numbered
+from penstock.spark.storage.layout import Layout
+
+
+class IngestQuery:
+    """Runs one stream.
+
+    Args:
+        spark: the session.
+        stream: the stream's name.
+        source: where its tuples come from.
+        layout: output and checkpoint folders.
+        events: the event log.
+        settings: frozen settings.
+        sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
+            again when a batch is repeated; an exception stops the stream.
+        on_batch: told of each published batch, before Spark's commit.
+        name: names Spark's query; several may run in one session.
+        functions: names of the user's functions, for messages.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: str,
+        source: Source,
+        layout: Layout,
+        events: EventLog,
+        settings: Settings,
+        sinks: Callable[[str, int, int, list[str]], None],
+        on_batch: Callable[[BatchDone], None],
+        name: str = "penstock",
+        functions: Collection[str] = (),
+    ) -> None:
+        self.stream = stream
+        self.source = source
+        self.log = IngestLog(layout, stream, settings, events)
+        time_limit = TimeLimit(layout, stream, settings, events)
+        self.plans = StreamPlans(
+            spark,
+            stream,
+            source,
+            PlanLog(layout, stream),
+            events,
+            settings,
+            lambda: len(fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)),
+            self._store_readers,
+            Beginnings(layout, stream, settings),
+            time_limit.of,
+            self.log.too_late_before,
+        )
+        self.files = FileWatch(
+            stream,
+            layout.spark(stream) / "sources",
+            layout.read_files(stream),
+            events,
+            settings.files_seconds,
+        )
+        self.retries = Retries(stream, "ingest", settings, events, self._named)
+        self._answerer = BatchAnswerer(
+            stream,
+            source,
+            layout,
+            events,
+            settings,
+            self.plans,
+            self.log,
+            time_limit,
+            self.files,
+            sinks,
+            on_batch,
+            self.retries.succeeded,
+        )
+        #: whether a batch is being answered
+        self.busy = False
+        #: what the newest look at the source found
+        self.source_state: Callable[[], SourceState] = SourceState
+        self._error: BaseException | None = None
+        self._spark = spark
+        self._layout = layout
+        self._name = name
+        self._functions = functions
+        self._supervisor: Supervisor | None = None
+        self._trigger = Trigger()
+        self._looks_for_end = self._is_paced = self._is_played = False
+
+    @property
+    def totals(self) -> Totals:
+        """What has been counted up to the newest batch."""
+        return self._answerer.totals
+
+    @property
+    def newest_event_time(self) -> int | None:
+        """The largest event time of this run's batches, microseconds."""
+        return self._answerer.newest_event_time
+
+    def start(self, trigger: Trigger) -> None:
+        """Starts the streaming query; it is started again where that helps, see `Retries`."""
+        drop_unbegun(self._layout.spark(self.stream))
+        self.files.start()
+        supervisor = Supervisor(
+            f"penstock-ingest-{self.stream}",
+            self._spark,
+            lambda: self._begin(trigger),
+            self._look,
+            self.retries,
+            lambda: self._error,
+            self._is_done,
+        )
+        self._supervisor = supervisor
+        supervisor.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether the streaming query runs, or is about to be started again."""
+        return self._supervisor is not None and self._supervisor.active
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the streaming query has ended and nothing stopped it."""
+        return self._supervisor is not None and self._supervisor.ended_well
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all tuples there will ever be are published: a stored table was played, or the user has said so."""
+        if self._is_played or not self._trigger.available_now or not self.ended_well:
+            return self._is_played
+        return self._trigger.ended or (self.source.is_finite and self.source.exhausted())
+
+    @property
+    def interval_seconds(self) -> float:
+        """Time between two starts of a batch."""
+        return self._trigger.seconds
+
+    def listen(self) -> Heard:
+        """What the source says now."""
+        if self.source_state().is_reachable is False:
+            return Heard.SOMETHING
+        query = None if self._supervisor is None else self._supervisor.query
+        if query is None or self.busy or self.retries.pending is not None:
+            return Heard.SOMETHING
+        status = query.status
+        if status["isTriggerActive"]:
+            return Heard.UNKNOWN
+        # of the last trigger; before the first one nobody has asked
+        if status["isDataAvailable"] or status["message"].startswith("Initializing"):
+            return Heard.UNKNOWN
+        return Heard.SOMETHING if self.busy else Heard.NOTHING
+
+    def stop(self) -> None:
+        """Stops the streaming query; the batch at hand is repeated at the next start."""
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        self.source.close()
+        self.files.close()
+        self.log.close()
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Waits for the end; False where the time ran out first.
+
+        Raises:
+            StreamFailedError: something stopped the stream.
+        """
+        assert self._supervisor is not None, "started before it is waited for"
+        return self._supervisor.await_termination(timeout_seconds)
+
+    def _begin(self, trigger: Trigger) -> StreamingQuery:
+        self._error = None
+        frame = self.source.frame(self._spark)
+        plays = self.source.is_finite and not self.source.exhausted()
+        self._is_paced = trigger.available_now and plays
+        self._looks_for_end = self.source.is_finite and (plays or not trigger.available_now)
+        self._is_played = False
+        self._trigger = effective = Trigger(interval="1 second") if self._is_paced else trigger
+        writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
+        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
+        return writer.trigger(**effective.options()).start()
+
+    def _store_readers(self, plan: CompiledPlan) -> None:
+        """Stores what readers and the keyed query have to know of a plan version."""
+        windows = plan.windows
+        for operator, members in zip(windows.keyed.operators, windows.members, strict=True):
+            bound = [windows.bound[name] for name in members]
+            store_views(self._layout, self.stream, operator.id, bound, windows.registered)
+        self.log.store_program(windows.keyed, is_read=plan.program.tuples is not None)
+
+    def _is_done(self) -> bool:
+        """Whether a query that nobody here stopped, and that raised nothing, had come to its end.
+
+        Spark does not tell whether a query over what is available has come to the end of it or was stopped on the
+        way; what it leaves behind does, unless it was stopped between two batches.
+        """
+        if self._is_paced or not self._trigger.available_now:
+            return self._is_played
+        checkpoint = self._layout.spark(self.stream)
+        begun, done = (numbered(checkpoint / name, "") for name in ("offsets", "commits"))
+        return self._error is None and begun[-1:] == done[-1:]
+
+    def _look(self, query: StreamingQuery) -> None:
+        """Notices that a retry has led to something, and that a stored table has been played and answered."""
+        if self.retries.pending is not None and query.lastProgress is not None:
+            self.retries.succeeded()
+        if self._is_played or not self._looks_for_end or not self.source.exhausted():
+            return
+        query.processAllAvailable()
+        if self.source.exhausted() and query.isActive:
+            self._is_played = True
+            if self._is_paced:
+                query.stop()
+
+    def _named(self, cause: Cause) -> Cause:
+        """The cause with the source, or the views and functions, that it may be about."""
+        definitions: list[ViewDefinition | WindowDefinition] = [
+            *self.plans.views.values(),
+            *self.plans.windows.values(),
+        ]
+        cause = with_source(self.source.named(cause), self.source_state())
+        return with_views(cause, definitions, self._functions)
+
+    def _process(self, df: DataFrame, batch: int) -> None:
+        self.busy = True
+        try:
+            self._answerer.answer(df, batch)
+            failpoint("before_commit", batch)
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self.busy = False

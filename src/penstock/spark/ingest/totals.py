@@ -1,0 +1,89 @@
+"""What a stream has counted since this process started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.operators.ingest.map_stage import StageCounts
+
+#: batches whose rate is told
+_RECENT_BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """What a stream has counted since this process started, up to one batch; the next batch makes new ones.
+
+    Attributes:
+        batches, tuples, matched, pairs: published so far.
+        recent: (tuples, seconds) of the newest batches.
+        quarantined: records by reason.
+        view_pairs, view_errors: (tuple, view) pairs, and those lost to an expression that raised, by view.
+        rows_set_aside: rows of files and row groups that could not be read, as far as their number is known.
+        null_event_times, future_event_times: tuples kept from windows: event time NULL, or too far ahead of the
+            clock.
+    """
+
+    batches: int = 0
+    tuples: int = 0
+    matched: int = 0
+    pairs: int = 0
+    recent: tuple[tuple[int, float], ...] = ()
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    view_pairs: Mapping[str, int] = field(default_factory=dict)
+    view_errors: Mapping[str, int] = field(default_factory=dict)
+    rows_set_aside: int = 0
+    null_event_times: int = 0
+    future_event_times: int = 0
+
+    def plus(
+        self,
+        counts: StageCounts,
+        names: Sequence[str],
+        quarantined: Mapping[str, int],
+        errors: Mapping[str, int],
+        rows_set_aside: int,
+        seconds: float,
+    ) -> Totals:
+        """The totals after one more batch.
+
+        Args:
+            counts: the batch's.
+            names: the names of its plan's views, in order.
+            quarantined: its quarantined records by reason.
+            errors: what its views lost, by view.
+            rows_set_aside: rows that could not be read.
+            seconds: wall time it took.
+        """
+        pairs = {
+            names[index]: int(counts.view_pairs[index])
+            for index in np.flatnonzero(counts.view_pairs).tolist()
+        }
+        return Totals(
+            batches=self.batches + 1,
+            tuples=self.tuples + counts.tuples,
+            matched=self.matched + counts.matched,
+            pairs=self.pairs + counts.pairs,
+            recent=(*self.recent, (counts.tuples, seconds))[-_RECENT_BATCHES:],
+            quarantined=_added(self.quarantined, quarantined),
+            view_pairs=_added(self.view_pairs, pairs),
+            view_errors=_added(self.view_errors, errors),
+            rows_set_aside=self.rows_set_aside + rows_set_aside,
+            null_event_times=self.null_event_times + counts.null_event_times,
+            future_event_times=self.future_event_times + counts.future_event_times,
+        )
+
+    @property
+    def tuples_per_second(self) -> float:
+        """Rate of the newest batches."""
+        seconds = sum(spent for _, spent in self.recent)
+        return sum(tuples for tuples, _ in self.recent) / seconds if seconds else 0.0
+
+
+def _added(known: Mapping[str, int], found: Mapping[str, int]) -> Mapping[str, int]:
+    return (
+        {**known, **{name: known.get(name, 0) + count for name, count in found.items()}} if found else known
+    )

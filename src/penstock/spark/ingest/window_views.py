@@ -1,0 +1,252 @@
+"""Window views of one stream: which of them share an operator, and what the map stage computes for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd
+
+import pyarrow as pa
+
+from penstock.errors import InputError
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.windows import WindowPlan
+from penstock.settings import Settings
+from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
+from penstock.sql.script.script import parse_query
+from penstock.sql.script.views import flatten
+from penstock.sql.text.lexing import quote
+from penstock.sql.windows.bind import BoundWindow, WindowBinder
+from penstock.sql.windows.query import WindowQuery, key_name
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledWindows:
+    """The window views of one plan version.
+
+    Attributes:
+        bound: the views that have results, by name.
+        panes: what the map stage computes, None where there is no view.
+        keyed: what the keyed query does; its views' keys are called `_k0`, ..., their arguments
+            `_x0`, ..., and stay so for as long as the operator lives.
+        conditions: the distinct conditions, in the order in which `panes` numbers them.
+        derived: the columns Spark computes for `panes`.
+        members: names of the views that have results, by number of the operator in `panes`.
+        registered: those views as they are registered, by name.
+    """
+
+    bound: Mapping[str, BoundWindow]
+    panes: PaneProgram | None
+    keyed: KeyedProgram
+    conditions: tuple[str, ...]
+    derived: tuple[Derived, ...]
+    members: tuple[tuple[str, ...], ...]
+    registered: Mapping[str, RegisteredWindow]
+
+
+def window_query(definition: WindowDefinition) -> WindowQuery:
+    """A definition's query over the stream.
+
+    Raises:
+        InputError: its text, or that of a view beneath, is no query of its kind.
+    """
+    views = {name.upper(): parse_query(text) for name, text in definition.beneath}
+    query = flatten(parse_query(definition.sql), views)
+    if not isinstance(query, WindowQuery):
+        raise InputError(f"view {definition.name} has no window in its GROUP BY, nor have the views beneath")
+    return query
+
+
+def sharing(
+    definitions: Sequence[WindowDefinition], schema: pa.Schema, host: ExpressionHost
+) -> list[list[WindowDefinition]]:
+    """Groups views that one operator can compute together.
+
+    They have the condition, the event time, the keys, the offset of the panes and the expressions
+    that may raise in common, and one's panes are made of the other's.
+
+    Args:
+        definitions: views declared together.
+        schema: the stream's columns.
+        host: Spark's analysis of expressions.
+    """
+    binder = WindowBinder(schema, host)
+    groups: list[_Group] = []
+    for definition in definitions:
+        bound = binder.bind(window_query(definition), definition.name)
+        windows = bound.plan.windows
+        own = (
+            bound.condition,
+            bound.plan.time,
+            bound.plan.keys,
+            windows.start % windows.pane,
+            raising(bound),
+        )
+        for group in groups:
+            finer = gcd(group.pane, windows.pane)
+            if group.key == own and finer == min(group.pane, windows.pane):
+                group.pane = finer
+                group.definitions.append(definition)
+                break
+        else:
+            groups.append(_Group(own, windows.pane, [definition]))
+    return [group.definitions for group in groups]
+
+
+@dataclass(slots=True)
+class _Group:
+    key: object
+    pane: int
+    definitions: list[WindowDefinition] = field(default_factory=list)
+
+
+def raising(bound: BoundWindow) -> tuple[str, ...]:
+    """The error columns of a view's expressions, in alphabetical order."""
+    return tuple(sorted(each.error_column for each in bound.derived if each.error_column))
+
+
+def compile_windows(
+    version: int,
+    register: WindowRegister,
+    schema: pa.Schema,
+    host: ExpressionHost,
+    settings: Settings,
+    shards: int,
+    event_time: str | None,
+) -> CompiledWindows:
+    """Compiles the window views of a plan version.
+
+    Args:
+        version: the plan version.
+        register: its window views.
+        schema: the stream's columns.
+        host: Spark's analysis of expressions.
+        settings: frozen settings.
+        shards: number of shards.
+        event_time: the stream's event time column, or None.
+
+    Raises:
+        InputError: views of different event times.
+    """
+    binder = WindowBinder(schema, host)
+    operators: dict[int, list[tuple[RegisteredWindow, BoundWindow]]] = {}
+    for each in register.windows:
+        bound = binder.bind(window_query(each.definition), each.definition.name)
+        operators.setdefault(each.operator, []).append((each, bound))
+    every = [bound for members in operators.values() for _, bound in members]
+    derived = {each.name: each for bound in every for each in bound.derived}
+    types = {column.name: column.type for column in schema} | {n: each.type for n, each in derived.items()}
+    conditions: dict[str, int] = {}
+    panes, keyed = [], []
+    for id_, members in operators.items():
+        condition = members[0][1].condition
+        selection = None if condition is None else conditions.setdefault(condition, len(conditions))
+        plan, views = _operator(id_, [bound for _, bound in members], selection, types)
+        panes.append(plan)
+        answered = (view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
+        begun = members[0][0].beginning
+        floors = tuple(
+            (each.definition.name, each.beginning.floor)
+            for each, _ in members
+            if each.beginning is not None and each.beginning.floor is not None
+        )
+        keyed.append(
+            OperatorPlan(
+                id_, tuple(answered), plan.parts, plan.pane, None if begun is None else begun.newest, floors
+            )
+        )
+    span, horizon = settings.correction_span_seconds, settings.least_horizon_seconds
+    return CompiledWindows(
+        bound={b.plan.name: b for members in operators.values() for each, b in members if each.is_answered},
+        panes=PaneProgram(_time(every, derived, event_time), tuple(panes), len(conditions), shards)
+        if every
+        else None,
+        keyed=KeyedProgram(
+            version,
+            tuple(keyed),
+            int(span * _SECOND),
+            int(horizon * _SECOND),
+            int(settings.max_delay_seconds * _SECOND),
+        ),
+        conditions=tuple(conditions),
+        derived=tuple(derived.values()),
+        members=tuple(tuple(view.name for view in plan.views) for plan in keyed),
+        registered={each.definition.name: each for each in register.windows if each.is_answered},
+    )
+
+
+def without_repeats(windows: CompiledWindows, derived: Sequence[Derived]) -> CompiledWindows:
+    """Window views that take columns from `derived` where Spark computes the same there."""
+    known = {(each.expression, each.type, each.error_column is None): each for each in derived}
+    names: dict[str, str] = {}
+    own = []
+    for each in windows.derived:
+        same = known.get((each.expression, each.type, each.error_column is None))
+        if same is None:
+            own.append(each)
+            continue
+        names[each.name] = same.name
+        if each.error_column is not None and same.error_column is not None:
+            names[each.error_column] = same.error_column
+    panes = windows.panes.renamed(names) if windows.panes is not None else None
+    return replace(windows, panes=panes, derived=tuple(own))
+
+
+def _operator(
+    id_: int, bound: Sequence[BoundWindow], selection: int | None, types: Mapping[str, pa.DataType]
+) -> tuple[PanePlan, list[WindowPlan]]:
+    """What the map stage computes for an operator, and its views over that."""
+    first = bound[0].plan
+    arguments: dict[str, str] = {}
+    for each in bound:
+        for aggregate in each.plan.aggregates:
+            if aggregate.argument is not None:
+                arguments.setdefault(aggregate.argument, f"_x{len(arguments)}")
+    views = [
+        replace(
+            each.plan,
+            keys=tuple((key_name(number), kind) for number, (_, kind) in enumerate(first.keys)),
+            aggregates=tuple(
+                replace(aggregate, argument=arguments.get(aggregate.argument or ""))
+                for aggregate in each.plan.aggregates
+            ),
+        )
+        for each in bound
+    ]
+    pane = gcd(*(each.plan.windows.pane for each in bound))
+    plan = PanePlan(
+        id=id_,
+        selection=selection,
+        keys=tuple(
+            PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.keys)
+        ),
+        arguments=tuple(PaneColumn(column, name, types[column]) for column, name in arguments.items()),
+        raising=raising(bound[0]),
+        parts=Parts.of(aggregate for view in views for aggregate in view.aggregates),
+        pane=pane,
+        offset=first.windows.start % pane,
+    )
+    return plan, views
+
+
+def _time(bound: Sequence[BoundWindow], derived: Mapping[str, Derived], event_time: str | None) -> str:
+    """The one event time of all views."""
+    time = bound[0].plan.time
+    for each in bound:
+        if each.plan.time != time:
+            raise InputError(
+                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times; "
+                "those of a stream share one"
+            )
+    if event_time is not None and time != event_time:
+        text = derived[time].expression if time in derived else quote(time)
+        raise InputError(
+            f"view {bound[0].plan.name} has windows over {text}, but the event time of its stream is "
+            f"{event_time}; name that one in window(...)"
+        )
+    return time

@@ -1,0 +1,256 @@
+"""Lanes whose cuts are put and answered from the driver, each by stateless jobs.
+
+Order: the cut is put, its answer is staged, published under its number, handed to sinks; then the logs are told how
+far the lane has come, and the cut's file goes. Where a cut's file is there at a start, what follows the last step
+that was done is done again: the same cut has the same answer, under the same names.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from penstock.errors import CheckpointError
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.lanes.cells import CellJobs
+from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, newest_reach, refuse_another_log
+from penstock.spark.lanes.lane import Lane, LaneContext
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.staged import Staged
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.offsets import REMEDY
+
+#: a log that another process writes is looked at so often
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer:
+    """What a cut has come to.
+
+    Attributes:
+        staged: the files of its results.
+        figures: what its manifest and its event say beside; JSON values.
+    """
+
+    staged: Sequence[Staged] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A cut that is to be answered.
+
+    Attributes:
+        cut: which.
+        wake_seconds: since its newest entry was put, when the lane found it; None where the cut was put before.
+        put_seconds: how long it took to put the cut.
+    """
+
+    cut: Cut
+    wake_seconds: float | None = None
+    put_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """How far the lane has come: the number of its next cut, and where that one begins."""
+
+    number: int
+    reach: Mapping[str, Reach]
+
+
+class CutLane(Lane):
+    """Answers numbered cuts.
+
+    Args:
+        name: see `Lane`; it is also the lane's among manifests, so no stream has it.
+        context: the run's.
+        streams: the keepers of the logs it reads.
+        entries_per_cut: most entries of each log in a cut.
+    """
+
+    part = "lane"
+
+    def __init__(
+        self, name: str, context: LaneContext, streams: Sequence[LogKeeper], entries_per_cut: int = 64
+    ) -> None:
+        super().__init__(name, context, streams)
+        self.readers = {
+            keeper.ingest.stream: LogReader(context.layout.log(keeper.ingest.stream)) for keeper in streams
+        }
+        self.publisher = Publisher(context.layout, name, (), owner=name, failpoints="cut_")
+        self.jobs = CellJobs(context.spark, name)
+        self._cuts = CutFolder(context.layout.cuts(name))
+        self._entries_per_cut = entries_per_cut
+        #: replaced as a whole by the lane's thread
+        self._told: Mapping[str, Any] = {}
+
+    @abstractmethod
+    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+        """Answers a cut, of what the logs hold up to it and of nothing else.
+
+        Args:
+            cut: which.
+            staging: where files are staged; empty or not there.
+        """
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """What else the answer to the next cut depends on; put with it, before any work."""
+        return {}
+
+    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
+        """The rows of a view in a published cut, for its sinks; None where it has none or is not this lane's."""
+        return None
+
+    def needs(self, stream: str, cut: Cut) -> Mapping[str, Any]:  # noqa: ARG002
+        """What the lane says to the writer of a log beside how far it has come."""
+        return {}
+
+    def status(self) -> dict[str, Any]:
+        """The newest cut, by the lane's name."""
+        return {"lanes": {self.name: {"active": self.active, **self._told}}}
+
+    def _details(self) -> dict[str, Any]:
+        return {"lane": self.name}
+
+    def _halt(self) -> None:
+        self.context.appended.tell()
+        self.jobs.cancel()
+
+    def _attempt(self) -> None:
+        standing = self._recover()
+        while not self._stopping.is_set():
+            task = self._next(standing)
+            if task is None:
+                return
+            standing = self._take(task)
+
+    def _recover(self) -> _Standing:
+        """Finishes what a run before has left half done, but for a cut that is not published."""
+        newest = newest_reach(read_published(self.context.layout, self.name).batches)
+        standing = _Standing(0, {}) if newest is None else _Standing(newest[0] + 1, newest[1])
+        for stream, reader in self.readers.items():
+            if stream in standing.reach:
+                refuse_another_log(self.name, stream, reader, standing.reach[stream])
+        while (cut := self._cuts.oldest()) is not None and cut.number < standing.number:
+            published = self.publisher.published(cut.number)
+            self._settle(cut, None if published is None else published.files)
+        if cut is not None and cut.number > standing.number:
+            raise CheckpointError(
+                f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
+                f"{standing.number}: it was set back to an older copy or has lost files; {REMEDY}"
+            )
+        reach = {stream: standing.reach.get(stream) or self._joined(stream) for stream in self.readers}
+        return _Standing(standing.number, reach)
+
+    def _joined(self, stream: str) -> Reach:
+        """Where a lane begins in a log it has not read yet: nothing of it is removed from now on."""
+        reader = self.readers[stream]
+        first = reader.first
+        while True:
+            reader.put_mark(self.name, first - 1)
+            kept = reader.first
+            if kept == first:
+                return Reach(first - 1)
+            first = kept
+
+    def _next(self, standing: _Standing) -> _Task | None:
+        """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""
+        cut = self._cuts.oldest()
+        if cut is not None:
+            return _Task(cut)
+        until = self._wait(standing.reach)
+        if until is None:
+            return None
+        found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
+        began = time.perf_counter()
+        cut = Cut(standing.number, standing.reach, until, self.orders(until))
+        self._cuts.put(cut)
+        failpoint("cut_put", cut.number)
+        return _Task(cut, max(0.0, found - newest), time.perf_counter() - began)
+
+    def _wait(self, reach: Mapping[str, Reach]) -> Mapping[str, Reach] | None:
+        """Waits for entries behind those that are answered; None where none will come."""
+        while not self._stopping.is_set():
+            seen = self.context.appended.count
+            is_to_end, is_fed = self._is_to_end, self._is_fed
+            until = {stream: self._ahead(stream, found) for stream, found in reach.items()}
+            if until != reach:
+                return until
+            if is_to_end or not is_fed:
+                return None
+            self.context.appended.wait(seen, _LOOK_SECONDS)
+        return None
+
+    def _ahead(self, stream: str, reach: Reach) -> Reach:
+        reader, number = self.readers[stream], reach.entry
+        while number < reach.entry + self._entries_per_cut and reader.has(number + 1):
+            number += 1
+        return reach if number == reach.entry else Reach.at(reader.entry(number))
+
+    def _take(self, task: _Task) -> _Standing:
+        """Answers and publishes a cut; what an answer before it left half done is done again from the beginning."""
+        cut, began = task.cut, time.perf_counter()
+        staging = self.context.layout.staging(self.name, cut.number)
+        shutil.rmtree(staging, ignore_errors=True)
+        answer = self.answer(cut, staging)
+        failpoint("cut_answered", cut.number)
+        answered = time.perf_counter()
+        until = {stream: asdict(reach) for stream, reach in cut.until.items()}
+        figures = {"batch": cut.number, "until": until, **answer.figures}
+        files = self.publisher.publish(cut.number, answer.staged, figures)
+        failpoint("cut_published", cut.number)
+        published = time.perf_counter()
+        self.retries.succeeded()
+        streams = {stream: reach.entry for stream, reach in cut.until.items()}
+        self._told = {"cut": cut.number, "streams": streams}
+        self.context.events.record(
+            "cut",
+            lane=self.name,
+            cut=cut.number,
+            streams=streams,
+            entries=cut.entries,
+            figures=dict(answer.figures),
+            wake_seconds=None if task.wake_seconds is None else round(task.wake_seconds, 4),
+            put_seconds=round(task.put_seconds, 4),
+            answer_seconds=round(answered - began, 4),
+            publish_seconds=round(published - answered, 4),
+        )
+        self._settle(cut, files)
+        self._compact(cut.number)
+        return _Standing(cut.number + 1, cut.until)
+
+    def _settle(self, cut: Cut, files: Sequence[Mapping[str, Any]] | None) -> None:
+        """Does what follows publication: sinks, marks; then the cut is done with.
+
+        Args:
+            cut: which.
+            files: its files, as its manifest lists them; None where they were merged long ago, after all of this.
+        """
+        for sink in self.context.sinks() if files is not None else ():
+            rows = self.rows(sink.view, cut.number, files or ())
+            if rows is not None:
+                sink.take(rows, cut.number)
+        for stream, reach in cut.until.items():
+            self.readers[stream].put_mark(self.name, reach.entry, **self.needs(stream, cut))
+        failpoint("cut_marked", cut.number)
+        self._cuts.remove(cut)
+
+    def _compact(self, number: int) -> None:
+        every = self.context.settings.compact_every_batches
+        if every and number and number % every == 0:
+            try:
+                self.publisher.compact(number - 1)
+            except OSError as error:
+                tell_compaction_failed(self.context.events, self.name, number, error)

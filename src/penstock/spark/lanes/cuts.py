@@ -1,0 +1,129 @@
+"""Cuts of a lane on disk: what each is an answer to, put before any work, gone once everything behind it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.formats import CUT
+from penstock.spark.storage.offsets import REMEDY
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a lane has come in a log.
+
+    Attributes:
+        entry: number of the last entry that is answered; one less than the first where none is.
+        clock: when that entry was put, microseconds since the epoch: tells it from any other of that number. None:
+            no entry.
+    """
+
+    entry: int
+    clock: int | None = None
+
+    @classmethod
+    def at(cls, entry: Entry) -> Reach:
+        """Up to an entry."""
+        return cls(entry.number, entry.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a lane answers in one go: its answer is a function of this alone.
+
+    Attributes:
+        number: cuts follow each other without a gap, from 0.
+        before: how far the cut before reached, by stream.
+        until: how far this one does.
+        orders: what else the answer depends on: plan versions, orders of joins; JSON values.
+    """
+
+    number: int
+    before: Mapping[str, Reach]
+    until: Mapping[str, Reach]
+    orders: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> int:
+        """How many entries of all logs are in it."""
+        return sum(reach.entry - self.before[stream].entry for stream, reach in self.until.items())
+
+    def document(self) -> dict[str, Any]:
+        """The cut as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Cut:
+        """The cut of a document, as `document` gave it."""
+        before, until = (
+            {stream: Reach(**reach) for stream, reach in document[which].items()}
+            for which in ("before", "until")
+        )
+        return cls(document["number"], before, until, document["orders"])
+
+
+class CutFolder:
+    """The cuts of one lane that are not done with; one thread owns it.
+
+    Args:
+        folder: where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def oldest(self) -> Cut | None:
+        """The first cut that is not done with, or None.
+
+        Raises:
+            CheckpointError: another version of Penstock wrote it.
+        """
+        for number in numbered(self._folder):
+            document = CUT.read(self._folder / f"{number}.json")
+            if document is not None:
+                return Cut.of(document)
+        return None
+
+    def put(self, cut: Cut) -> None:
+        """Puts a cut, durable on return.
+
+        Raises:
+            CheckpointError: its place is taken.
+        """
+        path = self._folder / f"{cut.number}.json"
+        if not CUT.put(path, cut.document()):
+            raise CheckpointError(f"{path} is there: another run answers the same lane")
+
+    def remove(self, cut: Cut) -> None:
+        """Removes a cut that is done with; after a power cut it may be there again, which is harmless."""
+        (self._folder / f"{cut.number}.json").unlink(missing_ok=True)
+
+
+def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) -> None:
+    """Makes sure that a log is the one that a lane has come so far in.
+
+    Raises:
+        CheckpointError: it ends before, or has another entry there: it was set back to an older copy.
+    """
+    if reach.clock is None or reach.entry < reader.first:
+        return
+    if not reader.has(reach.entry) or reader.entry(reach.entry).clock != reach.clock:
+        raise CheckpointError(
+            f"lane {lane} has answered the log of stream {stream} up to entry {reach.entry}, and {reader.folder} "
+            f"has another one there or none: it was set back to an older copy or has lost files; {REMEDY}"
+        )
+
+
+def newest_reach(published: Sequence[Mapping[str, Any]]) -> tuple[int, dict[str, Reach]] | None:
+    """Number and reach of the last published cut, given the figures of a lane's cuts in order; None where there is none."""
+    if not published:
+        return None
+    figures = published[-1]
+    return figures["batch"], {stream: Reach(**reach) for stream, reach in figures["until"].items()}

@@ -1,0 +1,145 @@
+"""What is common to everything that consumes the logs of streams."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import SparkSession
+
+from penstock.settings import Settings
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.log.appended import Appended
+from penstock.spark.recovery.retries import Retries
+from penstock.spark.sinks import Sink
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+
+#: time between two words to a lane to break off
+_HALT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneContext:
+    """What every lane of a run is given.
+
+    Attributes:
+        spark: the session.
+        layout: output and checkpoint folders.
+        events: the event log.
+        settings: frozen settings.
+        trigger: when the streams end by themselves.
+        run: names the run's queries, of which one session may hold several of the same name.
+        sinks: gives those of all views, as they are now.
+        appended: wakes who waits for entries of the logs.
+    """
+
+    spark: SparkSession
+    layout: Layout
+    events: EventLog
+    settings: Settings
+    trigger: Trigger
+    run: str
+    sinks: Callable[[], Sequence[Sink]]
+    appended: Appended
+
+
+class Lane(ABC):
+    """Consumes the logs of streams in a thread of its own, begun again where that helps.
+
+    A lane ends by itself once the logs of all its streams are complete, and answered.
+
+    Args:
+        name: unique in the run, and the same in the next one.
+        context: the run's.
+        streams: the keepers of the logs it reads.
+    """
+
+    #: what it is, for messages and events
+    part: ClassVar[str]
+
+    def __init__(self, name: str, context: LaneContext, streams: Sequence[LogKeeper]) -> None:
+        self.name = name
+        self.context = context
+        self.streams = tuple(streams)
+        self.retries = Retries(
+            streams[0].ingest.stream, self.part, context.settings, context.events, details=self._details()
+        )
+        self._stopping = threading.Event()
+        self._finishing = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{name}")
+
+    def start(self) -> None:
+        """Starts the lane's thread."""
+        self._thread.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether results may still come."""
+        return self._thread.is_alive()
+
+    def prepare_stop(self) -> None:
+        """Says that the streams are about to be stopped: that is no end of them."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Stops the lane; what is in the logs is answered at the next start."""
+        self._stopping.set()
+        self._halt()
+        while self._thread.is_alive():
+            self._thread.join(_HALT_SECONDS)
+            # what was begun just behind the word to break off has not heard it
+            self._halt()
+
+    def finish(self) -> None:
+        """Lets the lane end once it has answered what is in the logs now; see `await_termination`."""
+        self._finishing.set()
+
+    def await_termination(self, timeout_seconds: float) -> bool:
+        """Waits for the end; False where the time ran out first.
+
+        Raises:
+            StreamFailedError: something stopped the lane.
+        """
+        self._thread.join(timeout_seconds)
+        if self._failure is not None:
+            raise self._failure
+        return not self._thread.is_alive()
+
+    def status(self) -> dict[str, Any]:
+        """What `Run.status` says of the lane: parts of fields of its streams."""
+        return {}
+
+    @abstractmethod
+    def _attempt(self) -> None:
+        """Answers until the lane is stopped or has come to its end; what is raised is tried again where that helps."""
+
+    @abstractmethod
+    def _halt(self) -> None:
+        """Breaks off what the lane's thread is doing; `_stopping` is set. May be called again."""
+
+    @property
+    def _is_fed(self) -> bool:
+        """Whether more entries may come that are to be answered."""
+        return not self._finishing.is_set() and any(keeper.active for keeper in self.streams)
+
+    @property
+    def _is_to_end(self) -> bool:
+        """Whether what is in the logs is all that is to be answered."""
+        return not self._stopping.is_set() and (
+            self._finishing.is_set() or all(keeper.is_complete for keeper in self.streams)
+        )
+
+    def _details(self) -> dict[str, Any]:
+        return {}
+
+    def _run(self) -> None:
+        try:
+            self.retries.run(self._attempt, self._stopping)
+        except BaseException as error:
+            self._failure = error

@@ -1,0 +1,73 @@
+"""Entries of a stream's log, and what they are on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.spark.storage.formats import LOG_ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the log: a batch of the stream, or what is said of it between two batches.
+
+    Attributes:
+        number: its place; entries follow each other without a gap, from 0.
+        batch: the batch of the ingest query, or the last one before.
+        plan: the plan version the batch is bound to.
+        clock: when it was put, microseconds since the epoch.
+        newest: largest event time seen up to here, microseconds, or None; tuples too far ahead to be believed aside.
+        furthest: largest event time of any tuple in the files up to here, or None.
+        delays: delays of some tuples of the batch, microseconds, the largest among them.
+        files: names of the batch's files, by kind.
+        flush: whether late tuples of answered windows are corrected now, however few.
+        whole: operators whose partials in `files` are those of all batches before their first one.
+        reached: the event time a silent stream is taken to have come to; None: `newest`.
+        answer_all: whether every window with tuples is answered now: what is there is all there is for now.
+        ended: whether the stream has ended.
+        kept_before: windows that begin before it, microseconds, are not corrected from the history any more: it may
+            lack tuples of theirs; None: it lacks none.
+    """
+
+    number: int
+    batch: int
+    plan: int
+    clock: int
+    newest: int | None = None
+    furthest: int | None = None
+    delays: tuple[int, ...] = ()
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    flush: bool = False
+    whole: tuple[int, ...] = ()
+    reached: int | None = None
+    answer_all: bool = False
+    ended: bool = False
+    kept_before: int | None = None
+
+    @property
+    def reached_or_newest(self) -> int | None:
+        """The event time the stream has come to, or is taken to have come to; None before any."""
+        return max((each for each in (self.reached, self.newest) if each is not None), default=None)
+
+    def document(self) -> dict[str, Any]:
+        """The entry as JSON."""
+        return LOG_ENTRY.stamped(asdict(self))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], path: Path) -> Entry:
+        """The entry of a document.
+
+        Args:
+            document: as `document` gave it.
+            path: where it was read, for messages.
+
+        Raises:
+            CheckpointError: another version of Penstock wrote it.
+        """
+        fields = LOG_ENTRY.opened(document, path)
+        fields["files"] = {kind: tuple(names) for kind, names in fields["files"].items()}
+        fields["delays"], fields["whole"] = tuple(fields["delays"]), tuple(fields["whole"])
+        return cls(**fields)

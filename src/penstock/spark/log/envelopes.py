@@ -1,0 +1,146 @@
+"""Files of envelopes, pane partials and kept values, that entries of the log name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.operators.windows.shard import PARTIALS, Envelope
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.files import sync_file
+from penstock.spark.storage.layout import PARTIALS_FILES, VALUES_FILES
+
+#: columns of an envelope file; one that holds those of several entries says of each row which
+SHARD, OPERATOR, KIND, PAYLOAD, ENTRY = "shard", "operator", "kind", "payload", "entry"
+COLUMNS = (SHARD, OPERATOR, KIND, PAYLOAD)
+#: a row group of a merged file has about so many bytes
+_GROUP_BYTES = 1 << 20
+
+
+def file_kind(kind: str) -> str:
+    """The kind of the files in which envelopes of a kind lie."""
+    return PARTIALS_FILES if kind == PARTIALS else VALUES_FILES
+
+
+def write_envelopes(envelopes: Iterable[tuple[int, Envelope]], path: Path) -> None:
+    """Writes (shard, envelope) pairs to a file; the caller syncs it."""
+    rows = [(shard, each.operator, each.kind, each.payload) for shard, each in envelopes]
+    types = (pa.int32(), pa.int32(), pa.string(), pa.binary())
+    columns = zip(*rows, strict=True) if rows else ((),) * len(types)
+    table = pa.table(
+        {name: pa.array(column, type_) for name, column, type_ in zip(COLUMNS, columns, types, strict=True)}
+    )
+    _write(table, path)
+
+
+def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
+    """Writes the envelopes of several files to one, by shard, durable on return but for its name.
+
+    Args:
+        files: number of the entry that names it, and file.
+        target: where.
+    """
+    tables = []
+    for number, path in files:
+        table = pq.read_table(path, columns=list(COLUMNS))
+        tables.append(table.append_column(ENTRY, pa.array([number] * table.num_rows, pa.int64())))
+    table = pa.concat_tables(tables)
+    table = table.sort_by([(SHARD, "ascending"), (ENTRY, "ascending")])
+    groups = max(1, table.nbytes // _GROUP_BYTES)
+    _write(table, target, row_group_size=max(1, -(-table.num_rows // groups)))
+    sync_file(target)
+
+
+class EnvelopeReader:
+    """Reads the envelopes of one shard; of a file that holds those of several entries it keeps them all.
+
+    Args:
+        log: the log.
+        shard: which.
+    """
+
+    def __init__(self, log: LogReader, shard: int) -> None:
+        self._log = log
+        self._shard = shard
+        #: kind of files -> the last merged one that was read, its envelopes by entry
+        self._merged: dict[str, tuple[str, dict[int, list[Envelope]]]] = {}
+
+    def of(self, entry: Entry) -> list[Envelope]:
+        """The envelopes that an entry brought.
+
+        Raises:
+            FileNotFoundError: a file of the entry is gone.
+        """
+        try:
+            return self._read(entry)
+        except FileNotFoundError:
+            # merged with others since the entry was read: the segment that names them was there first
+            again = self._log.entry(entry.number)
+            if again.files == entry.files:
+                raise
+            return self._read(again)
+
+    def _read(self, entry: Entry) -> list[Envelope]:
+        found = []
+        for kind in (PARTIALS_FILES, VALUES_FILES):
+            for name in entry.files.get(kind, ()):
+                known, by_entry = self._merged.get(kind, ("", {}))
+                if name != known:
+                    rows = _rows(self._log.path(kind, name), self._shard)
+                    if ENTRY not in rows.column_names:
+                        found += _envelopes(rows)
+                        continue
+                    by_entry = {}
+                    for number, envelope in zip(
+                        rows.column(ENTRY).to_pylist(), _envelopes(rows), strict=True
+                    ):
+                        by_entry.setdefault(number, []).append(envelope)
+                    self._merged[kind] = name, by_entry
+                found += by_entry.get(entry.number, [])
+        return found
+
+
+def _rows(path: Path, shard: int) -> pa.Table:
+    """The rows of one shard; row groups that their statistics show to hold none are not read."""
+    with pq.ParquetFile(path) as file:
+        groups = [
+            number
+            for number in range(file.num_row_groups)
+            if _may_hold(file.metadata.row_group(number), shard)
+        ]
+        table = file.read_row_groups(groups, use_threads=False)
+    return table.filter(pc.equal(table.column(SHARD), pa.scalar(shard, table.schema.field(SHARD).type)))
+
+
+def _envelopes(rows: pa.Table) -> list[Envelope]:
+    return [Envelope(row[OPERATOR], row[KIND], row[PAYLOAD]) for row in rows.select(COLUMNS).to_pylist()]
+
+
+def _write(table: pa.Table, path: Path, row_group_size: int | None = None) -> None:
+    pq.write_table(
+        table,
+        path,
+        row_group_size=row_group_size,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        use_dictionary=[KIND],
+        write_statistics=[name for name in table.column_names if name in (SHARD, OPERATOR, ENTRY)],
+    )
+
+
+def _may_hold(group: Any, shard: int) -> bool:
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == SHARD:
+            statistics = column.statistics
+            return (
+                statistics is None or not statistics.has_min_max or statistics.min <= shard <= statistics.max
+            )
+    return True

@@ -1,0 +1,320 @@
+"""The ingest query's end of the log: an entry for each published batch, others while none come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain, takewhile
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import CheckpointError
+from penstock.operators.windows.shard import KeyedProgram
+from penstock.plan.times import BEFORE_ALL
+from penstock.settings import Settings
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.programs import store_program, stored_program
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
+from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+
+#: entries between two looks at what can be merged or removed
+_TIDY_EVERY = 16
+
+
+class IngestLog:
+    """Writes the log of one stream, from the first window view, or other reader, on.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        settings: frozen settings.
+        events: the event log.
+    """
+
+    def __init__(self, layout: Layout, stream: str, settings: Settings, events: EventLog) -> None:
+        self._layout = layout
+        self._stream = stream
+        self._most_delay = int(settings.max_delay_seconds * 1e6)
+        self._correction_seconds = settings.correction_seconds
+        self._corrected = time.monotonic()
+        self._lock = threading.Lock()
+        self._events = events
+        self._segments = Segments(layout.log(stream), settings.history_seconds, settings.history_bytes)
+        self._tidying: threading.Thread | None = None
+        #: called for each entry that is put
+        self.on_put: Callable[[], None] = lambda: None
+        self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
+        self._last = self._log.newest() if self._log else None
+        #: False where a put has failed: the entry may be there all the same
+        self._is_sure = True
+        self._is_closed = False
+        self._kept_before = self._log.kept().before if self._log else None
+
+    def close(self) -> None:
+        """Waits until nothing is merged or removed any more, and lets nothing of that begin again."""
+        with self._lock:
+            self._is_closed = True
+            tidying = self._tidying
+        if tidying is not None:
+            tidying.join()
+
+    @property
+    def last(self) -> Entry | None:
+        """The newest entry, or None."""
+        with self._lock:
+            return self._newest()
+
+    def has_batch(self, batch: int) -> bool:
+        """Whether nothing is to be put for a published batch any more."""
+        last = self.last
+        return last is not None and last.batch >= batch
+
+    @property
+    def floor(self) -> int:
+        """Tuples that are older are too late to matter for slack, microseconds."""
+        last = self.last
+        return BEFORE_ALL if last is None or last.newest is None else last.newest - self._most_delay
+
+    def too_late_before(self, plan: int) -> int:
+        """Tuples with an earlier event time can correct nothing exactly: their windows are final, and the history is gone.
+
+        Args:
+            plan: the plan version of the batch that is about to be bound.
+
+        Returns:
+            Microseconds; a time before all others where nothing of the history is gone, or some reader has not
+            told yet how far the plan's views are final.
+        """
+        with self._lock:
+            log, kept_before = self._log, self._kept_before
+        if log is None or kept_before is None:
+            return BEFORE_ALL
+        told = [reader for reader in log.readers().values() if FINAL in reader]
+        if not told or any(reader[PLAN] != plan for reader in told):
+            return BEFORE_ALL
+        return min([kept_before, *(int(reader[FINAL]) for reader in told)])
+
+    def program(self, version: int) -> KeyedProgram | None:
+        """The window views of a plan version; None where it has none."""
+        return stored_program(self._layout, self._stream, version)
+
+    def is_whole(self, operator: int, batch: int) -> bool:
+        """Whether an operator that began with a batch has been given the partials of those before."""
+        with self._lock:
+            log = self._log
+        # as the disk has it: of an entry that seemed to fail as it was put nothing is known here
+        last = None if log is None else log.newest()
+        if log is None or last is None:
+            return False
+        # the entry follows the one of the first batch, or of the batch before where none has come since
+        entries = takewhile(lambda entry: entry.batch >= batch - 1, chain([last], log.backwards(last.number)))
+        return any(operator in entry.whole for entry in entries)
+
+    def store_program(self, program: KeyedProgram, *, is_read: bool = False) -> None:
+        """Stores the window views of a plan version; a stream that nobody ever read has no log.
+
+        Args:
+            program: the window views.
+            is_read: whether others read the log too.
+        """
+        with self._lock:
+            if self._log is None and (program.operators or is_read):
+                self._log = StreamLog(self._layout.log(self._stream))
+            if self._log is not None:
+                store_program(self._layout, self._stream, program)
+
+    def put_batch(
+        self,
+        batch: int,
+        plan: int,
+        oldest: int | None,
+        oldest_recent: int | None,
+        newest: int | None,
+        furthest: int | None,
+        files: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Puts the entry of a published batch unless it is there.
+
+        Args:
+            batch: its number.
+            plan: the plan version it is bound to.
+            oldest, oldest_recent, newest: its smallest event time, the smallest not before `floor`, and its
+                largest, of those that are believed, microseconds, or None.
+            furthest: its largest event time, believed or not, or None.
+            files: names of its files, by kind.
+        """
+        with self._lock:
+            log, last = self._log, self._newest()
+            program = self.program(plan) if log is not None and last is None else None
+            if log is None or (last is None and program is None):
+                return
+            if last is not None and last.batch >= batch:
+                return
+            before = last.newest if last is not None else _newest_before(program)
+            found = dict.fromkeys(each for each in (oldest, oldest_recent) if each is not None)
+            delays = tuple(0 if before is None else max(0, before - each) for each in found)
+            now = time.monotonic()
+            flush = now - self._corrected >= self._correction_seconds
+            self._corrected = now if flush else self._corrected
+            self._put(
+                log,
+                Entry(
+                    number=0 if last is None else last.number + 1,
+                    batch=batch,
+                    plan=plan,
+                    clock=_clock(),
+                    newest=_later(before, newest),
+                    furthest=_later(None if last is None else last.furthest, _later(newest, furthest)),
+                    delays=delays,
+                    files={kind: tuple(names) for kind, names in files.items()},
+                    flush=flush,
+                    kept_before=self._kept_before,
+                ),
+            )
+
+    def put_views(self, batch: int, plan: int) -> None:
+        """Lets the window views of a plan version begin behind the last batch.
+
+        Args:
+            batch: the last published one.
+            plan: the version.
+        """
+        with self._lock:
+            log, last = self._log, self._newest()
+            program = None if log is None else self.program(plan)
+            if log is None or program is None or not program.operators:
+                return
+            if last is None:
+                newest = _newest_before(program)
+                furthest = max(
+                    (each.since for each in program.operators if each.since is not None), default=None
+                )
+                self._put(log, Entry(0, batch, plan, _clock(), newest, furthest))
+            else:
+                self._put(log, _behind(last, plan=plan, reached=last.reached, ended=last.ended))
+
+    def put_idle(self, reached: int) -> bool:
+        """Says that a silent stream is taken to have come to an event time.
+
+        Returns:
+            False where there is no entry to follow, or nothing new to say.
+        """
+        with self._lock:
+            last = self._newest()
+            if last is None or (last.reached_or_newest is not None and reached <= last.reached_or_newest):
+                return False
+            return self._follow(last, reached=reached)
+
+    def put_all(self) -> bool:
+        """Says that every window is answered now; False where it is said already, or there was no batch."""
+        with self._lock:
+            last = self._newest()
+            if last is None or last.answer_all or last.ended:
+                return False
+            return self._follow(last, answer_all=True)
+
+    def put_end(self) -> bool:
+        """Says that the stream has ended; False where it is said already, or there was no batch."""
+        with self._lock:
+            last = self._newest()
+            return last is not None and not last.ended and self._follow(last, ended=True)
+
+    def put_whole(self, operators: Sequence[int], files: Mapping[str, Sequence[str]], newest: int) -> None:
+        """Gives operators the partials of all batches before their first one, which is in the log.
+
+        Args:
+            operators: which.
+            files: names of the files, by kind.
+            newest: largest event time in them, microseconds.
+        """
+        with self._lock:
+            log, last = self._log, self._newest()
+            assert log is not None, "their first batch is in the log"
+            assert last is not None, "their first batch is in the log"
+            entry = _behind(
+                last,
+                furthest=_later(last.furthest, newest),
+                files={kind: tuple(names) for kind, names in files.items()},
+                flush=True,
+                whole=tuple(operators),
+                reached=last.reached,
+                answer_all=last.answer_all,
+                ended=last.ended,
+            )
+            self._put(log, entry)
+
+    def _follow(
+        self, last: Entry, *, ended: bool = False, reached: int | None = None, answer_all: bool = False
+    ) -> bool:
+        assert self._log is not None, "it holds an entry"
+        self._put(self._log, _behind(last, ended=ended, reached=reached, answer_all=answer_all))
+        return True
+
+    def _newest(self) -> Entry | None:
+        """The newest entry; as the disk has it where a put has failed."""
+        if not self._is_sure and self._log is not None:
+            self._last = self._log.newest()
+            self._is_sure = True
+        return self._last
+
+    def _put(self, log: StreamLog, entry: Entry) -> None:
+        self._is_sure = False
+        if not log.append(entry):
+            raise CheckpointError(
+                f"stream {self._stream}: entry {entry.number} of its log was put by another run; "
+                "a checkpoint belongs to one run at a time"
+            )
+        self._last, self._is_sure = entry, True
+        self.on_put()
+        if entry.number % _TIDY_EVERY == 0 or self._tidying is None:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Merges and removes what can be beside the batches: nothing that entries to come are about."""
+        if self._is_closed or (self._tidying is not None and self._tidying.is_alive()):
+            return
+
+        def tidy() -> None:
+            try:
+                removed = self._segments.tidy()
+                kept = LogReader(self._layout.log(self._stream)).kept()
+            except (OSError, ValueError, CheckpointError, pa.ArrowException) as error:
+                tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
+                return
+            with self._lock:
+                self._kept_before = kept.before
+            if removed is not None:
+                self._events.record("history_removed", stream=self._stream, **asdict(removed))
+
+        last = -1 if self._last is None else self._last.batch
+        self._tidying = threading.Thread(target=tidy, daemon=True, name="penstock-log")
+        self._tidying.start()
+
+
+def _behind(last: Entry, **said: Any) -> Entry:
+    """The entry behind another, of the same batch and without tuples but for what is said."""
+    carried = ("plan", "newest", "furthest", "kept_before")
+    held = {**{name: getattr(last, name) for name in carried}, **said}
+    return Entry(number=last.number + 1, batch=last.batch, clock=_clock(), **held)
+
+
+def _clock() -> int:
+    return time.time_ns() // 1_000
+
+
+def _newest_before(program: KeyedProgram | None) -> int | None:
+    """Largest event time that was believed of the batches before the first one with window views, where it is known."""
+    operators = () if program is None else program.operators
+    floors = (floor for each in operators for _, floor in each.floors)
+    return max((floor for floor in floors if floor > BEFORE_ALL), default=None)
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    known = [each for each in (one, other) if each is not None]
+    return max(known) if known else None

@@ -1,0 +1,134 @@
+"""Levels of runs: those of segments are merged into ever larger ones as they age, as in an LSM tree.
+
+Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
+run's name says level and place, so nothing lists them: where the run of a segment is not, the one of the next level that
+covers it is. The merged run is there before those it stands for go; a kill in between leaves both, which the
+next start mends. A run leaves with the last of its segments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.errors import CheckpointError
+from penstock.spark.log.runs import merge_run_files
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import sync_folder
+from penstock.spark.storage.offsets import REMEDY
+
+#: runs of a level that become one of the next
+FANOUT = 16
+#: levels that a run is looked for in: more segments than a log will ever have
+_LEVELS = 12
+_NAME = re.compile(r"level-(\d+)-(\d+)\.arrow")
+
+
+def run_name(level: int, place: int) -> str:
+    """The name of a run: level 0 is a segment's."""
+    return f"level-{level}-{place:010d}.arrow"
+
+
+def segment_of(name: str) -> int | None:
+    """The segment whose run an entry names; None where it names files of its own."""
+    match = _NAME.fullmatch(name)
+    return None if match is None or int(match[1]) else int(match[2])
+
+
+def run_path(folder: Path, segment: int) -> Path:
+    """Where the tuples of a segment's run lie now; a merge may move them on before the file is open.
+
+    Raises:
+        CheckpointError: they are gone.
+    """
+    # a merge goes from lower to higher levels, and so does this search: it meets each run at most once
+    for level in range(_LEVELS):
+        path = folder / run_name(level, segment // FANOUT**level)
+        if path.exists():
+            return path
+    raise CheckpointError(f"the tuples of segment {segment} in {folder} are missing; {REMEDY}")
+
+
+class RunLevels:
+    """Merges the runs of a log; one thread at a time, the one that makes and removes segments.
+
+    Args:
+        folder: where they lie, those of each demand in a folder of its own.
+        most_bytes: no run is made that is larger.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+
+    def merge(self, segment: int) -> None:
+        """Merges what is complete with a segment, the last one made; where that is done already, nothing changes.
+
+        Raises:
+            CheckpointError: a run cannot be read.
+        """
+        level = 1
+        while segment >= 0 and (segment + 1) % FANOUT**level == 0:
+            for folder in self._demands():
+                self._merge(folder, level, segment // FANOUT**level)
+            level += 1
+
+    def recover(self, segment: int) -> None:
+        """Finishes what was left half done.
+
+        Args:
+            segment: the last one made; -1 where none is.
+        """
+        for folder in self._demands():
+            # what renamed the runs may have ended before their names were sure to last
+            sync_folder(folder)
+            for name in [path.name for path in folder.iterdir()]:
+                match = _NAME.fullmatch(name)
+                if name.startswith("."):
+                    (folder / name).unlink()
+                elif match is not None and int(match[1]):
+                    self._remove_members(folder, int(match[1]), int(match[2]))
+        self.merge(segment)
+
+    def remove(self, segment: int) -> None:
+        """Removes the runs that a segment is the last one of; segments leave in order."""
+        for folder in self._demands():
+            for level in range(_LEVELS):
+                if (segment + 1) % FANOUT**level == 0:
+                    (folder / run_name(level, segment // FANOUT**level)).unlink(missing_ok=True)
+
+    def _demands(self) -> list[Path]:
+        return sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+
+    def _merge(self, folder: Path, level: int, place: int) -> None:
+        target = folder / run_name(level, place)
+        members = list(self._members(folder, level, place))
+        if (
+            target.exists()
+            or len(members) < 2
+            or sum(path.stat().st_size for path in members) > self._most_bytes
+        ):
+            return
+        merge_run_files([(0, path) for path in members], target)
+        sync_folder(folder)
+        failpoint("runs_merged", place)
+        self._remove_members(folder, level, place)
+
+    def _members(self, folder: Path, level: int, place: int) -> Iterator[Path]:
+        """The runs of lower levels that a run stands for, or is to stand for, in order."""
+        segment, end = place * FANOUT**level, (place + 1) * FANOUT**level
+        while segment < end:
+            for below in range(level - 1, -1, -1):
+                path = folder / run_name(below, segment // FANOUT**below)
+                if segment % FANOUT**below == 0 and path.exists():
+                    yield path
+                    segment += FANOUT**below
+                    break
+            else:
+                segment += 1
+
+    def _remove_members(self, folder: Path, level: int, place: int) -> None:
+        for path in self._members(folder, level, place):
+            path.unlink(missing_ok=True)
+            failpoint("runs_half_removed", place)

@@ -1,0 +1,311 @@
+"""Segments and retention: many small files of a log become few, and what is too old goes.
+
+64 entries that every reader has left behind become one file, their small data files one a kind. Whole segments leave at
+the front when they are too old or the log is too large. What is left half done by a crash is finished by the
+next start: a segment lists what it replaces, and `kept.json` is put before what lies below it is removed.
+
+Some reader may still have to repeat an entry whose batch was bound before it was known how far back the log would go. So
+the log first announces that windows before some time will lack tuples; entries say which announcement they
+know of, and nothing is removed until every reader has left behind one that knows of this.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.plan.times import AFTER_ALL
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import merge_envelopes
+from penstock.spark.log.run_levels import RunLevels, run_name
+from penstock.spark.log.runs import merge_run_files
+from penstock.spark.log.stream_log import FINAL, SEGMENT, Kept, LogReader
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import numbered, sync_folder
+from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
+from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES
+from penstock.spark.storage.offsets import REMEDY
+
+#: no run of tuples is made that is larger, or than this part of the history
+_RUN_BYTES, _RUN_PART = 256 << 20, 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """How a segment's files of a kind become one.
+
+    Attributes:
+        merge: makes one of several, each with the number of its entry.
+        name: gives its name.
+        most_bytes: of a file that is merged; larger ones stay as they are.
+        fewest: so many files are worth it.
+    """
+
+    merge: Callable[[Sequence[tuple[int, Path]], Path], None]
+    name: Callable[[int], str]
+    most_bytes: int
+    fewest: int
+
+
+_ENVELOPES = _Merging(merge_envelopes, "segment-{:010d}.parquet".format, 1 << 20, 2)
+#: by kind; files of other kinds stay as they are for as long as their entries
+_MERGINGS: Mapping[str, _Merging] = {
+    PARTIALS_FILES: _ENVELOPES,
+    VALUES_FILES: _ENVELOPES,
+    # one alone, too: what is named like this is merged further
+    TUPLES_FILES: _Merging(merge_run_files, partial(run_name, 0), 4 << 20, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What retention removed.
+
+    Attributes:
+        first: the first entry that is kept now.
+        entries, bytes: how much went.
+        before: windows that begin before it, microseconds, may lack tuples from now on.
+        reason: `age` or `size`.
+    """
+
+    first: int
+    entries: int
+    bytes: int
+    before: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """A segment that need not be kept: windows that begin before a time may lack tuples without it."""
+
+    number: int
+    before: int | None
+    bytes: int
+    reason: str
+
+
+class Segments:
+    """Makes and removes the segments of a log; one thread at a time calls it, beside the one that appends.
+
+    Args:
+        folder: the log's.
+        history_seconds: entries are kept so long, by the clock.
+        history_bytes: ... unless the log's segments have more bytes.
+        clock: microseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        history_seconds: float,
+        history_bytes: int,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+    ) -> None:
+        self._log = LogReader(folder)
+        self._history = int(history_seconds * 1e6)
+        self._bytes = history_bytes
+        self._clock = clock
+        self._next: int | None = None
+        self._levels = RunLevels(
+            self._log.path(TUPLES_FILES, ""), min(_RUN_BYTES, history_bytes // _RUN_PART)
+        )
+
+    def tidy(self) -> Removed | None:
+        """Makes every segment that can be made, and removes those that need not be kept.
+
+        Returns:
+            What was removed, None where nothing was.
+        """
+        number = self._recover() if self._next is None else self._next
+        # what fails on the way is finished by the next call as by a new start
+        self._next = None
+        marks = self._log.marks().values()
+        newest = self._log.newest()
+        behind = min(marks, default=-1)
+        # the newest entry is never in a segment: readers find it without one
+        while newest is not None and SEGMENT * (number + 1) - 1 < min(behind + 1, newest.number):
+            self._make(number)
+            number += 1
+        removed = self._retain(number, behind)
+        self._next = number
+        return removed
+
+    def _recover(self) -> int:
+        """Finishes what was left half done; the number of the next segment to make."""
+        kept = self._log.kept()
+        singles = numbered(self._log.folder / "entries")
+        number = min(singles, default=0) // SEGMENT
+        for made in (number - 1, number):
+            document = LOG_SEGMENT.read(self._log.segment_path(made))
+            if document is not None:
+                self._remove_replaced(document)
+                number = made + 1
+        garbage = kept.first // SEGMENT - 1
+        while garbage >= 0 and self._log.segment_path(garbage).exists():
+            garbage -= 1
+        for segment in range(garbage + 1, kept.first // SEGMENT):
+            self._remove(segment)
+        self._levels.recover(number - 1)
+        return number
+
+    def _make(self, segment: int) -> None:
+        log = self._log
+        first = SEGMENT * segment
+        entries = log.between(first - 1, first + SEGMENT - 1)
+        replaced: list[tuple[str, str]] = []
+        for kind in {kind for entry in entries for kind in entry.files}:
+            entries, merged = self._merged(segment, kind, entries)
+            replaced += [(kind, name) for name in merged]
+        failpoint("segment_merged", segment)
+        files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
+        document: dict[str, Any] = {
+            "entries": [entry.document() for entry in entries],
+            "replaced": replaced,
+        }
+        size = len(json.dumps(document)) + sum(log.path(kind, name).stat().st_size for kind, name in files)
+        before = LOG_SEGMENT.read(log.segment_path(segment - 1))
+        document |= {"bytes": size, "bytes_so_far": size + (before["bytes_so_far"] if before else 0)}
+        LOG_SEGMENT.replace(log.segment_path(segment), document)
+        failpoint("segment_put", segment)
+        self._remove_replaced(document)
+        self._levels.merge(segment)
+
+    def _merged(self, segment: int, kind: str, entries: Sequence[Entry]) -> tuple[list[Entry], Sequence[str]]:
+        """The entries with one file in place of their small ones of a kind, and the names of these."""
+        merging = _MERGINGS.get(kind.partition("/")[0])
+        if merging is None:
+            return list(entries), ()
+        small = {
+            (entry.number, name): self._log.path(kind, name)
+            for entry in entries
+            for name in entry.files.get(kind, ())
+            if self._log.path(kind, name).stat().st_size <= merging.most_bytes
+        }
+        if len(small) < merging.fewest:
+            return list(entries), ()
+        target = self._log.path(kind, merging.name(segment))
+        merging.merge([(number, path) for (number, _), path in small.items()], target)
+        sync_folder(target.parent)
+        changed = []
+        for entry in entries:
+            names = entry.files.get(kind, ())
+            large = tuple(name for name in names if (entry.number, name) not in small)
+            if len(large) < len(names):
+                entry = replace(entry, files={**entry.files, kind: (*large, target.name)})
+            changed.append(entry)
+        return changed, [name for _, name in small]
+
+    def _remove_replaced(self, document: Mapping[str, Any]) -> None:
+        """Removes what a segment stands for: entries first, so that whoever misses a file finds the segment."""
+        numbers = [entry["number"] for entry in document["entries"]]
+        singles = [path for number in numbers if (path := self._log.entry_path(number)).exists()]
+        if singles:
+            # what put the segment may have ended before its name was sure to last
+            sync_folder(self._log.folder / "segments")
+        for path in singles:
+            path.unlink()
+        sync_folder(self._log.folder / "entries")
+        failpoint("segment_entries_removed", numbers[0] // SEGMENT)
+        for kind, name in document["replaced"]:
+            self._log.path(kind, name).unlink(missing_ok=True)
+
+    def _retain(self, made: int, behind: int) -> Removed | None:
+        """Announces that segments at the front will go, and removes those that every reader knows of.
+
+        Args:
+            made: number of the first segment that is not made.
+            behind: the entry that every reader has left behind.
+        """
+        log = self._log
+        kept = log.kept()
+        leaving = self._leaving(kept.first // SEGMENT, made)
+        if not leaving:
+            return None
+        lacks = [each.before for each in leaving if each.before is not None]
+        announced = max(lacks, default=None)
+        if announced is not None and (kept.before is None or announced > kept.before):
+            kept = Kept(kept.first, announced)
+            self._put(kept)
+            failpoint("history_announced", leaving[0].number)
+        known = log.entry(behind).kept_before if behind >= kept.first else None
+
+        def is_left(each: _Leaving) -> bool:
+            knows = each.before is None or (known is not None and each.before <= known)
+            return knows and SEGMENT * (each.number + 1) - 1 <= behind
+
+        gone = list(takewhile(is_left, leaving))
+        if not gone:
+            return None
+        until_now, kept = kept, Kept(SEGMENT * (gone[-1].number + 1), kept.before)
+        self._put(kept)
+        failpoint("history_kept", gone[0].number)
+        if any(mark < kept.first - 1 for mark in log.marks().values()):
+            # a reader that puts its mark before it looks where the log begins has joined in between
+            self._put(until_now)
+            return None
+        for each in gone:
+            self._remove(each.number)
+        return Removed(
+            kept.first, SEGMENT * len(gone), sum(each.bytes for each in gone), kept.before, gone[-1].reason
+        )
+
+    def _leaving(self, first: int, made: int) -> list[_Leaving]:
+        """The segments at the front that need not be kept, without regard to who may read them."""
+        if first >= made:
+            return []
+        final = self._final()
+        until = self._document(made - 1)["bytes_so_far"]
+        found: list[_Leaving] = []
+        for number in range(first, made):
+            document = self._document(number)
+            last = Entry.of(document["entries"][-1], self._log.segment_path(number))
+            is_final = last.furthest is None or last.furthest < final
+            if self._clock() - last.clock > self._history and is_final:
+                reason = "age"
+            elif until - document["bytes_so_far"] + document["bytes"] > self._bytes:
+                reason = "size"
+            else:
+                break
+            before = None if last.furthest is None else last.furthest + 1
+            found.append(_Leaving(number, before, document["bytes"], reason))
+        return found
+
+    def _document(self, segment: int) -> dict[str, Any]:
+        path = self._log.segment_path(segment)
+        document = LOG_SEGMENT.read(path)
+        if document is None:
+            raise CheckpointError(f"the segment {path} of the log is missing; {REMEDY}")
+        return document
+
+    def _put(self, kept: Kept) -> None:
+        LOG_KEPT.replace(self._log.kept_path, asdict(kept))
+
+    def _final(self) -> int:
+        """Windows of tuples before it are final for every reader that has windows, microseconds."""
+        told = (reader.get(FINAL, AFTER_ALL) for reader in self._log.readers().values())
+        return min(told, default=AFTER_ALL)
+
+    def _remove(self, segment: int) -> None:
+        """Removes a segment below what is kept: its files, then itself."""
+        document = LOG_SEGMENT.read(self._log.segment_path(segment))
+        if document is None:
+            return
+        files = {
+            (kind, name)
+            for entry in document["entries"]
+            for kind, names in entry["files"].items()
+            for name in names
+        }
+        for kind, name in sorted(files):
+            self._log.path(kind, name).unlink(missing_ok=True)
+            failpoint("history_half_removed", segment)
+        self._levels.remove(segment)
+        self._log.segment_path(segment).unlink()

@@ -1,0 +1,71 @@
+"""The log as a streaming source of Spark, whose offset is the number of an entry.
+
+Spark asks it in a Python process of its own, which loads what this module imports; so it imports little. What it
+reads is one row a batch, the number of the batch's last entry, and goes to Spark with the offset: no worker
+runs for it, but for a batch that is repeated after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from penstock.spark.log.stream_log import LogReader
+
+#: the column of its rows
+ENTRY = "entry"
+_BEFORE_ALL = -1
+
+
+def following(session: SparkSession, folder: Path, entries: int) -> DataFrame:
+    """A streaming DataFrame of one column, `entry`, with one row a batch: the last entry the batch takes in.
+
+    Args:
+        session: the query's.
+        folder: the log's.
+        entries: most entries of a batch.
+    """
+    session.dataSource.register(LogSource)
+    reader = session.readStream.format(LogSource.name())
+    return reader.option("folder", str(folder)).option("entries", str(entries)).load()
+
+
+class LogSource(DataSource):
+    """Follows a log: options `folder`, and `entries`, the most of a batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What Spark knows it by."""
+        return "penstock_log"
+
+    def schema(self) -> str:
+        """One column: the number of an entry."""
+        return f"{ENTRY} BIGINT"
+
+    def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
+        """What Spark asks how far the log has come."""
+        return _Follower(Path(self.options["folder"]), int(self.options["entries"]))
+
+
+class _Follower(SimpleDataSourceStreamReader):
+    def __init__(self, folder: Path, entries: int) -> None:
+        self._log = LogReader(folder)
+        self._entries = entries
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {ENTRY: _BEFORE_ALL}
+
+    def read(self, start: Mapping[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+        first = last = start[ENTRY]
+        while last < first + self._entries and self._log.has(last + 1):
+            last += 1
+        return iter([(last,)] if last > first else []), {ENTRY: last}
+
+    def readBetweenOffsets(  # noqa: N802
+        self, start: Mapping[str, int], end: Mapping[str, int]
+    ) -> Iterator[tuple[int]]:
+        return iter([(end[ENTRY],)] if end[ENTRY] > start[ENTRY] else [])

@@ -1,0 +1,196 @@
+"""The log of a stream: what its ingest query hands to everything behind it, in order.
+
+An entry is a file of its own, put if absent under its number once its batch is published; later it is in the file of
+its segment. Nothing is listed to follow the log: whether there is one more entry is one look at a name.
+The answers of every reader are a function of the entries alone.
+
+One writer puts entries, makes segments and removes what is too old (`StreamLog`); any number of readers in any process
+read (`LogReader`), and say how far they have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.spark.log.entries import Entry
+from penstock.spark.storage.files import numbered, put_json_if_absent, read_json
+from penstock.spark.storage.formats import LOG_KEPT, LOG_READER, LOG_SEGMENT
+from penstock.spark.storage.offsets import REMEDY
+
+#: entries of a segment
+SEGMENT = 64
+#: what a reader with windows tells beside its mark: of tuples before it all windows are final, microseconds,
+#: those of the views of a plan version
+FINAL, PLAN = "final", "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How far back a log goes.
+
+    Attributes:
+        first: number of the first entry that is kept.
+        before: windows that begin before it, microseconds, may lack tuples in what is kept; None: none does. Entries
+            say it as `kept_before`; for a reader that joins later it is at least what is said here as it does.
+    """
+
+    first: int = 0
+    before: int | None = None
+
+
+class LogReader:
+    """Reads the log of one stream; safe beside its writer, in any process.
+
+    Args:
+        folder: the log's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known = -1
+        self._segment: tuple[int, tuple[Entry, ...]] = -1, ()
+
+    def path(self, kind: str, name: str) -> Path:
+        """Where a file lies that an entry names."""
+        return self.folder / "files" / kind / name
+
+    def kept(self) -> Kept:
+        """How far back the log goes."""
+        document = LOG_KEPT.read(self.kept_path)
+        return Kept() if document is None else Kept(document["first"], document["before"])
+
+    @property
+    def first(self) -> int:
+        """Number of the first entry that is kept."""
+        return self.kept().first
+
+    def has(self, number: int) -> bool:
+        """Whether an entry has been put."""
+        return self.entry_path(number).exists() or self.segment_path(number // SEGMENT).exists()
+
+    def newest(self) -> Entry | None:
+        """The last entry, or None.
+
+        Raises:
+            CheckpointError: entries before it are gone.
+        """
+        if self._known < 0:
+            # the newest entry is never in a segment alone, so that few names are listed, and once
+            singles = numbered(self.folder / "entries")
+            self._refuse_gaps(singles)
+            self._known = max(singles, default=-1)
+        while self.has(self._known + 1):
+            self._known += 1
+        return self.entry(self._known) if self._known >= 0 else None
+
+    def entry(self, number: int) -> Entry:
+        """An entry.
+
+        Raises:
+            CheckpointError: it is gone, or was never put.
+        """
+        if self._segment[0] == number // SEGMENT:
+            return self._segment[1][number % SEGMENT]
+        found = self._single(number) or self._of_segment(number) or self._single(number)
+        if found is None:
+            raise CheckpointError(f"the entry {self.entry_path(number)} of the log is missing; {REMEDY}")
+        return found
+
+    def between(self, after: int, until: int) -> list[Entry]:
+        """The entries behind one and up to another, in order; no more of the log is looked at.
+
+        Args:
+            after: number of the first one, which is left out; -1 for the beginning.
+            until: number of the last one.
+
+        Raises:
+            CheckpointError: an entry between them is gone.
+        """
+        return [self.entry(number) for number in range(after + 1, until + 1)]
+
+    def backwards(self, number: int) -> Iterator[Entry]:
+        """The entries before one that are kept, the newest first."""
+        for each in range(number - 1, self.first - 1, -1):
+            try:
+                yield self.entry(each)
+            except CheckpointError:
+                if each < self.first:
+                    # it was removed meanwhile, and all before it
+                    return
+                raise
+
+    def marks(self) -> dict[str, int]:
+        """How far each reader has come: number of the last entry it will never read again."""
+        return {name: told["number"] for name, told in self.readers().items()}
+
+    def readers(self) -> dict[str, dict[str, Any]]:
+        """What each reader last said, see `put_mark`."""
+        paths = [path for path in (self.folder / "readers").glob("*.json") if not path.name.startswith(".")]
+        return {path.stem: document for path in paths if (document := LOG_READER.read(path)) is not None}
+
+    def put_mark(self, reader: str, number: int, **told: Any) -> None:
+        """Says how far a reader has come.
+
+        Args:
+            reader: its name; each has one owner.
+            number: the last entry it will never read again, whatever happens.
+            told: what else it says to the writer.
+        """
+        LOG_READER.replace(self.folder / "readers" / f"{reader}.json", {**told, "number": number})
+
+    def _refuse_gaps(self, singles: list[int]) -> None:
+        """Makes sure that the entry before each is there."""
+        alone = {number - 1 for number in singles}.difference(singles)
+        for number in sorted(alone):
+            if not self.has(number) and number >= self.first:
+                raise CheckpointError(
+                    f"the log in {self.folder} has lost entries: {number} is missing before {number + 1}; {REMEDY}"
+                )
+
+    @property
+    def kept_path(self) -> Path:
+        """The file that says how far back the log goes."""
+        return self.folder / "kept.json"
+
+    def entry_path(self, number: int) -> Path:
+        """The file of an entry while it is in no segment."""
+        return self.folder / "entries" / f"{number:010d}.json"
+
+    def segment_path(self, segment: int) -> Path:
+        """The file of a segment."""
+        return self.folder / "segments" / f"{segment:010d}.json"
+
+    def _single(self, number: int) -> Entry | None:
+        path = self.entry_path(number)
+        document = read_json(path)
+        return None if document is None else Entry.of(document, path)
+
+    def _of_segment(self, number: int) -> Entry | None:
+        segment = number // SEGMENT
+        path = self.segment_path(segment)
+        document = LOG_SEGMENT.read(path)
+        if document is None:
+            return None
+        self._segment = segment, tuple(Entry.of(each, path) for each in document["entries"])
+        return self._segment[1][number % SEGMENT]
+
+
+class StreamLog(LogReader):
+    """The writer of a log: one object has it, in one process.
+
+    Args:
+        folder: the log's; created where there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for name in ("entries", "segments", "files", "readers"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def append(self, entry: Entry) -> bool:
+        """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""
+        return put_json_if_absent(self.entry_path(entry.number), entry.document())

@@ -1,0 +1,30 @@
+"""Kinds of published files: how they are called, where they lie, and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.spark.storage.layout import Layout, is_of_log
+
+
+def results_of(stream: str) -> str:
+    """The name of a stream's keyed query among the manifests."""
+    return f"{stream}.results"
+
+
+def view_kind(operator: int, view: str) -> str:
+    """The kind of a window view's files; redefined, the view has another operator."""
+    return f"{operator}/{view}"
+
+
+def folder_of(layout: Layout, name: str, kind: str) -> Path:
+    """Where published files of a kind lie."""
+    match kind:
+        case "matches":
+            return layout.matches(name)
+        case "quarantine":
+            return layout.quarantine(name)
+        case kind if is_of_log(kind):
+            return layout.log_files(name, kind)
+        case _:
+            return layout.results(kind.partition("/")[2])

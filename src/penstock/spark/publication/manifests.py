@@ -1,0 +1,177 @@
+"""Manifests: what readers of a results folder take for published.
+
+A batch has a manifest of its own, `N.json`, until its files are merged; `merged.json` stands for all batches whose files
+are. It is replaced as a whole and before anything that it stands for is removed, so whoever reads the manifests of the
+batches first and `merged.json` after them sees each batch once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.spark.publication.history import Stretch
+from penstock.spark.publication.kinds import folder_of
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, other_version
+from penstock.spark.storage.layout import Layout
+
+#: the manifest of all batches whose files are merged
+MERGED = "merged.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A published file.
+
+    Attributes:
+        kind: `matches`, `quarantine`, a kind of the log's, or an operator and a window view.
+        name: file name inside the folder of its kind.
+        first, last: the batches whose rows it holds.
+        rows, pairs, size: rows, (tuple, view) pairs, bytes.
+        level: how often files were merged into it; 0: its batch is not merged yet.
+    """
+
+    kind: str
+    name: str
+    first: int
+    last: int
+    rows: int = 0
+    pairs: int = 0
+    size: int = 0
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What is known of the batches whose files are merged.
+
+    Attributes:
+        last: number of the last one; -1: none is.
+        files: their files but for those of the log, in order of batch within a kind.
+        totals: sums over all of them but `batches`, see `history.summed`.
+        stretches: the same batches, see `history.lengthened`.
+        batches: what the manifests said of the newest ones, which Spark may repeat.
+    """
+
+    last: int = -1
+    files: tuple[ListedFile, ...] = ()
+    totals: Mapping[str, Any] = field(default_factory=dict)
+    stretches: tuple[Stretch, ...] = ()
+    batches: tuple[dict[str, Any], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As it lies on disk; `first`, `last` and `files` as in the manifest of a batch."""
+        return {
+            "first": 0,
+            "last": self.last,
+            "files": [_plain(file) for file in self.files],
+            "totals": self.totals,
+            "stretches": [_plain(stretch) for stretch in self.stretches],
+            "batches": self.batches,
+        }
+
+
+@dataclass(frozen=True)
+class PublishedBatches:
+    """All that is published of one query.
+
+    Attributes:
+        merged: the batches whose files are merged.
+        single: the manifests of the batches since: `files`, and `batches` with the figures of the one.
+    """
+
+    merged: Merged
+    single: tuple[dict[str, Any], ...]
+
+    @property
+    def last(self) -> int:
+        """Number of the last batch; -1: there is none."""
+        return self.single[-1]["last"] if self.single else self.merged.last
+
+    @cached_property
+    def files(self) -> list[ListedFile]:
+        """The files in order of batch within a kind."""
+        found = list(self.merged.files)
+        for document in self.single:
+            found += files_of(document)
+        return found
+
+    @cached_property
+    def batches(self) -> list[dict[str, Any]]:
+        """What the manifests say of the newest batches, in order; of those before see `totals` and `stretches`."""
+        return [*self.merged.batches, *(document["batches"][0] for document in self.single)]
+
+    @property
+    def totals(self) -> Mapping[str, Any]:
+        """Sums over the batches that are not among `batches`; see `history.summed`."""
+        return self.merged.totals
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """All batches in order, the newest one by one."""
+        return [*self.merged.stretches, *map(Stretch.of, self.batches)]
+
+    def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
+        """The files of a kind, in order of batch."""
+        folder = folder_of(layout, name, kind)
+        return [folder / file.name for file in self.files if file.kind == kind]
+
+
+def read_published(layout: Layout, name: str) -> PublishedBatches:
+    """What is published of a query.
+
+    Args:
+        layout: the results folder.
+        name: the query's name among the manifests.
+
+    Raises:
+        CheckpointError: the folder was written by another version.
+    """
+    folder = layout.manifests(name)
+    # the manifest of the merged ones is read last: it stands for all that is gone by then
+    single = [document for n in numbered(folder) if (document := MANIFEST.read(folder / f"{n}.json"))]
+    merged = read_merged(folder)
+    return PublishedBatches(merged, tuple(each for each in single if each["first"] > merged.last))
+
+
+def read_merged(folder: Path) -> Merged:
+    """What is known of the batches whose files are merged.
+
+    Args:
+        folder: the manifests of a query.
+
+    Raises:
+        CheckpointError: the folder was written by another version.
+    """
+    document = MERGED_MANIFEST.read(folder / MERGED)
+    if document is None:
+        if (older := next(folder.glob("*-to-*.json"), None)) is not None:
+            raise CheckpointError(f"{older} {other_version(None, MERGED_MANIFEST.version, 'format')}")
+        return Merged()
+    return Merged(
+        document["last"],
+        tuple(ListedFile(**file) for file in document["files"]),
+        document["totals"],
+        tuple(Stretch(**stretch) for stretch in document["stretches"]),
+        tuple(document["batches"]),
+    )
+
+
+def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
+    """The files of a batch, by its manifest."""
+    batch = document["first"]
+    return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
+
+
+def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
+    """The files a reader that follows manifests reads, in order of batch."""
+    yield from read_published(layout, name).paths(layout, name, kind)
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {each.name: getattr(record, each.name) for each in fields(record)}

@@ -1,0 +1,150 @@
+"""Publication: staged files become visible under names fixed by batch, job and partition.
+
+Order: every file, synced by the task that wrote it, takes its final name by atomic replace, surplus files of the
+batch are removed, the folders are synced, and the batch's manifest is written last. A batch whose manifest exists is
+published: a replay of it changes nothing.
+
+Several queries may publish into the folder of a view that has moved between streams: the files of window results
+end in their stream's name, and each query looks after its own alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.spark.publication.compaction import Compaction
+from penstock.spark.publication.folders import PublishedFolders
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.merging import LEVELS, Levels
+from penstock.spark.publication.staged import PublishedFile, Staged
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import make_folder, sync_folder
+from penstock.spark.storage.formats import MANIFEST
+from penstock.spark.storage.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is known of a published batch.
+
+    Attributes:
+        figures: what its manifest says of it.
+        files: its files, as its manifest lists them; None where they were merged with those of other batches.
+    """
+
+    figures: dict[str, Any]
+    files: list[dict[str, Any]] | None
+
+
+class Publisher:
+    """Publishes the batches of one query into the results folder.
+
+    Args:
+        layout: output and checkpoint folders.
+        name: the query's name among the manifests; a stream's for its ingest.
+        kinds: the kinds of files it always looks after; others are known once one was staged.
+        owner: ends the names of its files, where other queries may publish into the same folders.
+        failpoints: what the names of its failpoints begin with.
+        levels: how far files of older batches are merged.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        name: str,
+        kinds: Sequence[str] = ("matches", "quarantine"),
+        owner: str | None = None,
+        failpoints: str = "",
+        levels: Levels = LEVELS,
+    ) -> None:
+        self._layout = layout
+        self._name = name
+        self._prefix = failpoints
+        self._manifests = layout.manifests(name)
+        make_folder(self._manifests)
+        self._folders = PublishedFolders(layout, name, owner)
+        listed = (file.kind for file in read_published(layout, name).files)
+        for kind in (*kinds, *listed):
+            self._folders.follow(kind)
+        if "matches" in kinds:
+            self._folders.make("matches")
+        self._compaction = Compaction(self._manifests, self._folders, self._prefix, levels)
+        #: the batch that nobody can have begun to publish; None: any may have been
+        self._untouched: int | None = None
+
+    def published(self, batch: int) -> Published | None:
+        """What is known of a batch that Spark may repeat, or None where it is not published.
+
+        Raises:
+            CheckpointError: it is published, so long ago that nobody can tell whether Spark repeats the same.
+        """
+        document = MANIFEST.read(self._manifests / f"{batch}.json")
+        if document is not None:
+            return Published(document["batches"][0], document["files"])
+        figures = self._compaction.figures(batch) if batch <= self._compaction.last else None
+        return None if figures is None else Published(figures, None)
+
+    def publish(self, batch: int, reports: Sequence[Staged], figures: dict[str, Any]) -> list[dict[str, Any]]:
+        """Makes a batch visible.
+
+        Args:
+            batch: its number.
+            reports: what its tasks staged.
+            figures: what else the manifest says of the batch.
+
+        Returns:
+            The published files, as the manifest lists them (fields of PublishedFile).
+        """
+        is_untouched, self._untouched = batch == self._untouched, None
+        files: list[PublishedFile] = []
+        for kind in sorted({staged.kind for report in reports for staged in report.files}):
+            self._folders.make(kind)
+        for report in sorted(reports, key=lambda each: (each.job, each.partition)):
+            seen: Counter[str] = Counter()
+            for staged in report.files:
+                name = f"{batch:010d}-{report.job}-{report.partition:05d}"
+                # a task may have several of a kind, each worth a file
+                name += f"-{seen[staged.kind]}" * (seen[staged.kind] > 0) + self._folders.ending_of(
+                    staged.kind
+                )
+                seen[staged.kind] += 1
+                Path(staged.path).replace(self._folders[staged.kind] / name)
+                if not files:
+                    failpoint(f"{self._prefix}half_published", batch)
+                files.append(PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size))
+        changed = {self._folders[file.kind] for file in files}
+        if not is_untouched:
+            changed |= self._remove_surplus(batch, {self._folders[file.kind] / file.name for file in files})
+        for folder in changed:
+            sync_folder(folder)
+        listed = [asdict(file) for file in files]
+        MANIFEST.replace(
+            self._manifests / f"{batch}.json",
+            {"first": batch, "last": batch, "files": listed, "batches": [figures]},
+        )
+        for staging in (
+            self._layout.staging(self._name, batch),
+            self._layout.staged_envelopes(self._name, batch),
+        ):
+            shutil.rmtree(staging, ignore_errors=True)
+        self._untouched = batch + 1
+        return listed
+
+    def _remove_surplus(self, batch: int, published: Collection[Path]) -> set[Path]:
+        """Removes what an earlier attempt has published of a batch beside what it consists of; gives the folders."""
+        changed = set()
+        for folder in self._folders:
+            for surplus in self._folders.own(folder, rf"{batch:010d}-\d+-\d+(?:-\d+)?"):
+                if surplus not in published:
+                    surplus.unlink()
+                    changed.add(folder)
+        return changed
+
+    def compact(self, last: int) -> tuple[int, int] | None:
+        """Merges the files of batches up to `last`, see `Compaction.compact`."""
+        return self._compaction.compact(last)

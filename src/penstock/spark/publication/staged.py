@@ -1,0 +1,59 @@
+"""Files on their way: what a task staged, and what a manifest lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file a task wrote into the staging folder.
+
+    Attributes:
+        kind: `matches`, `quarantine`, one of the log, or an operator and a window view.
+        path: where it lies.
+        rows: rows in it.
+        pairs: (tuple, view) pairs in it; 0 but for matches.
+        size: bytes.
+    """
+
+    kind: str
+    path: str
+    rows: int
+    pairs: int
+    size: int
+
+
+class Staged(Protocol):
+    """Files a task staged, and what names them for good.
+
+    Attributes:
+        job, partition: unique within the batch, and the same when it is repeated.
+        files: one a kind, of tuples for readers of the log as many as there are.
+    """
+
+    @property
+    def job(self) -> int: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def files(self) -> Sequence[StagedFile]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A file of the results folder, as a manifest lists it.
+
+    Attributes:
+        kind: `matches`, `quarantine`, one of the log, or an operator and a window view.
+        name: file name inside the folder of its kind.
+        rows, pairs, size: rows, (tuple, view) pairs, bytes.
+    """
+
+    kind: str
+    name: str
+    rows: int
+    pairs: int
+    size: int

@@ -1,0 +1,43 @@
+"""The streams and views of a results folder, for its readers; needs no JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.layout import Layout
+
+
+def read_catalog(layout: Layout) -> dict[str, Any]:
+    """The streams and views of a results folder.
+
+    Raises:
+        InputError: it is not one.
+    """
+    catalog = CATALOG.read(layout.catalog)
+    if catalog is None:
+        raise InputError(f"{layout.output} is not a results folder of Penstock")
+    return catalog
+
+
+def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, dict[str, Any]]:
+    """A view's name as declared and its entry in the catalog.
+
+    Args:
+        layout: the results folder.
+        view: its name in any case.
+        revisions: whether it must be one whose rows have revisions.
+
+    Raises:
+        UnknownNameError: there is no such view, or it is a selection, whose rows never change.
+    """
+    known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
+    name = next((each for each in known if each.upper() == view.upper()), None)
+    if name is None:
+        names = sorted(known)
+        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
+    if revisions and "projection" in known[name]:
+        raise UnknownNameError(f"{name} is a selection view; its rows have no revisions")
+    return name, known[name]

@@ -1,0 +1,94 @@
+"""`_penstock/status.json`: what a run says of itself, for readers of the folder; one thread writes it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.monitor.book import StatusBook
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.reporting.starting import read_status
+from penstock.spark.storage.files import replace_bytes
+from penstock.spark.storage.layout import Layout
+
+_log = logging.getLogger(__name__)
+#: a large document is written less often: this many times as long as it took lies between two
+_PAUSES = 20
+
+
+class StatusFile:
+    """Keeps the book of a run and writes it once a second where something changed.
+
+    Args:
+        layout: the run's folders.
+        pairs: gives, by stream, view -> (tuple, view) pairs since this run began.
+        every_seconds: least time between two writings.
+    """
+
+    def __init__(
+        self, layout: Layout, pairs: Callable[[], Mapping[str, Mapping[str, int]]], every_seconds: float = 1.0
+    ) -> None:
+        self._layout = layout
+        self._pairs = pairs
+        self._every = every_seconds
+        document = read_status(layout)
+        self._before: dict[str, dict[str, int]] = document.pop("pairs_by_view", {})
+        self.book = StatusBook(document)
+        self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
+        self._written = -1
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="penstock-status")
+        self._thread.start()
+
+    def begin_stream(self, stream: str) -> None:
+        """Counts the batches of a stream that earlier runs have published and told nobody of."""
+        catch_up(self.book, self._layout, stream)
+
+    def close(self) -> None:
+        """Writes once more; later changes are not written. May be called again."""
+        self._closing.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        pause = self._every
+        while not self._closing.wait(pause):
+            began = time.perf_counter()
+            self._write()
+            pause = max(self._every, _PAUSES * (time.perf_counter() - began))
+        self._write()
+
+    def _write(self) -> None:
+        changes = self.book.changes
+        if changes == self._written:
+            return
+        try:
+            document = {**self.book.document(), "pairs_by_view": self.all_pairs()}
+            replace_bytes(
+                self._layout.status, json.dumps(document, separators=(",", ":"), default=str).encode()
+            )
+            self._written = changes
+        except Exception as error:
+            # a full disk, or whatever an event holds: the run goes on, its answers count
+            _log.warning("cannot write %s: %s", self._layout.status, error)
+
+    def all_pairs(self) -> dict[str, dict[str, int]]:
+        """By stream, view -> pairs since the folder's first batch; a killed run may have left out its last second."""
+        found = {stream: dict(views) for stream, views in self._before.items()}
+        for stream, views in self._pairs().items():
+            total = found.setdefault(stream, {})
+            for view, count in views.items():
+                total[view] = total.get(view, 0) + count
+        return found
+
+
+def catch_up(book: StatusBook, layout: Layout, stream: str) -> None:
+    """Takes in what the manifests of a stream say of batches that the book does not know."""
+    batches = read_published(layout, stream)
+    book.catch_up(stream, batches.totals, batches.batches)
+    results = read_published(layout, results_of(stream))
+    book.catch_up_windows(stream, results.totals, results.batches)

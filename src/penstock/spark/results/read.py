@@ -1,0 +1,205 @@
+"""Reading the results folder: published matches, and the rows of one view with its own projection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructType
+
+from penstock.errors import CheckpointError, UnknownNameError
+from penstock.operators.ingest.map_stage import QUERIES
+from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.publication.kinds import view_kind
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.results.window_rows import window_changes, window_results
+from penstock.spark.results.window_schemas import ROW, readable_view
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.layout import Layout
+
+#: where a row of a sink came from: the batch's number, and its place in the batch
+BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+
+Projection = Sequence[tuple[str, str | None]]
+
+
+def write_catalog(
+    layout: Layout,
+    streams: Mapping[str, StructType],
+    views: Mapping[str, Mapping[str, ViewDefinition | WindowDefinition]],
+) -> None:
+    """Tells readers of the folder which streams and views there are; dropped views stay readable."""
+    known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    for name, schema in streams.items():
+        known["streams"][name] = schema.jsonValue()
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for stream, definitions in views.items():
+        for name, entry in known["views"].items():
+            if entry["stream"] == stream and name not in definitions:
+                entry.setdefault("dropped", now)
+        for name, definition in definitions.items():
+            known["views"][name] = {**asdict(definition), "stream": stream}
+    CATALOG.replace(layout.catalog, known)
+
+
+def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
+    """The published matches of a stream: the tuple's columns and `queries`.
+
+    Raises:
+        UnknownNameError: there is no such stream.
+    """
+    catalog = read_catalog(layout)
+    if stream not in catalog["streams"]:
+        raise UnknownNameError(
+            f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
+        )
+    schema = StructType.fromJson(catalog["streams"][stream])
+    return read_matches(spark, schema, list(published_paths(layout, stream)))
+
+
+def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
+    """Files of matches as a frame of the tuple's columns and `queries`."""
+    wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
+    if not paths:
+        return empty_frame(spark, wide)
+    return spark.read.schema(wide).parquet(*map(str, paths))
+
+
+def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
+    """The rows of a view in a results folder, with no run beside it.
+
+    Args:
+        spark: the session.
+        folder: the results folder.
+        view: the view's name.
+        revisions: whether every revision of a window view is wanted; see `changes`.
+
+    Raises:
+        InputError: the folder is none of Penstock's.
+        UnknownNameError: there is no such view.
+    """
+    read = changes if revisions else results
+    return read(spark, Layout(folder, folder), view)
+
+
+def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+    """The rows of a view, with its own projection; of a window view the newest revision of each.
+
+    Raises:
+        UnknownNameError: there is no such view.
+    """
+    name, definition = find_view(layout, view)
+    if "projection" not in definition:
+        return window_results(spark, layout, definition["stream"], name)
+    frame = matches(spark, layout, definition["stream"])
+    return project(frame, name, definition["projection"])
+
+
+def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+    """Every revision of every row of a window view.
+
+    Raises:
+        UnknownNameError: there is no such view, or it is a selection, whose rows never change.
+    """
+    name, definition = find_view(layout, view, revisions=True)
+    return window_changes(spark, layout, definition["stream"], name)
+
+
+def project(
+    frame: DataFrame, view: str, projection: Projection | None, keep: Sequence[str] = ()
+) -> DataFrame:
+    """One view's rows of a frame of matches, with the view's projection.
+
+    An expression that raises for a row gives NULL there: the row is a match all the same, and a
+    batch that cannot be projected would stop its sinks at every restart.
+
+    Args:
+        frame: tuples with `queries`.
+        view: the view's name.
+        projection: (SQL text, output name or None) pairs, or None for `*`.
+        keep: further columns to keep.
+    """
+    rows = frame.where(F.array_contains(F.col(QUERIES), view))
+    if projection is None:
+        return rows.drop(QUERIES)
+    spark = frame.sparkSession
+    columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
+    return rows.select(*columns, *keep)
+
+
+def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
+    """The columns that were added to a stream since its results were last written to; earlier rows have NULL there.
+
+    Raises:
+        CheckpointError: a column that the results have is gone, or is of another type.
+    """
+    document = (CATALOG.read(layout.catalog) or {"streams": {}})["streams"].get(stream)
+    if document is None:
+        return []
+    known = _columns(StructType.fromJson(document))
+    now = _columns(schema)
+    lost = [
+        f"column {name} was {kind} and is {now.get(name, 'gone')}"
+        for name, kind in known.items()
+        if now.get(name) != kind
+    ]
+    if lost:
+        raise CheckpointError(
+            f"stream {stream}: {'; '.join(lost)}. The results in {layout.output} have the columns "
+            f"{', '.join(f'{name} {kind}' for name, kind in known.items())}: columns may be added, not dropped, renamed "
+            "or given another type. Put them back, or start with a new output folder and checkpoint"
+        )
+    return [name for name in now if name not in known]
+
+
+def _columns(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def batch_rows(
+    spark: SparkSession, layout: Layout, stream: str, schema: StructType, batch: int, files: Sequence[str]
+) -> DataFrame:
+    """The matches of one published batch, with the columns BATCH and ORDINAL."""
+    folder = layout.matches(stream)
+    frame = read_matches(spark, schema, [folder / name for name in files])
+    if not files:
+        return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
+    return _numbered(frame, batch)
+
+
+def batch_changes(
+    spark: SparkSession,
+    layout: Layout,
+    stream: str,
+    view: str,
+    batch: int,
+    files: Sequence[Mapping[str, Any]],
+) -> DataFrame | None:
+    """What one published batch of results says of a window view, as `window_changes`, with BATCH and ORDINAL.
+
+    Args:
+        files: the batch's, as its manifest lists them.
+
+    Returns:
+        None where it says nothing of the view as it is defined now.
+    """
+    readable = readable_view(layout, stream, view)
+    if readable is None:
+        return None
+    kind = view_kind(readable.operator, view)
+    paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
+    return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+
+
+def _numbered(frame: DataFrame, batch: int) -> DataFrame:
+    """Rows of a batch's files with BATCH and ORDINAL, the same when the batch is repeated."""
+    task = F.regexp_extract(F.col("_metadata.file_name"), r"^\d+-(.*)\.parquet$", 1)
+    ordinal = F.concat_ws("-", task, F.col("_metadata.row_index").cast("string"))
+    return frame.withColumn(ORDINAL, ordinal).withColumn(BATCH, F.lit(batch))

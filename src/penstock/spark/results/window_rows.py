@@ -1,0 +1,198 @@
+"""Results of window views on the driver: those that only Spark can make, and reading them."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampNTZType
+
+from penstock.errors import UnknownNameError
+from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.window_schemas import (
+    DELETE,
+    FINAL,
+    MARKS,
+    OP,
+    REVISION,
+    ROW,
+    UPSERT,
+    ReadableView,
+    own_schema,
+    readable_view,
+    result_parts,
+    row_type,
+    spark_schema,
+)
+from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, write_staged
+from penstock.spark.storage.layout import Layout
+from penstock.sql.windows.bind import BoundWindow
+
+_PASSES = "_passes"
+_OPERATOR = "_operator"
+#: 0001-01-01, the first one that both Spark and Python know, microseconds
+_FIRST_MOMENT = -62_135_596_800_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MadeResults:
+    """The results of one view that Spark made.
+
+    Attributes:
+        job: its operator.
+        partition: 0, as there is one file.
+        files: the file; none where no row was left.
+    """
+
+    job: int
+    partition: int
+    files: Sequence[StagedFile]
+
+
+def make_results(
+    spark: SparkSession, raw: Sequence[StagedResults], view: Callable[[StagedResults], BoundWindow]
+) -> list[MadeResults]:
+    """Makes the results of raw files: one Spark job, one task a view.
+
+    An expression that raises for a group gives NULL there; a condition on groups that raises is not met.
+
+    Args:
+        spark: the session whose settings the views were bound under.
+        raw: staged raw files.
+        view: gives the view of a file.
+    """
+    by_view: dict[tuple[int, str], list[StagedResults]] = {}
+    for staged in raw:
+        by_view.setdefault((staged.operator, staged.view), []).append(staged)
+    frames = []
+    for (operator, _), files in by_view.items():
+        bound = view(files[0])
+        frame = spark.read.schema(spark_schema(raw_schema(bound))).parquet(
+            *(each.file.path for each in files)
+        )
+        results = _results(spark, bound, frame.coalesce(1))
+        schema = own_schema(bound)
+        for mark in MARKS:
+            schema = schema.append(mark)
+        stage = _stager(operator, files[0].file, schema.append(pa.field(ROW, row_type(bound))))
+        frames.append(results.mapInArrow(stage, "made BINARY"))
+    if not frames:
+        return []
+    return [pickle.loads(row.made) for row in reduce(DataFrame.union, frames).collect()]
+
+
+def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
+    """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
+
+    Of a view that went and came back a row that was final before it went stays until the operator that answers it now
+    has the tuples of the batches in between, or has a final row too.
+
+    Raises:
+        UnknownNameError: the stream has no such window view.
+    """
+    readable = _readable(layout, stream, view)
+    every = [
+        _published(spark, layout, stream, view, replace(readable, operator=operator))
+        .where(F.lit(True) if until is None else _ends_by(readable, until))
+        .withColumn(_OPERATOR, F.lit(operator))
+        for operator, until in result_parts(layout, stream, readable)
+    ]
+    order = [F.col(each).desc() for each in (FINAL, _OPERATOR, REVISION)]
+    newest = Window.partitionBy(ROW).orderBy(*order)
+    rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
+    kept = rows.where((F.col(_PASSES) == 1) & (F.col(OP) == UPSERT))
+    return kept.select(*(quoted(name) for name in readable.columns.names))
+
+
+def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
+    """Every revision of every row of a window view: its own columns and the marks.
+
+    Raises:
+        UnknownNameError: the stream has no such window view.
+    """
+    return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
+
+
+def _ends_by(readable: ReadableView, until: int) -> Column:
+    """Whether a row's window ends by a time in microseconds."""
+    until = max(until, _FIRST_MOMENT)
+    moment = F.timestamp_micros(F.lit(until))
+    if isinstance(readable.row["end"].dataType, TimestampNTZType):
+        naive = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=until)
+        moment = F.lit(naive.replace(tzinfo=None).isoformat(sep=" ")).cast("timestamp_ntz")
+    return F.col(f"{ROW}.end") <= moment
+
+
+def _readable(layout: Layout, stream: str, view: str) -> ReadableView:
+    readable = readable_view(layout, stream, view)
+    if readable is None:
+        raise UnknownNameError(f"stream {stream} has no window view {view}")
+    return readable
+
+
+def _published(
+    spark: SparkSession, layout: Layout, stream: str, view: str, readable: ReadableView
+) -> DataFrame:
+    paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
+    schema: StructType = readable.schema
+    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
+
+
+def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:
+    if view.having is not None:
+        raw = _kept(spark, view, view.having, raw)
+    own = [try_form(spark, output.expression).alias(output.name) for output in view.outputs]
+    row = F.struct(
+        F.col("_w.start").alias("start"),
+        F.col("_w.end").alias("end"),
+        *(F.col(f"_k{number}").alias(f"k{number}") for number in range(len(view.plan.keys))),
+    )
+    return raw.select(*own, *MARKS.names, row.alias(ROW))
+
+
+def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -> DataFrame:
+    """The groups that pass, and with what they were the groups that passed in the revision before only."""
+
+    def passes() -> Column:
+        return F.coalesce(try_form(spark, having), F.lit(False))
+
+    told = raw.withColumn(_PASSES, passes()).where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
+    aggregates = [
+        F.when(F.col(_PASSES), F.col(name)).otherwise(F.col(f"{BEFORE}.{name}")).alias(name)
+        for name in (f"_a{number}" for number in range(len(view.plan.aggregates)))
+    ]
+    keys = [f"_k{number}" for number in range(len(view.plan.keys))]
+    marks = [name for name in MARKS.names if name != OP]
+    op = F.when(F.col(_PASSES), F.lit(UPSERT)).otherwise(F.lit(DELETE)).alias(OP)
+    then = told.select("_w", *keys, *aggregates, *marks, op)
+    if any(each.function == "approx_percentile" for each in view.plan.aggregates):
+        # of a large group a second estimate differs: what the first one was is not known any more
+        return then
+    return then.withColumn(_PASSES, passes()).where(F.col(_PASSES))
+
+
+def _stager(
+    operator: int, staged: StagedFile, schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = [pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema) for batch in batches]
+        rows = pa.concat_tables([schema.empty_table(), *own])
+        path = Path(staged.path).with_name(f"{operator}-made-{uuid.uuid4().hex}.parquet")
+        files = [write_staged(staged.kind, path, rows)] if rows.num_rows else []
+        yield pa.record_batch(
+            {"made": pa.array([pickle.dumps(MadeResults(operator, 0, files))], pa.binary())}
+        )
+
+    return stage

@@ -1,0 +1,196 @@
+"""What must be known of the window views to write and to read their results.
+
+The schemas of their results lie in the output folder, for its readers; they are put before any batch is bound to the
+operator. The definitions lie in the checkpoint, see `bound_views`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
+
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import PublishedBatches, read_published
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.formats import RESULT_VIEWS
+from penstock.spark.storage.layout import Layout
+
+if TYPE_CHECKING:
+    from penstock.spark.storage.bindings import RegisteredWindow
+    from penstock.sql.windows.bind import BoundWindow
+
+#: columns that follow a view's own
+REVISION, COVERAGE, SLACK, FINAL, OP = "revision", "coverage", "slack", "is_final", "op"
+MARKS = pa.schema(
+    [
+        (REVISION, pa.int32()),
+        (COVERAGE, pa.float64()),
+        (SLACK, pa.float64()),
+        (FINAL, pa.bool_()),
+        (OP, pa.string()),
+    ]
+)
+#: the last column, a struct of the window's `start` and `end` and the keys `k0`, `k1` ...: which row this is
+ROW = "_row"
+#: revisions of final windows begin here, plus the number of the batch that brought late tuples
+FIRST_REVISION = 1_000_000
+#: values of OP
+UPSERT, DELETE = "upsert", "delete"
+
+_PLAIN = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableView:
+    """A window view as readers of the output know it.
+
+    Attributes:
+        operator: the newest operator that answers it.
+        columns: the view's own columns.
+        row: the type of ROW.
+        operators: all that have answered it as it is defined now, with what each leaves to those before it: the
+            windows that end by a time in microseconds; None: no window. The newest is the last.
+    """
+
+    operator: int
+    columns: StructType
+    row: StructType
+    operators: tuple[tuple[int, int | None], ...] = ()
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of its files."""
+        whole = StructType([*self.columns.fields])
+        for mark in MARKS:
+            whole.add(mark.name, spark_type(mark.type))
+        return whole.add(ROW, self.row)
+
+
+def describe_views(
+    layout: Layout,
+    stream: str,
+    operator: int,
+    views: Sequence[BoundWindow],
+    registered: Mapping[str, RegisteredWindow],
+) -> None:
+    """Tells readers of the output what the results of an operator's views look like, durable on return.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        operator: the operator.
+        views: all of its views.
+        registered: the views as they are registered, by name.
+    """
+    described = {
+        view.plan.name: {
+            "columns": spark_schema(own_schema(view)).jsonValue(),
+            "row": spark_type(row_type(view)).jsonValue(),
+            **_registration(registered.get(view.plan.name)),
+        }
+        for view in views
+    }
+    RESULT_VIEWS.put(_described(layout, stream, operator), {"views": described})
+
+
+def _described(layout: Layout, stream: str, operator: int) -> Path:
+    return layout.result_views(stream) / f"{operator}.json"
+
+
+def _read_described(layout: Layout, stream: str, operator: int) -> dict[str, Any]:
+    document = RESULT_VIEWS.read(_described(layout, stream, operator))
+    return {} if document is None else dict(document["views"])
+
+
+def _registration(window: RegisteredWindow | None) -> dict[str, Any]:
+    if window is None:
+        return {"definition": None, "floor": None}
+    floor = window.beginning.floor if window.beginning is not None else None
+    return {"definition": window.definition.id, "floor": floor}
+
+
+def earlier_operators(
+    layout: Layout, stream: str, view: str, definition: str
+) -> list[tuple[int, int | None]]:
+    """The operators that have answered a view of a definition, with their floors; the newest is the last."""
+    found = []
+    for operator in numbered(layout.result_views(stream)):
+        views = _read_described(layout, stream, operator)
+        if view in views and views[view]["definition"] == definition:
+            found.append((operator, views[view]["floor"]))
+    return found
+
+
+def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None:
+    """A window view by its newest definition; None where the stream never had it.
+
+    Raises:
+        CheckpointError: the folder was written by another version.
+    """
+    for operator in reversed(numbered(layout.result_views(stream))):
+        views = _read_described(layout, stream, operator)
+        if view in views:
+            columns, row = (StructType.fromJson(views[view][part]) for part in ("columns", "row"))
+            definition = views[view]["definition"]
+            if definition is None:
+                return ReadableView(operator, columns, row, ((operator, None),))
+            own = earlier_operators(layout, stream, view, definition)
+            return ReadableView(operator, columns, row, tuple(own))
+    return None
+
+
+def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
+    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
+    several = len(readable.operators) > 1
+    whole = whole_operators(read_published(layout, results_of(stream))) if several else set()
+    found: list[tuple[int, int | None]] = []
+    until: int | None = None
+    for operator, floor in reversed(readable.operators):
+        found.append((operator, until))
+        if floor is None:
+            break
+        if operator in whole:
+            until = floor if until is None else min(until, floor)
+    return found
+
+
+def whole_operators(results: PublishedBatches) -> set[int]:
+    """The operators that have been given the tuples of the batches before their first one, by the published results."""
+    newest = {each for figures in results.batches for each in figures["whole"]}
+    return newest.union(results.totals.get("whole", ()))
+
+
+def own_schema(view: BoundWindow) -> pa.Schema:
+    """A view's own columns."""
+    return pa.schema([(output.name, output.type) for output in view.outputs])
+
+
+def row_type(view: BoundWindow) -> pa.StructType:
+    """The type of ROW."""
+    keys = [(f"k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
+    return pa.struct([*((part.name, part.type) for part in view.window_type), *keys])
+
+
+def is_plain(view: BoundWindow) -> bool:
+    """Whether its outputs are columns of the groups, all of which are kept: no Spark is needed."""
+    return view.having is None and all(_PLAIN.fullmatch(output.expression) for output in view.outputs)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Arrow's columns as Spark's."""
+    whole = StructType()
+    for field in schema:
+        whole.add(field.name, spark_type(field.type))
+    return whole
+
+
+def spark_type(kind: pa.DataType) -> Any:
+    """Arrow's type as Spark's; timestamps without time zone are TIMESTAMP_NTZ."""
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)

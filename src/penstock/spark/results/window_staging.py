@@ -1,0 +1,290 @@
+"""The worker's side of window results: answers become rows of staged files.
+
+A view whose outputs are columns of its groups is staged as it is published. Any other is staged *raw*: `_w`,
+`_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark makes its results.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.operators.windows.aggregates import shared_codes
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.rows import OVERFLOWED
+from penstock.spark.publication.kinds import view_kind
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.results.window_schemas import (
+    COVERAGE,
+    FINAL,
+    FIRST_REVISION,
+    MARKS,
+    OP,
+    REVISION,
+    ROW,
+    SLACK,
+    UPSERT,
+    is_plain,
+    own_schema,
+    row_type,
+)
+from penstock.spark.storage.files import sync_file
+from penstock.sql.windows.bind import BoundWindow
+
+#: of a raw file: the aggregates of the revision before, NULL where that did not know the group
+BEFORE = "_before"
+_SECOND = 1_000_000
+#: fewer rows are written faster without, and not larger
+_WORTH_A_DICTIONARY = 10_000
+
+
+@dataclass(slots=True)
+class ViewCounts:
+    """What was said of one view in one batch; a window counts once, however many shards hold groups of it.
+
+    Attributes:
+        early: windows answered for the first time.
+        corrected: windows with a later revision while they are not final.
+        final: windows that became final.
+        final_corrected: final windows that were corrected from the history.
+        rows: rows of all.
+        slack: sum of the slacks of the early windows, microseconds.
+        promised: early windows whose bound could be promised.
+        overflowed: rows with a sum or mean that is NULL because it does not fit its type.
+    """
+
+    early: int = 0
+    corrected: int = 0
+    final: int = 0
+    final_corrected: int = 0
+    rows: int = 0
+    slack: int = 0
+    promised: int = 0
+    overflowed: int = 0
+
+
+@dataclass(slots=True)
+class SaidWindows:
+    """The windows of one view that answers of one batch tell of, each by its end.
+
+    Attributes:
+        early: slack of the first answer, and whether its bound could be promised.
+        corrected, final, final_corrected, rows, overflowed: see `ViewCounts`.
+    """
+
+    early: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    corrected: set[int] = field(default_factory=set)
+    final: set[int] = field(default_factory=set)
+    final_corrected: set[int] = field(default_factory=set)
+    rows: int = 0
+    overflowed: int = 0
+
+    def note(self, answer: Answer) -> None:
+        """Takes in an answer, but for its rows."""
+        if answer.revision >= FIRST_REVISION:
+            self.final_corrected.add(answer.end)
+        elif answer.final:
+            self.final.add(answer.end)
+        elif answer.revision:
+            self.corrected.add(answer.end)
+        if not answer.revision:
+            self._begin(answer.end, answer.slack, answer.promised)
+
+    def add(self, other: SaidWindows) -> None:
+        """Takes in what another shard said."""
+        for end, (slack, promised) in other.early.items():
+            self._begin(end, slack, promised)
+        self.corrected |= other.corrected
+        self.final |= other.final
+        self.final_corrected |= other.final_corrected
+        self.rows += other.rows
+        self.overflowed += other.overflowed
+
+    def counts(self) -> ViewCounts:
+        """How many they are."""
+        return ViewCounts(
+            early=len(self.early),
+            corrected=len(self.corrected),
+            final=len(self.final),
+            final_corrected=len(self.final_corrected),
+            rows=self.rows,
+            slack=sum(slack for slack, _ in self.early.values()),
+            promised=sum(promised for _, promised in self.early.values()),
+            overflowed=self.overflowed,
+        )
+
+    def _begin(self, end: int, slack: int, promised: bool) -> None:
+        known, all_promised = self.early.get(end, (slack, True))
+        self.early[end] = max(known, slack), all_promised and promised
+
+
+@dataclass(frozen=True, slots=True)
+class StagedResults:
+    """The results of one view in one shard.
+
+    Attributes:
+        operator: who answers it.
+        shard: where.
+        view: its name.
+        raw: whether Spark has yet to make its results.
+        file: what was staged.
+        said: what it says.
+    """
+
+    operator: int
+    shard: int
+    view: str
+    raw: bool
+    file: StagedFile
+    said: SaidWindows
+
+    @property
+    def job(self) -> int:
+        """The operator: unique among the published files of a view."""
+        return self.operator
+
+    @property
+    def partition(self) -> int:
+        """The shard."""
+        return self.shard
+
+    @property
+    def files(self) -> Sequence[StagedFile]:
+        """The one file."""
+        return [self.file]
+
+
+@dataclass(slots=True)
+class ResultStage:
+    """Collects the answers of one shard in one batch and stages them.
+
+    Attributes:
+        folder: the batch's staging folder.
+        shard: which shard.
+        views: gives the views of an operator.
+    """
+
+    folder: Path
+    shard: int
+    views: Callable[[int], dict[str, BoundWindow]]
+    _answers: dict[tuple[int, str], list[Answer]] = field(default_factory=dict)
+
+    def add(self, operator: int, answer: Answer) -> None:
+        """Takes an answer in."""
+        if answer.rows.num_rows:
+            self._answers.setdefault((operator, answer.view), []).append(answer)
+
+    def close(self) -> list[StagedResults]:
+        """Writes a file for each view."""
+        return [self._staged(*place, answers) for place, answers in self._answers.items()]
+
+    def _staged(self, operator: int, name: str, answers: list[Answer]) -> StagedResults:
+        view = self.views(operator)[name]
+        raw = not is_plain(view)
+        rows = raw_rows(view, answers)
+        table = rows if raw else plain_results(view, rows)
+        path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
+        staged = write_staged(view_kind(operator, name), path, table)
+        return StagedResults(operator, self.shard, name, raw, staged, _said(answers))
+
+
+def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
+    """Writes a staged file, durable on return but for its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        use_dictionary=table.num_rows >= _WORTH_A_DICTIONARY,
+    )
+    sync_file(path)
+    return StagedFile(kind, str(path), table.num_rows, 0, path.stat().st_size)
+
+
+def raw_rows(view: BoundWindow, answers: Sequence[Answer]) -> pa.Table:
+    """The rows of answers by the names that the view's expressions use, with the marks."""
+    counts = [answer.rows.num_rows for answer in answers]
+    places = pa.array(np.repeat(np.arange(len(answers)), counts))
+
+    def of_each(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values).cast(kind).take(places)
+
+    rows = pa.concat_tables([answer.rows for answer in answers])
+    keys = rows.column_names[: len(view.plan.keys)]
+    start, end = view.window_type
+    moments = [
+        of_each([answer.start for answer in answers], start.type),
+        of_each([answer.end for answer in answers], end.type),
+    ]
+    columns = {"_w": pa.StructArray.from_arrays(moments, fields=[start, end])}
+    columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
+    aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
+    columns |= {name: rows.column(name) for name in aggregates}
+    marks: dict[str, Sequence[Any]] = {
+        REVISION: [answer.revision for answer in answers],
+        COVERAGE: [answer.coverage for answer in answers],
+        SLACK: [answer.slack / _SECOND for answer in answers],
+        FINAL: [answer.final for answer in answers],
+        OP: [UPSERT] * len(answers),
+    }
+    columns |= {mark.name: of_each(marks[mark.name], mark.type) for mark in MARKS}
+    if view.having is not None:
+        columns[BEFORE] = pa.chunked_array([_before(answer, keys, aggregates) for answer in answers])
+    return pa.table(columns)
+
+
+def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
+    """The results of a view that needs no Spark for them."""
+    window = raw.column("_w").combine_chunks()
+    moments = {"_w.start": window.field(0), "_w.end": window.field(1)}
+    own = [
+        moments[output.expression] if output.expression in moments else raw.column(output.expression)
+        for output in view.outputs
+    ]
+    keys = [raw.column(f"_k{number}").combine_chunks() for number in range(len(view.plan.keys))]
+    row = pa.StructArray.from_arrays([*moments.values(), *keys], fields=list(row_type(view)))
+    schema = own_schema(view)
+    for mark in MARKS:
+        schema = schema.append(mark)
+    return pa.table(
+        [*own, *(raw.column(mark.name) for mark in MARKS), row], schema=schema.append(pa.field(ROW, row.type))
+    )
+
+
+def raw_schema(view: BoundWindow) -> pa.Schema:
+    """The columns of a raw file of the view."""
+    aggregates = [(f"_a{number}", each.type) for number, each in enumerate(view.plan.aggregates)]
+    keys = [(f"_k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
+    schema = pa.schema([("_w", view.window_type), *keys, *aggregates, *MARKS])
+    return schema if view.having is None else schema.append(pa.field(BEFORE, pa.struct(aggregates)))
+
+
+def _before(answer: Answer, keys: Sequence[str], aggregates: Sequence[str]) -> pa.Array:
+    """For each row what the revision before said of its group."""
+    rows, replaced = answer.rows, answer.replaced
+    now, then = shared_codes([rows, replaced], keys)
+    place = np.full(len(now) + len(then), -1)
+    place[then] = np.arange(len(then))
+    unknown = place[now] < 0
+    taken = replaced.select(aggregates).take(pa.array(place[now], mask=unknown))
+    return pa.StructArray.from_arrays(
+        [column.combine_chunks() for column in taken.columns], names=list(aggregates), mask=pa.array(unknown)
+    )
+
+
+def _said(answers: Sequence[Answer]) -> SaidWindows:
+    lost = pa.chunked_array([chunk for answer in answers for chunk in answer.rows.column(OVERFLOWED).chunks])
+    said = SaidWindows(rows=len(lost), overflowed=pc.sum(lost).as_py() or 0)
+    for answer in answers:
+        said.note(answer)
+    return said

@@ -1,0 +1,22 @@
+"""The Python worker daemon, with the workers' modules loaded and the kernels compiled before it forks.
+
+Named by `spark.python.daemon.module`; without it everything works, the first batches slower.
+"""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+from pyspark import daemon
+
+from penstock.operators.selection import selector as selection
+from penstock.operators.windows import required_slack
+
+if __name__ == "__main__":
+    import_module("penstock.spark.lanes.windows.shard_task")
+    selection.warm_up()
+    required_slack.warm_up()
+    # a worker collects garbage after every task: let it pass over all that is loaded here
+    gc.freeze()
+    daemon.manager()

@@ -1,0 +1,279 @@
+"""Kafka topics: JSON values with declared columns, or Kafka's own columns where none are declared."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from penstock.errors import ConnectionFailedError, InputError
+from penstock.operators.ingest.json_decode import decodable
+from penstock.plan.expressions import Derived
+from penstock.settings import Settings
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.recovery.causes import Cause
+from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.sources.source import BoundBatch, DataFrameSource, Source
+from penstock.spark.sources.topics import TopicsSource
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.past import CannotReadAgainError, Past, portions
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.json_stage import run_raw_json
+from penstock.spark.tasks.worker import TaskReport
+from penstock.sql.script.script import CreateTable
+
+_SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
+#: options that say where a stream begins and ends, and how fast it goes
+_PACING = (
+    *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+    *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp", "failondataloss"),
+    *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
+)
+_RECORD = ("value", "topic", "partition", "offset")
+_CONNECT_SECONDS = 3.0
+#: records that one job of a backfill reads, so that the stream's own jobs come in between
+_PORTION_RECORDS = 1_000_000
+#: polls of 500 records, the consumer's own default, halve the rate of small records
+_POLLS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
+#: how long the look at a topic may take
+_QUICK = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
+
+
+def open_kafka(
+    spark: SparkSession,
+    table: CreateTable,
+    declared: StructType | None,
+    options: Mapping[str, str],
+    event_time: str | None,
+    settings: Settings,
+) -> Source:
+    """Opens a topic.
+
+    Raises:
+        InputError: no servers or no topic are named.
+        ConnectionFailedError: no broker answers, the topic does not exist, or Spark has no Kafka
+            connector.
+    """
+    servers = options.get("kafka.bootstrap.servers")
+    if not servers:
+        raise InputError(f"table {table.name}: the option kafka.bootstrap.servers is missing")
+    if not any(name in options for name in _SUBSCRIPTIONS):
+        raise InputError(f"table {table.name}: one of the options {', '.join(_SUBSCRIPTIONS)} is needed")
+    check_broker(table.name, servers)
+    _check_topic(spark, table.name, options)
+    own = {**_POLLS, **{name: value for name, value in options.items() if name != "format"}}
+    if options.get("format", "json") != "json":
+        raise InputError(f"table {table.name}: format is '{options['format']}'; allowed: 'json'")
+
+    def load(session: SparkSession) -> DataFrame:
+        return session.readStream.format("kafka").options(**own).load()
+
+    def load_again(session: SparkSession, past: Past) -> Iterable[DataFrame]:
+        return _records_of(session, own, past)
+
+    if declared is None:
+        source: Source = DataFrameSource(
+            load(spark).schema, event_time, load, "Kafka's records are read by Spark", reopen=load_again
+        )
+    else:
+        one_topic = "," not in options.get("subscribe", ",")
+        source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
+    return TopicsSource(source, own)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJsonSource:
+    """JSON values of a topic, decoded in the worker where schema and plan allow it.
+
+    A block that pyarrow's reader might read differently from Spark is refused by the task and read by
+    `from_json` in a second job of the same batch.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        load: gives Kafka's records as a streaming frame.
+        settings: frozen settings.
+        one_topic: whether all records come from the same topic, so that they need not name it.
+        load_again: gives the records that were read before; None where nobody can.
+    """
+
+    is_finite: ClassVar[bool] = False
+    schema: StructType
+    event_time: str | None
+    load: Callable[[SparkSession], DataFrame]
+    settings: Settings
+    one_topic: bool = False
+    load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Nothing to get ready."""
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Kafka's records."""
+        return self.load(spark).select(*_RECORD)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """Kafka's records that were read before, as long as the topic has them."""
+        if self.load_again is None:
+            raise CannotReadAgainError("the records are read only once")
+        for records in self.load_again(spark, past):
+            yield records.select(*_RECORD)
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """One job over the raw values, and one over what its tasks refused."""
+        exact = decode_json(df, self.schema, self.settings.max_record_bytes)
+        if self._why_not(batch.derived):
+            return batch.run_behind(exact)
+        raw = df.drop("topic") if self.one_topic else df
+        reports = run_raw_json(raw, arrow_schema(self.schema), batch.program, batch.job())
+        refused = [block for report in reports for block in report.refused]
+        if refused:
+            chosen = F.lit(False)
+            for topic, partition, first, last in refused:
+                block = (F.col("partition") == partition) & F.col("offset").between(first, last)
+                chosen = chosen | (block if topic is None else block & (F.col("topic") == topic))
+            exact = decode_json(df.where(chosen), self.schema, self.settings.max_record_bytes)
+            reports += batch.run_behind(exact)
+        return reports
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """In the worker's own JSON decoder, or behind Spark's."""
+        why = self._why_not(derived)
+        return (
+            f"behind the DataFrame: {why}" if why else "on Kafka's raw values: JSON is decoded in the worker"
+        )
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
+
+    def exhausted(self) -> bool:
+        """Left to Spark."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
+        if not self.settings.decode_in_worker:
+            return "decode_in_worker is off"
+        if derived:
+            return f"{len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+        if not decodable(arrow_schema(self.schema)):
+            return "a column's type is decoded by Spark's from_json only"
+        return None
+
+
+def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> Iterator[DataFrame]:
+    """The records of offsets that were read before, some at a time.
+
+    Raises:
+        CannotReadAgainError: the topic has not got all of them any more.
+    """
+    first, until = past.partitions()
+    own = {name: value for name, value in options.items() if name not in _SUBSCRIPTIONS + _PACING}
+
+    def read(topics: Mapping[str, Sequence[str]], **offsets: str) -> DataFrame:
+        assigned = json.dumps({topic: sorted(map(int, partitions)) for topic, partitions in topics.items()})
+        return spark.read.format("kafka").options(**own, **offsets, assign=assigned).load()
+
+    for topic, partitions in first.items():
+        for partition, offset in partitions.items():
+            if offset >= until[topic][partition]:
+                continue
+            held = read({topic: [partition]}, startingOffsets="earliest").select("offset").limit(1).collect()
+            if not held or held[0].offset > offset:
+                raise CannotReadAgainError(
+                    f"topic {topic} has lost records of partition {partition} that were read before, "
+                    f"from offset {offset} on"
+                )
+    for begin, end in portions(first, until, _PORTION_RECORDS):
+        yield read(
+            {topic: list(partitions) for topic, partitions in until.items()},
+            startingOffsets=json.dumps(begin),
+            endingOffsets=json.dumps(end),
+            failOnDataLoss="true",
+        )
+
+
+def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -> DataFrame:
+    """Kafka records to tuples with Spark's `from_json`: the exact path.
+
+    Args:
+        records: Kafka's columns.
+        schema: the tuple's columns.
+        max_record_bytes: a larger record is malformed.
+
+    Returns:
+        The tuple's columns and CORRUPT, REASON and ORIGIN.
+    """
+    wide = StructType([*schema.fields]).add(CORRUPT, StringType())
+    text = F.col("value").cast("string")
+    small = F.length("value") <= max_record_bytes
+    parsed = F.from_json(F.when(small, text), wide, {"columnNameOfCorruptRecord": CORRUPT})
+    frame = records.select("value", "topic", "partition", "offset", parsed.alias("tuple"))
+    reason = (
+        F.when(F.col("value").isNull(), "no value")
+        .when(F.length("value") > max_record_bytes, "record too large")
+        .when(~F.is_valid_utf8(text), "not UTF-8")
+        .when(F.col("tuple").isNull() | F.col(f"tuple.{CORRUPT}").isNotNull(), "malformed JSON")
+    )
+    origin = F.concat_ws("-", "topic", "partition", "offset")
+    return frame.select(
+        *(F.col(f"tuple.{quoted(field.name)}").alias(field.name) for field in schema),
+        F.when(reason.isNotNull(), F.col("value")).alias(CORRUPT),
+        reason.alias(REASON),
+        origin.alias(ORIGIN),
+    )
+
+
+def check_broker(name: str, servers: str) -> None:
+    """Makes sure that one of the servers accepts connections.
+
+    Raises:
+        ConnectionFailedError: none does.
+        InputError: a server is not written as host:port.
+    """
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise InputError(
+                f"table {name}: kafka.bootstrap.servers holds '{server}'; allowed: host:port, ..."
+            )
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        except OSError:
+            continue
+        return
+    raise ConnectionFailedError(f"table {name}: no Kafka broker answers at {servers}")
+
+
+def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
+    wanted = {
+        key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")
+    }
+    topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
+    try:
+        reader = spark.read.format("kafka").options(**{**_QUICK, **wanted})
+        reader.option("startingOffsets", "earliest").load().limit(1).count()
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
+            raise ConnectionFailedError(f"table {name}: topic {topic}: {first_line(error)}") from error
+        raise ConnectionFailedError(
+            f"table {name}: this Spark has no Kafka connector; start it with "
+            "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"
+        ) from error
+    except Py4JJavaError as error:
+        told = str(error.java_exception.getMessage())
+        if "UnknownTopicOrPartition" in str(error):
+            told = "it does not exist"
+        raise ConnectionFailedError(f"table {name}: topic {topic}: {told}") from error

@@ -1,0 +1,97 @@
+"""Files that stop Spark's readers: whether a failure is the files' fault, and which of them it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from penstock.spark.recovery.causes import cause_of, trace_of
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.worker import SetAside
+
+#: Spark neither passes over files without a word nor takes a name for a pattern
+EXACTLY = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "__globPaths__": "false"}
+#: what Spark is told of pages with a checksum, which it passes over by itself
+CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
+_PLAIN_PATH = re.compile(r"[\w./:=,+@~-]+")
+
+#: what Spark says where a file's content, or its absence, is at fault. Values of a dictionary are looked up behind the
+#: reader that names the file: an index beyond it is a task's exception of any kind, without a trace once it came often
+_OF_FILES = re.compile(
+    r"FAILED_READ_FILE|PATH_NOT_FOUND|CANNOT_READ_FILE_FOOTER|INCONSISTENT_BEHAVIOR_CROSS_VERSION"
+    r"|most recent failure: Lost task "
+)
+#: causes that leave the files at fault: all others say what else is
+_LEFT = ("failed", "file_missing")
+
+
+def fault_of_files(error: BaseException) -> str | None:
+    """Why a job that only reads files failed, or None where something else than the files is at fault."""
+    cause = cause_of(error)
+    return cause.told if cause.kind in _LEFT and _OF_FILES.search(trace_of(error)) else None
+
+
+def why_not(frame: DataFrame) -> str | None:
+    """Why Spark cannot read all columns of files, or None where it can.
+
+    Args:
+        frame: over files, without anything computed from them.
+
+    Raises:
+        PySparkException, Py4JJavaError: something else than the files is at fault.
+    """
+    try:
+        frame.write.format("noop").mode("overwrite").save()
+    except (PySparkException, Py4JJavaError) as error:
+        reason = fault_of_files(error)
+        if reason is None:
+            raise
+        return reason
+    return None
+
+
+def read_exactly(paths: Sequence[str], load: Callable[[list[str]], DataFrame]) -> DataFrame:
+    """A frame over files by their names, each once.
+
+    Args:
+        paths: the files.
+        load: reads some of them.
+    """
+    plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
+    # Spark counts files with other characters in their names several times where it is given many of them
+    lists = [*([plain] if plain else []), *([path] for path in paths if not _PLAIN_PATH.fullmatch(path))]
+    return reduce(DataFrame.unionAll, map(load, lists))
+
+
+def rows_aside(spark: SparkSession, schema: StructType, aside: Sequence[SetAside]) -> DataFrame:
+    """What is set aside as records that nobody could read, for the map stage behind a DataFrame."""
+    rows = [(None, each.reason, each.origin) for each in aside]
+    broken = spark.createDataFrame(rows, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    return broken.select(*columns, CORRUPT, REASON, ORIGIN)
+
+
+def offenders(paths: Sequence[str], read: Callable[[Sequence[str]], DataFrame]) -> dict[str, str]:
+    """The files that cannot be read, by halving the list.
+
+    Args:
+        paths: the files.
+        read: a frame over some of them.
+
+    Returns:
+        The reason of each.
+    """
+    reason = why_not(read(paths)) if paths else None
+    if reason is None:
+        return {}
+    if len(paths) == 1:
+        return {paths[0]: reason}
+    middle = len(paths) // 2
+    return {**offenders(paths[:middle], read), **offenders(paths[middle:], read)}

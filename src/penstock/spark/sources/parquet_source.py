@@ -1,0 +1,188 @@
+"""Parquet folders: Spark's file stream hands over paths, the map stage runs in the scan.
+
+Files whose columns are not exactly the stream's (missing columns, widened types, INT96, ...) are
+read by Spark in the same batch. What nobody can read, a row group or a whole file, goes to the quarantine by its
+place; all other row groups are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.plan.expressions import Derived
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.recovery.causes import Cause
+from penstock.spark.sources.offenders import CHECKED, EXACTLY, offenders, read_exactly, rows_aside, why_not
+from penstock.spark.sources.parquet_rescue import UNREADABLE, rescue
+from penstock.spark.sources.source import BoundBatch
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.offsets import files_of_batch
+from penstock.spark.storage.past import Past
+from penstock.spark.tasks.parquet_files import (
+    RowGroup,
+    open_parquet,
+    open_settled,
+    readable_in_scan,
+    row_groups,
+)
+from penstock.spark.tasks.scan_stage import run_in_scan, split
+from penstock.spark.tasks.worker import SetAside, TaskReport
+
+#: the one schema Spark's binaryFile source has; only the path is read
+_PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+#: what Spark does with dates before 1582 in files that do not say which Spark wrote them
+_REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
+#: tasks a core, so that an uneven split still keeps every core busy
+_TASKS_A_CORE = 2
+#: below this many rows a task its start costs more than it gains
+_LEAST_ROWS_A_TASK = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """A folder of Parquet files, read in the scan where plan and file allow it.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        path: the folder.
+        options: Spark's options for a file stream.
+        in_scan: False keeps the map stage behind the DataFrame.
+    """
+
+    is_finite: ClassVar[bool] = False
+    schema: StructType
+    event_time: str | None
+    path: str
+    options: Mapping[str, str]
+    in_scan: bool = True
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Nothing to get ready."""
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """One row a new file: its path."""
+        reader = spark.readStream.format("binaryFile").schema(_PATHS).options(**dict(self.options))
+        return reader.load(self.path).select("path")
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """One job in the scan, one behind a DataFrame for the files that need it."""
+        expected = arrow_schema(self.schema)
+        as_they_are = df.sparkSession.conf.get(_REBASE_MODE, "CORRECTED") == "CORRECTED"
+        groups: list[RowGroup] = []
+        behind: list[str] = []
+        doubtful: list[str] = []
+        scans = self._scans(batch.derived)
+        for path in _paths(df, batch):
+            opened = open_settled(path, batch.program.settings.settle_seconds)
+            if opened is None:
+                doubtful.append(path)
+                continue
+            if opened[0] is not None:
+                batch.stamps[path] = opened[0]
+            if scans and readable_in_scan(opened[1], expected, others_as_they_are=as_they_are):
+                groups += row_groups(path, opened[0], opened[1].metadata)
+            else:
+                behind.append(path)
+        reports: list[TaskReport] = []
+        if rows := sum(group.rows for group in groups):
+            cores = df.sparkSession.sparkContext.defaultParallelism
+            tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
+            reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
+        return reports + self._run_behind(df.sparkSession, behind, doubtful, batch)
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """The paths of the files that were read before."""
+        for paths in past.files():
+            yield spark.createDataFrame([(path,) for path in paths], "path STRING")
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """In the scan unless a view needs a column that only Spark computes."""
+        if not self.in_scan:
+            return "behind the DataFrame: map_in_scan is off"
+        if derived:
+            return f"behind the DataFrame: {len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+        return "in the scan: every compared expression is a column of the Parquet files"
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
+
+    def exhausted(self) -> bool:
+        """Spark sees every file that is there."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _scans(self, derived: tuple[Derived, ...]) -> bool:
+        return self.in_scan and not derived
+
+    def _run_behind(
+        self, spark: SparkSession, readable: list[str], doubtful: list[str], batch: BoundBatch
+    ) -> list[TaskReport]:
+        """One job over what Spark can read, and one for what is set aside.
+
+        Args:
+            spark: the session.
+            readable: files with a footer.
+            doubtful: files whose footer pyarrow cannot read.
+            batch: the batch.
+        """
+        bad = {
+            path: reason for path in doubtful if (reason := why_not(self._read(spark, [path]))) is not None
+        }
+        readable = [*readable, *(path for path in doubtful if path not in bad)]
+        reports: list[TaskReport] = []
+        try:
+            if readable:
+                reports += batch.run_behind(self._read(spark, readable))
+        except (PySparkException, Py4JJavaError):
+            found = offenders(readable, lambda paths: self._read(spark, paths))
+            if not found:
+                raise
+            bad.update(found)
+            readable = [path for path in readable if path not in found]
+        aside: list[SetAside] = []
+        copies: list[str] = []
+        for path, reason in bad.items():
+            copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
+            if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
+                rows = open_parquet(path).metadata.num_rows
+                copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason_of_copy}")]
+            copies += [] if copy is None else [copy]
+            aside += lost
+        left = copies if reports else [*readable, *copies]
+        if left:
+            reports += batch.run_behind(self._read(spark, left))
+        if aside:
+            reports += batch.run_aside(rows_aside(spark, self.schema, aside), aside)
+        return reports
+
+    def _read(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        reader = spark.read.schema(self.schema).options(**EXACTLY, **CHECKED)
+        return read_exactly(paths, lambda some: reader.parquet(*some))
+
+
+def _paths(df: DataFrame, batch: BoundBatch) -> list[str]:
+    """The files of a batch: as Spark has planned it, where that is known, so that none that is gone by now is passed over."""
+    planned = None if batch.checkpoint is None else files_of_batch(batch.checkpoint, batch.number)
+    if planned is not None:
+        return [path.replace("file:///", "file:/", 1) for path in planned]
+    # where a batch has files with characters such as # or % in their names, Spark lists some several times
+    return list(dict.fromkeys(row.path for row in df.coalesce(1).collect()))
+
+
+def is_plain_folder(path: str) -> bool:
+    """Whether a path is one local folder without partition folders (`key=value`), whose names become columns."""
+    folder = Path(path.removeprefix("file://").removeprefix("file:"))
+    return folder.is_dir() and not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())

@@ -1,0 +1,251 @@
+"""What every source of a stream offers to its ingest query."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark import Broadcast
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.plan.expressions import Derived
+from penstock.spark.analysis.derive import derive_packed
+from penstock.spark.recovery.causes import Cause
+from penstock.spark.sources.offenders import offenders, rows_aside
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.offsets import files_of_batch
+from penstock.spark.storage.past import CannotReadAgainError, Past
+from penstock.spark.tasks.dataframe_stage import run_behind_dataframe
+from penstock.spark.tasks.parquet_files import Stamp, check_folder
+from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
+
+
+@dataclass(slots=True, eq=False)
+class BoundBatch:
+    """A batch and the plan that answers it.
+
+    Attributes:
+        number: the batch's number.
+        program: the compiled plan version.
+        derived: columns Spark computes for it.
+        key: identifies the program in the workers' caches.
+        broadcast: the pickled program.
+        sequence: the evaluation sequence of its ASCs; None: the order of the attributes.
+        staging, staged_envelopes: see `TaskContextData`.
+        time_limit: the largest event time that is believed, microseconds in UTC.
+        time_floor: tuples that are older do not matter for slack, microseconds.
+        kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
+        too_late_before: tuples with an earlier event time are quarantined instead of being in windows, microseconds.
+        checkpoint: of the streaming query that planned it; None: its frame is over files at rest.
+        stamps: what its files were when they were read, by URI, where the source looks.
+    """
+
+    number: int
+    program: StreamProgram
+    derived: tuple[Derived, ...]
+    key: tuple[str, int]
+    broadcast: Broadcast[bytes]
+    sequence: SentSequence | None
+    staging: str
+    staged_envelopes: str
+    time_limit: int
+    time_floor: int
+    kept_ahead: int
+    too_late_before: int
+    checkpoint: Path | None = None
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+    _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
+
+    def job(self) -> TaskContextData:
+        """Context of the batch's next job."""
+        return TaskContextData(
+            self.key,
+            self.broadcast,
+            self.sequence,
+            self.staging,
+            self.staged_envelopes,
+            self._jobs(),
+            self.time_limit,
+            self.time_floor,
+            self.kept_ahead,
+            self.too_late_before,
+        )
+
+    def run_behind(self, df: DataFrame) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame."""
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
+
+    def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
+        """Stages what is set aside, so that it is quarantined and told.
+
+        Args:
+            rows: see `rows_aside`.
+            aside: the places.
+        """
+        told = self.run_behind(rows)
+        told[0].set_aside.extend(aside)
+        return told
+
+    def files(self, df: DataFrame) -> list[str]:
+        """The files that its frame is over; none where that cannot be known."""
+        if self.checkpoint is None:
+            return list(dict.fromkeys(map(unquote, df.inputFiles())))
+        return files_of_batch(self.checkpoint, self.number) or []
+
+
+class Source(Protocol):
+    """A stream's source.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        is_finite: whether it is a stored table that is played: it ends by itself.
+    """
+
+    is_finite: ClassVar[bool]
+
+    @property
+    def schema(self) -> StructType:
+        """The tuple's columns."""
+        ...
+
+    @property
+    def event_time(self) -> str | None:
+        """Name of the event time column, or None."""
+        ...
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Gets ready under a run's folders, before the first frame is asked for.
+
+        Args:
+            layout: the run's folders.
+            stream: the stream's name.
+            events: where the source tells what it notices by itself.
+        """
+        ...
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The streaming frame whose micro-batches `run` is given."""
+        ...
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """Runs the map stage over one micro-batch; one report a task."""
+        ...
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """Frames for `run` of what was read before, some of it at a time.
+
+        Raises:
+            CannotReadAgainError: the source has not got it any more.
+        """
+        ...
+
+    def place(self, derived: tuple[Derived, ...]) -> str:
+        """Where the map stage runs for a plan with these derived columns, and why, for `explain`."""
+        ...
+
+    def named(self, cause: Cause) -> Cause:
+        """What stopped the stream, in the light of what the source knows; it may ask."""
+        ...
+
+    def exhausted(self) -> bool:
+        """Whether nothing more will ever come than what Spark can already see."""
+        ...
+
+    def close(self) -> None:
+        """Ends what `frame` has begun; the run is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrameSource:
+    """Any streaming DataFrame.
+
+    Attributes:
+        schema: the tuple's columns.
+        event_time: name of the event time column, or None.
+        open: gives the streaming frame: the tuple's columns and, where the source tolerates
+            malformed records, CORRUPT, REASON and ORIGIN.
+        why: why the map stage cannot run in the scan.
+        read: gives a frame like `open` over some files; None where the source is none of files.
+        kind: what such files are, as a reason says it.
+        reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
+    """
+
+    is_finite: ClassVar[bool] = False
+    schema: StructType
+    event_time: str | None
+    open: Callable[[SparkSession], DataFrame]
+    why: str
+    read: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
+    kind: str = ""
+    reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Nothing to get ready."""
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The streaming frame."""
+        return self.open(spark)
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """One job behind the frame; where files stop it, another one over the others."""
+        try:
+            return batch.run_behind(df)
+        except (PySparkException, Py4JJavaError):
+            if self.read is None:
+                raise
+            reports = self._run_without_offenders(df, batch)
+            if reports is None:
+                raise
+            return reports
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
+        """What was read before, where the source keeps it."""
+        read = self.read
+        if read is not None:
+            return (read(spark, paths) for paths in past.files())
+        if self.reopen is None:
+            raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
+        return self.reopen(spark, past)
+
+    def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
+        """Always behind the DataFrame."""
+        return f"behind the DataFrame: {self.why}"
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
+
+    def exhausted(self) -> bool:
+        """Left to Spark."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _run_without_offenders(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport] | None:
+        """Sets the files that cannot be read aside, whole, and answers the others; None where there are none such."""
+        read, spark = self.read, df.sparkSession
+        assert read is not None, "asked for sources of files"
+        paths = batch.files(df)
+        found = offenders(paths, lambda some: read(spark, some))
+        if not found:
+            return None
+        for path in found:
+            check_folder(path)
+        aside = [
+            SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
+        ]
+        left = [path for path in paths if path not in found]
+        reports = batch.run_behind(read(spark, left)) if left else []
+        return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)

@@ -1,0 +1,332 @@
+"""CREATE TABLE to a source: checks everything before anything starts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+
+from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.settings import Settings
+from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.sources.kafka_source import open_kafka
+from penstock.spark.sources.offenders import CHECKED, read_exactly
+from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.sources.reader_options import known_options, plain_option
+from penstock.spark.sources.replay import Pace, ReplaySource
+from penstock.spark.sources.source import DataFrameSource, Source
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.parquet_files import local_path
+from penstock.sql.script.script import CreateTable
+
+T = TypeVar("T")
+
+#: column names that the results folder uses itself
+RESERVED = frozenset(
+    {"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN, BATCH, ORDINAL}
+)
+#: options of a replay beyond the stored table's own
+_REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
+#: options that only a streaming read knows
+_STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
+#: options that count something
+_NUMBERS = (
+    "maxfilespertrigger",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "rowspertrigger",
+    "rowspersecond",
+)
+#: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
+_ANY_AGE = "36500d"
+#: what files are called in reasons
+_KINDS = {"parquet": "Parquet", "orc": "ORC"}
+_FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
+SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
+
+
+def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> Source:
+    """Opens the stream a CREATE TABLE declares.
+
+    Args:
+        spark: the session.
+        table: the statement.
+        settings: frozen settings.
+
+    Raises:
+        UnsupportedError: a source Penstock does not read.
+        ConnectionFailedError: the path, broker or topic cannot be reached.
+        UnknownNameError: an option names a column that is not there.
+        InputError: an option is missing or out of range.
+    """
+    _check_options(table)
+    options = {plain_option(name): value for name, value in table.options.items()}
+    event_time = options.pop("eventtime", None)
+    kind = table.source.lower()
+    if kind == "kafka":
+        source: Source = open_kafka(spark, table, _declared(table), options, event_time, settings)
+    elif kind == "rate":
+        frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
+        source = stream_source(frame, event_time)
+    elif kind == "replay":
+        source = _open_replay(spark, table, options, event_time, settings)
+    elif kind in _FILE_SOURCES:
+        source = _open_files(spark, table, kind, options, event_time, settings)
+    else:
+        raise UnsupportedError(
+            f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}",
+            *table.at("using"),
+        )
+    try:
+        check_columns(table.name, source.schema, source.event_time)
+    except InputError as error:
+        about = next((column.name for column in table.columns if f"column {column.name} " in str(error)), "")
+        part = "event_time" if "event_time" in str(error) else about
+        raise SqlError(str(error), *table.at(part)) from error
+    return source
+
+
+def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
+    """A source over any streaming DataFrame."""
+    return DataFrameSource(
+        schema=frame.schema,
+        event_time=event_time,
+        open=lambda _: frame,
+        why="the source is a streaming DataFrame",
+    )
+
+
+def check_columns(stream: str, schema: StructType, event_time: str | None) -> None:
+    """Refuses reserved and repeated column names and an event time that is no timestamp.
+
+    Raises:
+        InputError: a column name is reserved or stands twice.
+        UnknownNameError: the event time column is not there.
+    """
+    if not re.fullmatch(r"\w[\w-]*", stream):
+        raise InputError(
+            f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
+        )
+    seen: set[str] = set()
+    for field in schema:
+        name = field.name.lower()
+        if name in RESERVED or name.startswith(("__", "_derived_")):
+            raise InputError(
+                f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
+                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores or _derived_)"
+            )
+        if name in seen:
+            raise InputError(
+                f"stream {stream}: column {field.name} stands twice; names differ by more than case"
+            )
+        seen.add(name)
+    if event_time is None:
+        return
+    if event_time not in schema.fieldNames():
+        raise UnknownNameError(
+            f"stream {stream}: event_time names column {event_time}, which does not exist; "
+            f"existing columns: {', '.join(schema.fieldNames())}"
+        )
+    kind = schema[event_time].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise InputError(
+            f"stream {stream}: event_time column {event_time} is {kind.simpleString()}; it must be a timestamp"
+        )
+
+
+def _declared(table: CreateTable) -> StructType | None:
+    if not table.columns:
+        return None
+    text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
+    try:
+        return _columns(text)
+    except PySparkException as error:
+        for column in table.columns:
+            try:
+                _columns(f"{quoted(column.name)} {column.type_sql}")
+            except PySparkException as own:
+                raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
+        raise SqlError(f"table {table.name}: {first_line(error)}") from error
+
+
+def _columns(text: str) -> StructType:
+    kind = StructType.fromDDL(text)
+    return kind if isinstance(kind, StructType) else StructType().add("value", kind)
+
+
+def _open_files(
+    spark: SparkSession,
+    table: CreateTable,
+    kind: str,
+    options: Mapping[str, str],
+    event_time: str | None,
+    settings: Settings,
+) -> Source:
+    options = dict(options)
+    path = _path(table, options)
+    declared = _declared(table)
+    at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
+    reading = spark.read.format(kind).options(**at_rest)
+    schema = declared or _guarded(table, lambda: reading.load(path).schema)
+    options.setdefault("maxfileage", _ANY_AGE)
+    if not schema.fields:
+        raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
+    if kind == "parquet" and is_plain_folder(path):
+        return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
+    if kind in ("csv", "json"):
+        return _tolerant_files(kind, path, schema, options, at_rest, event_time)
+    why = (
+        f"{kind} files"
+        if kind != "parquet"
+        else "the path is no plain local folder, and only Spark turns partition folders into columns"
+    )
+    return DataFrameSource(
+        schema=schema,
+        event_time=event_time,
+        open=lambda session: (
+            session.readStream.schema(schema).format(kind).options(**{**CHECKED, **options}).load(path)
+        ),
+        why=why,
+        read=lambda session, paths: read_exactly(
+            paths, lambda some: _at_rest(session, kind, path, at_rest).schema(schema).load(some)
+        ),
+        kind=_KINDS.get(kind, kind),
+    )
+
+
+def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
+    """A reader of single files of a stream's folder that sees the columns a stream sees."""
+    reader = spark.read.format(kind).options(**{**CHECKED, **options, "__globPaths__": "false"})
+    return reader.option("basePath", path) if Path(local_path(path) or path).is_dir() else reader
+
+
+def _tolerant_files(
+    kind: str,
+    path: str,
+    schema: StructType,
+    options: Mapping[str, str],
+    at_rest: Mapping[str, str],
+    event_time: str | None,
+) -> DataFrameSource:
+    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
+    wide = StructType([*schema.fields]).add(CORRUPT, StringType())
+    tolerant = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+    def load(spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.schema(wide).format(kind).options(**options)
+        return set_apart(reader.options(**tolerant).load(path))
+
+    def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**tolerant)
+        return set_apart(read_exactly(paths, reader.load))
+
+    def set_apart(frame: DataFrame) -> DataFrame:
+        undecodable = F.lit(False)
+        for field in schema:
+            if isinstance(field.dataType, StringType):
+                undecodable = undecodable | F.coalesce(
+                    F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
+                )
+        columns = [F.col(quoted(field.name)) for field in schema]
+        reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
+        record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
+        return frame.select(
+            *columns,
+            F.when(reason.isNotNull(), record).alias(CORRUPT),
+            reason.alias(REASON),
+            F.col("_metadata.file_path").alias(ORIGIN),
+        )
+
+    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", read, kind)
+
+
+def _open_replay(
+    spark: SparkSession,
+    table: CreateTable,
+    options: Mapping[str, str],
+    event_time: str | None,
+    settings: Settings,
+) -> Source:
+    source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
+    path = _path(table, dict(options))
+    arrival = options.get("arrivaltime", event_time)
+    if arrival is None:
+        raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
+    declared = _declared(table)
+    reader = spark.read.format(options.get("format", "parquet")).options(**source)
+    stored = _guarded(table, lambda: (reader.schema(declared) if declared else reader).load(path))
+    if arrival not in stored.columns:
+        raise UnknownNameError(
+            f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
+            f"existing columns: {', '.join(stored.columns)}",
+            *table.at("arrival_time"),
+        )
+    kind = stored.schema[arrival].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise SqlError(
+            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp",
+            *table.at("arrival_time"),
+        )
+    check_columns(table.name, stored.schema, event_time)
+    pace = Pace(_speed(table, options.get("speed", "1")), int(options.get("rowspertrigger", "100000")))
+    return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
+
+
+def _speed(table: CreateTable, text: str) -> float:
+    try:
+        speed = math.inf if text.strip().lower() == "max" else float(text)
+    except ValueError:
+        speed = -1.0
+    if not speed > 0:
+        raise SqlError(
+            f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0", *table.at("speed")
+        )
+    return speed
+
+
+def _path(table: CreateTable, options: dict[str, str]) -> str:
+    path = options.pop("path", None)
+    if path is None:
+        raise InputError(f"table {table.name}: the option path is missing")
+    if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
+        raise ConnectionFailedError(f"table {table.name}: path {path} does not exist", *table.at("path"))
+    if Path(path).is_file() and table.source != "replay":
+        raise SqlError(
+            f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added",
+            *table.at("path"),
+        )
+    return str(Path(path).resolve()) if "://" not in path else path
+
+
+def _check_options(table: CreateTable) -> None:
+    """What is nearly an option of Penstock or of Spark's reader is a slip; further ones are handed to Spark."""
+    known = known_options(table.source, table.options.get("format"))
+    for name, value in table.options.items():
+        plain = plain_option(name)
+        if plain not in known and not plain.startswith("kafka."):
+            nearest = get_close_matches(plain, known, 1, cutoff=0.8)
+            if nearest:
+                raise UnknownNameError(
+                    f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?",
+                    *table.at(name),
+                )
+        if plain in _NUMBERS and not (value.isdecimal() and int(value) > 0):
+            raise SqlError(
+                f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1", *table.at(name)
+            )
+
+
+def _guarded(table: CreateTable, load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except PySparkException as error:
+        raise ConnectionFailedError(f"table {table.name}: {first_line(error)}") from error

@@ -1,0 +1,317 @@
+"""Which plan answers which batch, durably: plan versions and bindings under the checkpoint.
+
+Before anything else, a batch is bound to a plan version by put-if-absent; a replay of the batch
+finds the binding and is answered by the same views, whatever has been registered since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
+from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.formats import BINDING, PLAN
+from penstock.spark.storage.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What a batch's event times are judged by, in microseconds.
+
+    Attributes:
+        limit: the largest event time that is believed, in UTC.
+        kept_ahead: how far beyond it tuples are in their windows all the same.
+        too_late_before: tuples with an earlier one are in no window any more.
+    """
+
+    limit: int = AFTER_ALL
+    kept_ahead: int = 0
+    too_late_before: int = BEFORE_ALL
+
+
+_ALL_BELIEVED = Believed()
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A selection view as registered.
+
+    Attributes:
+        name: the view's name.
+        id: identifies this definition; redefining a view gives a new one.
+        sql: the whole text of its query.
+        condition: its WHERE text over the stream's columns; `TRUE` where it has none.
+        projection: (SQL text, output name or None where Spark names it) pairs, or None for `*`.
+    """
+
+    name: str
+    id: str
+    sql: str
+    condition: str
+    projection: tuple[tuple[str, str | None], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDefinition:
+    """A window view as registered.
+
+    Attributes:
+        name: the view's name.
+        id: identifies this definition; redefining a view gives a new one.
+        sql: the whole text of its query.
+        beneath: (name, text) of the views that it selects from, directly or through others.
+    """
+
+    name: str
+    id: str
+    sql: str
+    beneath: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where in its stream a window view begins.
+
+    Attributes:
+        batch: its first batch.
+        newest: largest event time of the batches before, microseconds; None: they brought no tuples.
+        floor: windows that end by then were over before, and are not answered; None: every window is.
+        offset: how far the source had been read before, as Spark's checkpoint has it; None if that is not known.
+    """
+
+    batch: int
+    newest: int | None
+    floor: int | None
+    offset: str | None
+
+
+FROM_THE_START = Beginning(0, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWindow:
+    """A window view of a plan version.
+
+    Attributes:
+        definition: the view.
+        operator: id of the operator that computes it.
+        is_answered: False where it was dropped and others of its operator were not: the operator's
+            partials stay as they are.
+        beginning: where it begins; None before a batch is bound to it.
+    """
+
+    definition: WindowDefinition
+    operator: int
+    is_answered: bool = True
+    beginning: Beginning | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRegister:
+    """The window views of a plan version.
+
+    Attributes:
+        windows: in order of registration.
+        next_operator: the id of the next new operator; ids are never used again.
+    """
+
+    windows: tuple[RegisteredWindow, ...] = ()
+    next_operator: int = 0
+
+    @property
+    def answered(self) -> dict[str, WindowDefinition]:
+        """The views that have results, by name."""
+        return {each.definition.name: each.definition for each in self.windows if each.is_answered}
+
+    def changed(self, groups: Sequence[Sequence[WindowDefinition]], drop: Collection[str]) -> WindowRegister:
+        """With some views dropped and others added.
+
+        Args:
+            groups: new views; those of a group share an operator.
+            drop: names of views, redefined ones among them.
+        """
+        kept = [
+            replace(each, is_answered=each.is_answered and each.definition.name not in drop)
+            for each in self.windows
+        ]
+        alive = {each.operator for each in kept if each.is_answered}
+        windows = [each for each in kept if each.operator in alive]
+        for number, group in enumerate(groups, self.next_operator):
+            windows += [RegisteredWindow(definition, number) for definition in group]
+        return WindowRegister(tuple(windows), self.next_operator + len(groups))
+
+    def begun(self, where: Callable[[WindowDefinition], Beginning]) -> WindowRegister:
+        """With the views that have not begun yet beginning now."""
+        windows = (
+            each if each.beginning else replace(each, beginning=where(each.definition))
+            for each in self.windows
+        )
+        return replace(self, windows=tuple(windows))
+
+
+_NO_WINDOWS = WindowRegister()
+
+
+class PlanLog:
+    """The plan versions of one stream and the batches bound to them."""
+
+    def __init__(self, layout: Layout, stream: str) -> None:
+        self._plans = layout.plans(stream)
+        self._bindings = layout.bindings(stream)
+        self._stream = stream
+
+    def newest(self) -> int | None:
+        """Number of the newest stored plan version, or None."""
+        versions = numbered(self._plans)
+        return versions[-1] if versions else None
+
+    def store(
+        self,
+        version: int,
+        views: Mapping[str, ViewDefinition],
+        register: WindowRegister = _NO_WINDOWS,
+        demands: DemandRegister = NO_DEMANDS,
+    ) -> None:
+        """Stores a plan version; it must be a new one.
+
+        Raises:
+            CheckpointError: another run has stored that version.
+        """
+        document = {
+            "version": version,
+            "views": [asdict(view) for view in views.values()],
+            "windows": [asdict(window) for window in register.windows],
+            "next_operator": register.next_operator,
+            "demands": DEMANDS.document(demands),
+        }
+        if not PLAN.put(self._plans / f"{version}.json", document):
+            raise CheckpointError(
+                f"plan version {version} of stream {self._stream} was stored by another run; "
+                "a checkpoint belongs to one run at a time"
+            )
+
+    def load(self, version: int) -> dict[str, ViewDefinition]:
+        """The selection views of a stored plan version.
+
+        Raises:
+            CheckpointError: it is not there.
+        """
+        return {view["name"]: _definition(view) for view in self._read(version)["views"]}
+
+    def load_windows(self, version: int) -> WindowRegister:
+        """The window views of a stored plan version.
+
+        Raises:
+            CheckpointError: it is not there.
+        """
+        document = self._read(version)
+        windows = tuple(_registered(window) for window in document.get("windows", ()))
+        return WindowRegister(windows, document.get("next_operator", 0))
+
+    def load_demands(self, version: int) -> DemandRegister:
+        """The demands of tuples of a stored plan version.
+
+        Raises:
+            CheckpointError: it is not there.
+        """
+        document = self._read(version).get("demands")
+        return NO_DEMANDS if document is None else DEMANDS.value(document)
+
+    def bound(self, batch: int) -> int | None:
+        """The plan version a batch is bound to, or None."""
+        document = BINDING.read(self._bindings / f"{batch}.json")
+        return None if document is None else int(document["version"])
+
+    def believed(self, batch: int) -> Believed:
+        """What a bound batch's event times are judged by."""
+        document = BINDING.read(self._bindings / f"{batch}.json") or {}
+        return Believed(
+            int(document.get("time_limit", AFTER_ALL)),
+            int(document.get("kept_ahead", 0)),
+            int(document.get("too_late_before", BEFORE_ALL)),
+        )
+
+    def bind(
+        self, batch: int, version: int, believed: Believed = _ALL_BELIEVED, offsets: str | None = None
+    ) -> int:
+        """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to.
+
+        Args:
+            batch: its number.
+            version: the plan version.
+            believed: what its event times are judged by.
+            offsets: what the batch reads, see `offsets_digest`.
+        """
+        binding = {"version": version, **_judged_by(believed), "offsets": offsets}
+        BINDING.put(self._bindings / f"{batch}.json", binding)
+        failpoint("bound", batch)
+        bound = self.bound(batch)
+        assert bound is not None, "a binding is never removed before its batch is published"
+        return bound
+
+    def rebind(self, batch: int, offsets: str | None) -> bool:
+        """Notes that a bound batch reads other records than when it was bound; False where it reads the same.
+
+        Only for a batch that is not published: what else it is bound to stays.
+        """
+        path = self._bindings / f"{batch}.json"
+        binding = BINDING.read(path) or {}
+        known = binding.get("offsets")
+        if known is None or offsets is None or known == offsets:
+            return False
+        BINDING.replace(path, {**binding, "offsets": offsets})
+        return True
+
+    def judge_again(self, batch: int, believed: Believed) -> None:
+        """Lets a bound batch's event times be judged by something else; only for a batch that is not published."""
+        path = self._bindings / f"{batch}.json"
+        binding = BINDING.read(path) or {}
+        BINDING.replace(path, {**binding, **_judged_by(believed)})
+
+    def forget(self, before_batch: int, keep_plans: int) -> None:
+        """Removes the bindings of batches before one, and plan versions that no batch can need."""
+        for batch in numbered(self._bindings):
+            if batch < before_batch:
+                (self._bindings / f"{batch}.json").unlink()
+        needed = {self.bound(batch) for batch in numbered(self._bindings)}
+        for version in numbered(self._plans)[:-keep_plans]:
+            if version not in needed:
+                (self._plans / f"{version}.json").unlink()
+
+    def _read(self, version: int) -> dict[str, Any]:
+        document = PLAN.read(self._plans / f"{version}.json")
+        if document is None:
+            raise CheckpointError(
+                f"plan version {version} of stream {self._stream} is missing in {self._plans}"
+            )
+        return document
+
+
+def _judged_by(believed: Believed) -> dict[str, int]:
+    return {
+        "time_limit": believed.limit,
+        "kept_ahead": believed.kept_ahead,
+        "too_late_before": believed.too_late_before,
+    }
+
+
+def _registered(document: dict[str, Any]) -> RegisteredWindow:
+    definition = document["definition"]
+    beneath = tuple((name, text) for name, text in definition["beneath"])
+    return RegisteredWindow(
+        WindowDefinition(**{**definition, "beneath": beneath}),
+        document["operator"],
+        document["is_answered"],
+        Beginning(**document["beginning"]),
+    )
+
+
+def _definition(document: dict[str, object]) -> ViewDefinition:
+    projection = document["projection"]
+    pairs = None if projection is None else tuple((sql, name) for sql, name in projection)  # type: ignore[attr-defined]
+    return ViewDefinition(**{**document, "projection": pairs})  # type: ignore[arg-type]

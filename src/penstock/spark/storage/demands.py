@@ -1,0 +1,72 @@
+"""What readers of a stream's log have asked for of its tuples, as plan versions hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.spark.storage.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class TupleDemand:
+    """Tuples of a stream that a reader of its log asks for.
+
+    Attributes:
+        condition: Spark SQL over the stream's columns; tuples are wanted where it is true. None: all are.
+        columns: (Spark SQL over the stream's columns, name) pairs: what is kept of a tuple. Where an expression raises,
+            the tuple is not kept, and is counted.
+        key: names of the columns it is looked for by; none: by event time alone.
+        time: name of the event time column, a TIMESTAMP or TIMESTAMP_NTZ.
+        router: deals the tuples out, see `routers.Router.document`; its columns are among `columns`.
+    """
+
+    condition: str | None
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    time: str
+    router: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedDemand:
+    """A demand of a plan version.
+
+    Attributes:
+        id: names its files for ever.
+        demand: what is asked for.
+    """
+
+    id: int
+    demand: TupleDemand
+
+
+@dataclass(frozen=True, slots=True)
+class DemandRegister:
+    """The demands of a plan version.
+
+    Attributes:
+        demands: by id, ascending.
+        next_id: the id of the next new demand; ids are never used again.
+    """
+
+    demands: tuple[NumberedDemand, ...] = ()
+    next_id: int = 0
+
+    def id_of(self, demand: TupleDemand) -> int | None:
+        """The id of a demand, None where nobody has it."""
+        return next((each.id for each in self.demands if each.demand == demand), None)
+
+    def with_demand(self, demand: TupleDemand) -> DemandRegister:
+        """With a demand that was not there."""
+        return DemandRegister((*self.demands, NumberedDemand(self.next_id, demand)), self.next_id + 1)
+
+    def without(self, id_: int) -> DemandRegister:
+        """Without a demand."""
+        return replace(self, demands=tuple(each for each in self.demands if each.id != id_))
+
+
+NO_DEMANDS = DemandRegister()
+#: on disk
+DEMANDS = Codec(DemandRegister)

@@ -1,0 +1,129 @@
+"""Durable files: synced content and names, atomic replace, put-if-absent, and names that Spark readers skip.
+
+The output and checkpoint folders are paths that the driver and every worker see under the same
+name (a local disk for `local[*]`, a shared file system on a cluster).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: bytes of a file's end looked at in one go
+_LOOKED_AT = 1 << 16
+
+
+def sync_file(path: Path) -> None:
+    """Makes a file's content last through a power cut."""
+    _sync(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes new names in a folder, and names that are gone, last through a power cut."""
+    _sync(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder and those above it unless they are there, durable on return."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_beside(path: Path, content: bytes) -> Path:
+    make_folder(path.parent)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    return beside
+
+
+def replace_json(path: Path, document: Any) -> None:
+    """Writes a JSON document under its final name in one atomic step, durable on return."""
+    replace_bytes(path, json.dumps(document, separators=(",", ":")).encode())
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Likewise for any content."""
+    beside = _write_beside(path, content)
+    try:
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def put_json_if_absent(path: Path, document: Any) -> bool:
+    """Like `replace_json`, but leaves an existing file alone and returns False."""
+    beside = _write_beside(path, json.dumps(document, separators=(",", ":")).encode())
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+    sync_folder(path.parent)
+    return True
+
+
+def read_json(path: Path) -> Any | None:
+    """The document, or None where there is no such file."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def last_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, the last one first; no more of it is read than is asked for."""
+    with path.open("rb") as file:
+        behind = file.seek(0, os.SEEK_END)
+        torn = b""
+        while behind:
+            begin = max(0, behind - _LOOKED_AT)
+            file.seek(begin)
+            first, *lines = (file.read(behind - begin) + torn).splitlines()
+            yield from reversed(lines)
+            behind, torn = begin, first
+        if torn:
+            yield torn
+
+
+def numbered(folder: Path, suffix: str = ".json") -> list[int]:
+    """Numbers of the files `<number><suffix>` in a folder, ascending."""
+    if not folder.is_dir():
+        return []
+    stems = (entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def drop_unbegun(checkpoint: Path) -> None:
+    """Empties the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
+
+    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
+    """
+    if not any(checkpoint.glob("offsets/[0-9]*")):
+        for name in ("offsets", "commits", "state"):
+            shutil.rmtree(checkpoint / name, ignore_errors=True)

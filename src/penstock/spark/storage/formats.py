@@ -1,0 +1,107 @@
+"""The formats of the documents on disk: each says which version of its format it has, and another one is refused by name.
+
+The layout's version (`layout.LAYOUT_VERSION`) says which documents there are and where; a format's version says what
+one kind of them holds. A change that code of before, or documents of before, do not bear raises one or the other.
+docs/reference/files.md lists both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError
+from penstock.spark.storage.files import put_json_if_absent, read_json, replace_json
+
+#: the member of a document that says its version
+VERSION = "format"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The format of one kind of document.
+
+    Attributes:
+        kind: what such a document is, for messages.
+        version: the version that is written, and the only one that is read.
+    """
+
+    kind: str
+    version: int
+
+    def replace(self, path: Path, document: Mapping[str, Any]) -> None:
+        """Writes a document, see `replace_json`."""
+        replace_json(path, self.stamped(document))
+
+    def put(self, path: Path, document: Mapping[str, Any]) -> bool:
+        """Writes a document unless there is one, see `put_json_if_absent`."""
+        return put_json_if_absent(path, self.stamped(document))
+
+    def read(self, path: Path) -> dict[str, Any] | None:
+        """The document, or None where there is no such file.
+
+        Raises:
+            CheckpointError: it is of another version.
+        """
+        document = read_json(path)
+        return None if document is None else self.opened(document, path)
+
+    def stamped(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """A document with its version."""
+        return {VERSION: self.version, **document}
+
+    def opened(self, document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """A document without its version.
+
+        Args:
+            document: as it was read.
+            path: where; for messages.
+
+        Raises:
+            CheckpointError: it is of another version.
+        """
+        found = document.get(VERSION)
+        if found != self.version:
+            raise CheckpointError(f"{path}, {self.kind}, {other_version(found, self.version, 'format')}")
+        return {name: value for name, value in document.items() if name != VERSION}
+
+
+def other_version(found: object, read: int, what: str) -> str:
+    """Says of something that it has another version than the one this code reads, and what to do.
+
+    Args:
+        found: its version; None where it says none.
+        read: the version that is read.
+        what: which version it is: of a format, the layout, a state.
+    """
+    if isinstance(found, int) and found > read:
+        age, remedy = "a newer", "go on with that version of Penstock"
+    else:
+        age, remedy = "an older", "go on with the version of Penstock that wrote it"
+    has = f"{what} {found}" if found is not None else f"no {what} version"
+    return (
+        f"was written by {age} version of Penstock: it has {has}, this version reads {what} {read}; {remedy}, or start "
+        "with a new checkpoint and a new output folder"
+    )
+
+
+PLAN = Format("a plan version", 1)
+BINDING = Format("the binding of a batch", 1)
+PROGRAM = Format("the window views of a plan version", 1)
+OPERATOR_VIEWS = Format("the window views of an operator", 1)
+SHARDS = Format("the shards of a stream", 1)
+BACKFILL = Format("the end of a backfill", 1)
+READ_FILES = Format("the files that were read", 1)
+TOPICS = Format("the topics of a stream", 1)
+SCHEDULE = Format("the schedule of a replay", 1)
+LOG_ENTRY = Format("an entry of a log", 1)
+LOG_SEGMENT = Format("a segment of a log", 1)
+LOG_KEPT = Format("how far back a log goes", 1)
+LOG_READER = Format("how far a reader of a log has come", 1)
+CUT = Format("a cut of a lane", 1)
+MANIFEST = Format("a manifest", 1)
+MERGED_MANIFEST = Format("the manifest of the merged batches", 1)
+CATALOG = Format("the catalog", 1)
+RESULT_VIEWS = Format("the columns of an operator's results", 1)

@@ -1,0 +1,210 @@
+"""Where everything lies: the output folder users read and the checkpoint they keep."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import CheckpointError, ConnectionFailedError, InputError
+from penstock.spark.storage.files import put_json_if_absent, read_json
+from penstock.spark.storage.formats import other_version
+
+#: kinds of the files that a log names; they are the log's once they are published
+PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
+#: version of both layouts; a checkpoint of another version is refused
+LAYOUT_VERSION = 5
+
+
+def is_of_log(kind: str) -> bool:
+    """Whether files of a kind are the log's; those of tuples have the demand in theirs, `tuples/3`."""
+    return kind.partition("/")[0] in LOG_KINDS
+
+
+def tuples_kind(demand: int) -> str:
+    """The kind of the files that hold the tuples of a demand."""
+    return f"{TUPLES_FILES}/{demand}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one run.
+
+    Attributes:
+        output: the results folder.
+        checkpoint: the folder a restart needs.
+    """
+
+    output: Path
+    checkpoint: Path
+
+    def matches(self, stream: str) -> Path:
+        """Tuples that satisfied a query, with the names of the queries."""
+        return self.output / "matches" / stream
+
+    def quarantine(self, stream: str) -> Path:
+        """Records that could not be read, with the reason."""
+        return self.output / "quarantine" / stream
+
+    def manifests(self, stream: str) -> Path:
+        """One file a published batch, or a compacted range of batches."""
+        return self.output / "_penstock" / "manifests" / stream
+
+    def staging(self, stream: str, batch: int) -> Path:
+        """What the tasks of a batch wrote, before publication."""
+        return self.output / "_penstock" / "staging" / stream / str(batch)
+
+    def staged_envelopes(self, stream: str, batch: int) -> Path:
+        """What the tasks of a batch wrote for the keyed query: published by rename, so beside the log."""
+        return self.checkpoint / stream / "staging" / str(batch)
+
+    @property
+    def catalog(self) -> Path:
+        """The streams and views of the newest plan, for readers of the folder."""
+        return self.output / "_penstock" / "catalog.json"
+
+    @property
+    def status(self) -> Path:
+        """What the newest run says of itself, for `penstock status`."""
+        return self.output / "_penstock" / "status.json"
+
+    @property
+    def events(self) -> Path:
+        """One decision or measurement a line."""
+        return self.output / "events.jsonl"
+
+    def plans(self, stream: str) -> Path:
+        """Plan versions of a stream."""
+        return self.checkpoint / stream / "plans"
+
+    def bindings(self, stream: str) -> Path:
+        """Which plan version each batch is bound to."""
+        return self.checkpoint / stream / "bindings"
+
+    def spark(self, stream: str) -> Path:
+        """Spark's own checkpoint of the stream's ingest query."""
+        return self.checkpoint / stream / "spark"
+
+    def backfill(self, stream: str) -> Path:
+        """Which operators that began in mid-stream are settled, and what a backfill has staged."""
+        return self.checkpoint / stream / "backfill"
+
+    def log(self, stream: str) -> Path:
+        """The log: what the ingest query hands on, an entry a published batch and those between them."""
+        return self.checkpoint / stream / "log"
+
+    def log_files(self, stream: str, kind: str) -> Path:
+        """The files of one kind that the log's entries name."""
+        return self.log(stream) / "files" / kind
+
+    def keyed(self, stream: str) -> Path:
+        """The window views of each plan version."""
+        return self.checkpoint / stream / "keyed"
+
+    def keyed_spark(self, stream: str) -> Path:
+        """Spark's own checkpoint of the stream's keyed query."""
+        return self.checkpoint / stream / "spark-keyed"
+
+    def cuts(self, lane: str) -> Path:
+        """The cuts of a lane that are not done with."""
+        return self.checkpoint / "_lanes" / lane / "cuts"
+
+    def results(self, view: str) -> Path:
+        """Results of a window view."""
+        return self.output / "results" / view
+
+    def result_views(self, stream: str) -> Path:
+        """What readers must know of a stream's window views: a file an operator."""
+        return self.output / "_penstock" / "results" / stream
+
+    def read_files(self, stream: str) -> Path:
+        """What each file was when it was read, one line a file."""
+        return self.checkpoint / stream / "files.jsonl"
+
+    def topics(self, stream: str) -> Path:
+        """Which topics a stream reads: their ids by name."""
+        return self.checkpoint / stream / "topics.json"
+
+    def replay(self, stream: str) -> Path:
+        """The arrival-ordered copy that a replay source plays."""
+        return self.checkpoint / stream / "replay"
+
+    @classmethod
+    def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:
+        """The layout of two folders; the checkpoint lies inside the results where none is named."""
+        folder = Path(output).resolve()
+        kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
+        return cls(folder, kept)
+
+    def check(self) -> None:
+        """Makes sure that both folders can be used, and together; changes nothing.
+
+        Raises:
+            InputError: the output is something else than a results folder.
+            ConnectionFailedError: a folder cannot be written.
+            CheckpointError: the output holds the results of another checkpoint, or the checkpoint
+                was written by an incompatible version.
+        """
+        try:
+            if self.output.is_file() or (
+                self.output.is_dir()
+                and any(self.output.iterdir())
+                and not (self.output / "_penstock").is_dir()
+            ):
+                raise InputError(
+                    f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+                )
+            for folder in (self.output, self.checkpoint):
+                _refuse_unwritable(folder)
+            checkpoint: dict[str, Any] | None = read_json(self.checkpoint / "identity.json")
+            results: dict[str, Any] | None = read_json(self.output / "_penstock" / "identity.json")
+        except OSError as error:
+            raise _unusable(error, self.output) from error
+        for what, identity in (
+            (f"checkpoint {self.checkpoint}", checkpoint),
+            (f"output {self.output}", results),
+        ):
+            if identity is not None and identity.get("layout") != LAYOUT_VERSION:
+                found = identity.get("layout")
+                raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
+        if results is not None and results != checkpoint:
+            raise CheckpointError(
+                f"the output folder {self.output} holds the results of another checkpoint than "
+                f"{self.checkpoint}; use the checkpoint it was written with, or a new output folder"
+            )
+
+    def open(self) -> None:
+        """Creates both folders and makes sure that they belong together.
+
+        Raises:
+            InputError: as `check`.
+        """
+        self.check()
+        try:
+            for folder in (self.checkpoint, self.output / "_penstock"):
+                folder.mkdir(parents=True, exist_ok=True)
+            identity = self.checkpoint / "identity.json"
+            put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
+            put_json_if_absent(self.output / "_penstock" / "identity.json", read_json(identity))
+        except OSError as error:
+            raise _unusable(error, self.output) from error
+        self.check()
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Raises PermissionError or NotADirectoryError where a folder could not be made or written to."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+
+
+def _unusable(error: OSError, output: Path) -> ConnectionFailedError:
+    return ConnectionFailedError(
+        f"cannot write to {error.filename or output}: {error.strerror}; "
+        "the output and checkpoint folders must be writable"
+    )

@@ -1,0 +1,78 @@
+"""The map stage behind any DataFrame: tuples reach the worker through mapInArrow."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.operators.ingest.malformed import explained
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
+
+#: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
+#: good record), why it is malformed and which file or offset it came from
+CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+#: records of a block whose reason is looked into
+_MOST_EXPLAINED = 10_000
+
+
+def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
+    """Runs one job over a batch.
+
+    Args:
+        df: the tuple's columns, the derived ones and, from some sources, CORRUPT, REASON and ORIGIN.
+        program: the bound plan.
+        context: what the tasks need.
+
+    Returns:
+        One report a task.
+    """
+    df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
+    each = batch_processor(program, CORRUPT in df.columns)
+    names = df.columns
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_partition(context, (batch.rename_columns(names) for batch in batches), each)
+
+    # mapInArrow looks columns up by name and does not quote: dots and backticks would go wrong
+    rows = df.toDF(*map(str, range(len(names)))).mapInArrow(stage, REPORT_SCHEMA).collect()
+    return [pickle.loads(row.report) for row in rows]
+
+
+def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task, pa.RecordBatch], None]:
+    """What a task does with each batch of a DataFrame."""
+    columns, derived = list(program.columns), program.derived
+
+    def process(task: Task, batch: pa.RecordBatch) -> None:
+        if has_corrupt:
+            batch = _set_corrupt_aside(task, batch, columns)
+        if not batch.num_rows:
+            return
+        wide = batch if derived is None else derived.unpack(batch)
+
+        def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+            return batch.select(columns).filter(pa.array(mask))
+
+        task.process(wide, tuples)
+
+    return process
+
+
+def _set_corrupt_aside(task: Task, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+    reason = batch.column(REASON)
+    if reason.null_count == len(reason):
+        return batch
+    aside = batch.filter(reason.is_valid())
+    schema = pa.schema([batch.schema.field(name) for name in columns])
+    records, reasons = aside.column(CORRUPT), aside.column(REASON)
+    told = [
+        explained(why.as_py(), record.as_py() or b"", schema) if number < _MOST_EXPLAINED else why.as_py()
+        for number, (why, record) in enumerate(zip(reasons, records, strict=True))
+    ]
+    task.quarantine_lines(records, aside.column(ORIGIN), pa.array(told, pa.string()))
+    return batch.filter(reason.is_null())

@@ -1,0 +1,64 @@
+"""The map stage on Kafka's raw values: the worker decodes JSON itself, block by block."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from penstock.operators.ingest.json_decode import JsonDecoder
+from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.spark.tasks.dataframe_stage import batch_processor
+from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
+
+#: (topic or None where there is but one, partition, first offset, last offset)
+Block = tuple[str | None, int, int, int]
+
+
+def run_raw_json(
+    df: DataFrame, schema: pa.Schema, program: StreamProgram, context: TaskContextData
+) -> list[TaskReport]:
+    """Runs one job over raw records.
+
+    Args:
+        df: the columns value, partition, offset and, where there are several topics, topic.
+        schema: the tuple's columns.
+        program: the bound plan.
+        context: what the tasks need.
+
+    Returns:
+        One report a task; `refused` lists the blocks (`Block`) that Spark has to read.
+    """
+    df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
+    tuples = batch_processor(program, has_corrupt=False)
+    max_record_bytes = program.settings.max_record_bytes
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = JsonDecoder(schema, max_record_bytes)
+
+        def each(task: Task, batch: pa.RecordBatch) -> None:
+            if not batch.num_rows:
+                return
+            decoded = decoder.decode(batch.column("value"))
+            if decoded is None:
+                task.refused.extend(_blocks(batch))
+            else:
+                tuples(task, decoded)
+
+        return run_partition(context, batches, each)
+
+    rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
+    return [pickle.loads(row.report) for row in rows]
+
+
+def _blocks(batch: pa.RecordBatch) -> list[Block]:
+    """The offset ranges of a batch, one a topic partition."""
+    places = [name for name in ("topic", "partition") if name in batch.schema.names]
+    table = pa.Table.from_batches([batch.select([*places, "offset"])])
+    grouped = table.group_by(places).aggregate([("offset", "min"), ("offset", "max")])
+    return [
+        (row.get("topic"), row["partition"], row["offset_min"], row["offset_max"])
+        for row in grouped.to_pylist()
+    ]

@@ -1,0 +1,299 @@
+"""Parquet files as the driver plans them and workers read them: row groups that are whole, or the reason why not.
+
+Files are read by plain reads, not mapped into memory: one that is cut off while it is mapped ends the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from penstock.spark.recovery.messages import first_line
+
+#: which Spark wrote a file; those before the other version had the Julian calendar before 1582
+_VERSION, _GREGORIAN_SINCE = b"org.apache.spark.version", b"3.0.0"
+#: marks of files of later versions whose old dates and timestamps Spark shifts between calendars
+_REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+#: bytes of one read: a column chunk in one piece costs more in new memory than it saves
+_READ_BYTES = 1 << 18
+#: what opening and reading a Parquet file raises
+READ_ERRORS = (OSError, pa.ArrowException)
+#: waits before a file that its file system did not give is tried again
+_WAITS_SECONDS = (0.0, 0.2, 1.0)
+#: a file that is written to for longer is given up
+_MOST_SETTLING_SECONDS = 60.0
+
+
+class UnreadableError(Exception):
+    """Columns of a row group could not be read.
+
+    Args:
+        columns: the columns that were wanted.
+    """
+
+    def __init__(self, message: str, columns: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.columns = list(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells two contents of a file apart.
+
+    Attributes:
+        size: bytes.
+        modified_ns: time of the last modification, nanoseconds since the epoch.
+    """
+
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a file.
+
+    Attributes:
+        path: the URI Spark gave.
+        number: its number in the file.
+        rows: rows in it.
+        stamp: of the file when the batch began; None where the file system is not a local one.
+    """
+
+    path: str
+    number: int
+    rows: int
+    stamp: Stamp | None
+
+
+def local_path(uri: str) -> str | None:
+    """The path of a file on a local or mounted file system, or None where it is elsewhere."""
+    # Spark's paths are not escaped: %, # and ? are letters of a name
+    scheme, colon, rest = uri.partition(":")
+    if not colon or "/" in scheme:
+        return uri
+    return re.sub("^//+", "/", rest) if scheme == "file" else None
+
+
+def stamp_of(uri: str) -> Stamp | None:
+    """The stamp of a file, or None where its file system is not a local one.
+
+    Raises:
+        OSError: it is gone, or its file system does not answer.
+    """
+    path = local_path(uri)
+    if path is None:
+        return None
+    found = Path(path).stat()
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+def is_fault_of_file(error: BaseException | None) -> bool:
+    """Whether an error is the file's own: it is gone, or its bytes cannot be read.
+
+    All others (a file that may not be read, too many open files, a file system or a memory that fails) say nothing of
+    it: the same file may be read later.
+    """
+    if isinstance(error, MemoryError):
+        return False
+    # errors of the system have a number, those of the content have none
+    return not isinstance(error, OSError) or error.errno in (None, errno.ENOENT)
+
+
+def open_parquet(uri: str) -> pq.ParquetFile:
+    """Opens a Parquet file by the URI Spark gave; pages that have a checksum are compared with it.
+
+    Raises:
+        OSError, pyarrow.ArrowException: it cannot be opened or is no Parquet file.
+    """
+    local = local_path(uri)
+    if local is not None:
+        return pq.ParquetFile(
+            local, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+        )
+    filesystem, path = pafs.FileSystem.from_uri(uri)
+    return pq.ParquetFile(path, filesystem=filesystem, page_checksum_verification=True)
+
+
+def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:
+    """Whether the scan reads what Spark reads.
+
+    The file's columns are exactly the stream's (no widening, no missing column, no INT96), and Spark does not
+    shift its dates and timestamps from the calendar of Spark 2 to today's.
+
+    Args:
+        file: the file.
+        schema: the stream's columns.
+        others_as_they_are: whether Spark takes dates of files that Spark has not written as they are.
+    """
+    stored = file.schema_arrow
+    if any(map(has_moments, schema.types)) and is_rebased(file, others_as_they_are=others_as_they_are):
+        return False
+    return all(
+        stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type
+        for field in schema
+    )
+
+
+def has_moments(kind: pa.DataType) -> bool:
+    """Whether a type holds dates or timestamps."""
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind) or any(map(has_moments, inner))
+
+
+def is_rebased(file: pq.ParquetFile, *, others_as_they_are: bool) -> bool:
+    """Whether Spark shifts the file's old dates and times between calendars.
+
+    As Spark's DataSourceUtils has it, texts of versions compared as texts.
+    """
+    told = file.metadata.metadata or {}
+    version = told.get(_VERSION)
+    if version is None:
+        return not others_as_they_are
+    return version < _GREGORIAN_SINCE or any(key in told for key in _REBASED)
+
+
+class RowGroupReader:
+    """Reads columns of one row group of a file that has not changed since its batch began.
+
+    Raises:
+        UnreadableError: the file cannot be opened or has changed; from every method, also where the columns cannot
+            be read.
+    """
+
+    def __init__(self, group: RowGroup) -> None:
+        self.group = group
+        self._check()
+        try:
+            self._file = open_parquet(group.path)
+            rows = self._file.metadata.row_group(group.number).num_rows
+        except READ_ERRORS as error:
+            raise UnreadableError(first_line(error)) from error
+        if rows != group.rows:
+            raise UnreadableError("the file has changed since its batch began")
+
+    @property
+    def metadata(self) -> pq.RowGroupMetaData:
+        """What the file's footer says of the row group."""
+        return self._file.metadata.row_group(self.group.number)
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """The row group's rows in batches; its end is reached only where all of them came."""
+        rows = 0
+        try:
+            for batch in self._file.iter_batches(
+                batch_size=batch_rows,
+                row_groups=[self.group.number],
+                columns=list(columns),
+                use_threads=False,
+            ):
+                rows += batch.num_rows
+                yield batch
+        except READ_ERRORS as error:
+            raise UnreadableError(first_line(error), columns) from error
+        self._check_rows(rows, columns)
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """All rows of the row group."""
+        try:
+            table = self._file.read_row_group(self.group.number, columns=list(columns), use_threads=False)
+        except READ_ERRORS as error:
+            raise UnreadableError(first_line(error), columns) from error
+        self._check_rows(table.num_rows, columns)
+        return table
+
+    def _check_rows(self, rows: int, columns: Sequence[str]) -> None:
+        if rows != self.group.rows:
+            raise UnreadableError(f"{rows:,} rows where the footer says {self.group.rows:,}", columns)
+        self._check()
+
+    def _check(self) -> None:
+        try:
+            stamp = stamp_of(self.group.path)
+        except OSError as error:
+            raise UnreadableError(first_line(error)) from error
+        if stamp != self.group.stamp:
+            raise UnreadableError("the file has changed since its batch began")
+
+
+def reason_of(group: RowGroup, columns: Sequence[str]) -> str | None:
+    """Why columns of a row group cannot be read; None where they can be, so that what failed before has passed.
+
+    Raises:
+        OSError, MemoryError: not the file is at fault, or its folder does not answer either.
+    """
+    for wait in _WAITS_SECONDS:
+        time.sleep(wait)
+        try:
+            RowGroupReader(group).table(columns)
+            return None
+        except UnreadableError as error:
+            reason, cause = str(error), error.__cause__
+        if not isinstance(cause, MemoryError) and (not isinstance(cause, OSError) or cause.errno is None):
+            return reason
+    if cause is not None and not is_fault_of_file(cause):
+        raise cause
+    check_folder(group.path)
+    return reason
+
+
+def check_folder(uri: str) -> None:
+    """Makes sure that a file's folder can be listed.
+
+    Raises:
+        OSError: it cannot.
+    """
+    path = local_path(uri)
+    if path is not None:
+        with os.scandir(Path(path).parent) as entries:
+            next(entries, None)
+
+
+def row_groups(path: str, stamp: Stamp | None, metadata: pq.FileMetaData) -> list[RowGroup]:
+    """The row groups of a file, in order."""
+    return [
+        RowGroup(path, number, metadata.row_group(number).num_rows, stamp)
+        for number in range(metadata.num_row_groups)
+    ]
+
+
+def open_settled(uri: str, settle_seconds: float) -> tuple[Stamp | None, pq.ParquetFile] | None:
+    """Opens a file; one that is no Parquet file and has just been written to is waited for.
+
+    Args:
+        uri: the URI Spark gave.
+        settle_seconds: how long the file must have been left alone before it is given up.
+
+    Returns:
+        The file and the stamp it had before it was opened, or None where it is gone or no Parquet file.
+
+    Raises:
+        OSError, MemoryError: not the file is at fault.
+    """
+    gives_up = time.monotonic() + _MOST_SETTLING_SECONDS
+    waits = iter(_WAITS_SECONDS)
+    while True:
+        stamp = None
+        try:
+            stamp = stamp_of(uri)
+            return stamp, open_parquet(uri)
+        except READ_ERRORS as error:
+            if not is_fault_of_file(error):
+                wait = next(waits, None)
+                if wait is None:
+                    raise
+                time.sleep(wait)
+                continue
+            age = settle_seconds if stamp is None else time.time() - stamp.modified_ns / 1e9
+            if age >= settle_seconds or time.monotonic() > gives_up:
+                return None
+        time.sleep(min(0.2, settle_seconds))

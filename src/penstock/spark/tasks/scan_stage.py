@@ -1,0 +1,182 @@
+"""The map stage in the scan: Spark hands over paths, the worker reads Parquet with pyarrow.
+
+Spark keeps its file log, rate limits and exactly-once; the tuples never cross from the JVM to
+Python. Row groups whose statistics rule out every query are not read, and columns that no query
+compares are decoded only where a row group holds a match. A row group is answered whole or, where something
+that its answer needs cannot be read, set aside whole.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
+from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
+from penstock.spark.tasks.worker import (
+    REPORT_SCHEMA,
+    SetAside,
+    Task,
+    TaskContextData,
+    TaskReport,
+    partition_number,
+)
+
+#: times that a row group may fail and then be read before the task gives up
+_MOST_PASSING = 5
+
+
+def split(row_groups: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]]:
+    """Spreads row groups over tasks so that each gets about the same number of rows, order kept."""
+    total = sum(group.rows for group in row_groups)
+    splits: list[list[RowGroup]] = [[] for _ in range(max(1, min(tasks, len(row_groups))))]
+    taken = 0
+    for group in row_groups:
+        number = min(len(splits) - 1, taken * len(splits) // max(1, total))
+        splits[number].append(group)
+        taken += group.rows
+    return [part for part in splits if part]
+
+
+def run_in_scan(
+    spark: SparkSession, splits: list[list[RowGroup]], context: TaskContextData
+) -> list[TaskReport]:
+    """Runs one job whose tasks read the row groups themselves.
+
+    Returns:
+        One report a task.
+    """
+
+    def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        groups = [group for number in chosen for group in splits[number]]
+        yield run_row_groups(context, partition_number(), groups).row()
+
+    # a partition a split; by way of mapInArrow, so that one worker daemon serves every kind of job
+    rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(stage, REPORT_SCHEMA).collect()
+    return [pickle.loads(row.report) for row in rows]
+
+
+def run_row_groups(context: TaskContextData, partition: int, groups: Sequence[RowGroup]) -> TaskReport:
+    """Answers the row groups that can be read and sets the others aside.
+
+    A row group that fails after some of its tuples were taken in spoils the task: the others are still
+    gone through, so that all that fail are known, and the task begins anew without them.
+
+    Raises:
+        OSError, MemoryError: a file system or the memory fails: no fault of the files.
+        UnreadableError: row groups that can be read fail again and again.
+    """
+    aside: dict[RowGroup, str] = {}
+    passing = 0
+    while True:
+        task = Task(context, partition)
+        is_spoiled = False
+        for group in groups:
+            while group not in aside:
+                before = task.stage.counts.tuples
+                try:
+                    _run_row_group(task, group)
+                    break
+                except UnreadableError as error:
+                    reason = reason_of(group, error.columns)
+                    if reason is not None:
+                        aside[group] = reason
+                    elif (passing := passing + 1) > _MOST_PASSING:
+                        raise
+                    if task.stage.counts.tuples != before:
+                        is_spoiled = True
+                        break
+        if not is_spoiled:
+            break
+        task.abandon()
+    for group, reason in aside.items():
+        task.set_aside(SetAside(group.path, group.number, group.rows, f"unreadable row group: {reason}"))
+    return task.report()
+
+
+def _run_row_group(task: Task, group: RowGroup) -> None:
+    reader = RowGroupReader(group)
+    program = task.stage.program
+    columns, batch_rows = program.columns, program.settings.batch_rows
+    is_matched = could_match(program.plan, _bounds(reader.metadata, task.stage.encoders))
+    if not is_matched and not program.wants_every_tuple:
+        task.stage.skip(group.rows)
+        observed = program.windows.time if program.windows else program.event_time
+        if observed is not None:
+            for batch in reader.batches([observed], batch_rows):
+                task.stage.observe_times(batch)
+        return
+    first = program.needed if is_matched else program.gathered
+    rest = [name for name in columns if name not in first]
+    late = _LateColumns(reader, columns, rest)
+    offset = 0
+    for batch in reader.batches(first or [columns[0]], batch_rows):
+        late.at(batch, offset)
+        offset += batch.num_rows
+        task.process(batch, late.tuples, is_matched=is_matched)
+
+
+class _LateColumns:
+    """Decodes the columns no query compares when a batch of the row group first has a match."""
+
+    def __init__(self, reader: RowGroupReader, columns: Sequence[str], rest: Sequence[str]) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._rest = list(rest)
+        self._read: pa.Table | None = None
+
+    def at(self, batch: pa.RecordBatch, offset: int) -> None:
+        """Moves to a batch that starts at a row of the row group."""
+        self._batch = batch
+        self._offset = offset
+
+    def tuples(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        """The tuple's columns of the rows where the mask is true."""
+        rows = np.flatnonzero(mask)
+        matched = self._batch.take(pa.array(rows))
+        if not self._rest:
+            return pa.record_batch(
+                [matched.column(name) for name in self._columns], names=list(self._columns)
+            )
+        if self._read is None:
+            self._read = self._reader.table(self._rest)
+        late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
+        found: dict[str, Any] = {name: matched.column(name) for name in matched.schema.names}
+        for name in self._rest:
+            column = late.column(name)
+            found[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
+
+
+def _bounds(metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder]) -> list[CodeBounds | None]:
+    """What the row group's statistics say of each p-attribute."""
+    found = {}
+    for index in range(metadata.num_columns):
+        column = metadata.column(index)
+        # a dot may stand for a field of a nested column
+        if column.is_stats_set and column.statistics.has_min_max and "." not in column.path_in_schema:
+            found[column.path_in_schema] = column.statistics
+    bounds: list[CodeBounds | None] = []
+    for encoder in encoders:
+        statistics = found.get(encoder.coding.name)
+        if statistics is None:
+            bounds.append(None)
+            continue
+        may_be_null = not statistics.has_null_count or statistics.null_count > 0
+        try:
+            low, high = statistics.min, statistics.max
+        except (OverflowError, ValueError):  # a date Python does not know, text cut within a character
+            bounds.append(None)
+            continue
+        known = low == low and high == high
+        bounds.append(code_bounds(encoder, low, high, may_be_null) if known else None)
+    return bounds

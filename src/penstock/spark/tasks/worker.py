@@ -1,0 +1,405 @@
+"""The worker's side of an ingest batch: one task, its staged files and its report.
+
+A task writes what it matched to files of its own (named by batch, job, partition and attempt) and
+returns one small row; only the driver publishes.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import Broadcast, TaskContext
+
+from penstock.operators.ingest.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+from penstock.operators.selection.selector import TooManyMatchesError
+from penstock.operators.windows.shard import Envelope
+from penstock.spark.log.envelopes import file_kind, write_envelopes
+from penstock.spark.log.runs import write_run_file
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.storage.files import sync_file
+from penstock.spark.storage.layout import is_of_log, tuples_kind
+from penstock.spark.tasks.record_lines import with_lines
+
+#: schema of the row every task returns: a pickled TaskReport
+REPORT_SCHEMA = "report BINARY"
+_KEPT_STAGES = 4
+#: a row group is written when so many rows or bytes are held
+_ROW_GROUP_ROWS = 1_000_000
+_HELD_BYTES = 128 << 20
+#: how reasons begin whose rest (offsets, sizes, paths) differs from file to file: they are counted without it
+_UNREADABLE = "unreadable "
+#: names of 100,000 views fit; beyond it Parquet would write each name out
+_DICTIONARY_BYTES = 64 << 20
+#: so many records of a task, and bytes, are told with their lines
+_PLACED_ROWS = 10_000
+_PLACED_BYTES = 16 << 20
+#: why a tuple is in no window though it could be read
+TOO_LATE = "too late: all its windows are final, and the history does not go back to them"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A file, or a row group of one, none of whose rows is answered.
+
+    Attributes:
+        path: the file's URI.
+        row_group: its number, or None where it is the whole file.
+        rows: how many rows it has; None where that cannot be known.
+        reason: why it was set aside.
+    """
+
+    path: str
+    row_group: int | None
+    rows: int | None
+    reason: str
+
+    @property
+    def origin(self) -> str:
+        """The place and the number of rows, as the quarantine says them."""
+        place = self.path if self.row_group is None else f"{self.path}#{self.row_group}"
+        return place if self.rows is None else f"{place} ({self.rows:,} rows)"
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What a task did: its place in the batch, its files, its counts and its sample of codes."""
+
+    job: int
+    partition: int
+    files: list[StagedFile]
+    counts: StageCounts
+    sample: npt.NDArray[np.uint32] | None
+    quarantined: dict[str, int] = field(default_factory=dict)
+    refused: list[Any] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
+
+    def row(self) -> pa.RecordBatch:
+        """The report as the one row of the task's output."""
+        return pa.record_batch({"report": pa.array([pickle.dumps(self)], pa.binary())})
+
+
+@dataclass(frozen=True, slots=True)
+class SentSequence:
+    """An evaluation sequence on its way to the workers, by value: it lives as long as the task that carries it.
+
+    Attributes:
+        revision: tells it from the sequences before it, from 1.
+        arrangement: the pickled Arrangement.
+    """
+
+    revision: int
+    arrangement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContextData:
+    """What every task of one job of a batch knows.
+
+    Attributes:
+        key: identifies the program in the worker's cache.
+        program: the pickled StreamProgram.
+        sequence: the evaluation sequence its ASCs follow; None: the order of the attributes.
+        staging: folder for the batch's staged files, and ...
+        staged_envelopes: ... for its partials, on the file system where they are published.
+        job: number of the job within the batch.
+        time_limit: the largest event time that is believed, microseconds in UTC.
+        time_floor: tuples that are older do not matter for slack, microseconds.
+        kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
+        too_late_before: tuples with an earlier event time are quarantined instead of being in windows, microseconds.
+    """
+
+    key: tuple[str, int]
+    program: Broadcast[bytes]
+    sequence: SentSequence | None
+    staging: str
+    staged_envelopes: str
+    job: int
+    time_limit: int
+    time_floor: int
+    kept_ahead: int
+    too_late_before: int
+
+
+@dataclass(slots=True)
+class _KeptStage:
+    stage: MapStage
+    revision: int = 0
+
+
+_stages: OrderedDict[tuple[str, int], _KeptStage] = OrderedDict()
+
+
+def stage_for(context: TaskContextData) -> MapStage:
+    """The compiled stage of a program, kept in this worker from batch to batch and from sequence to sequence."""
+    kept = _stages.get(context.key)
+    if kept is None:
+        program: StreamProgram = pickle.loads(context.program.value)
+        kept = _stages[context.key] = _KeptStage(MapStage(program))
+        while len(_stages) > _KEPT_STAGES:
+            _stages.popitem(last=False)
+    _stages.move_to_end(context.key)
+    if context.sequence is not None and context.sequence.revision != kept.revision:
+        kept.stage.rearrange(pickle.loads(context.sequence.arrangement))
+        kept.revision = context.sequence.revision
+    kept.stage.begin(context.time_limit, context.time_floor, context.kept_ahead, context.too_late_before)
+    return kept.stage
+
+
+class StagedWriter:
+    """Writes batches of one schema to a staged Parquet file, created with the first batch.
+
+    Batches are held until they make a row group of some size: small ones cost more time and space. The
+    `queries` column gets no statistics, which would cost more than the rest of it.
+    """
+
+    def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
+        self.kind = kind
+        self._path = _staged_path(kind, context, partition)
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
+        self.rows = 0
+        self.pairs = 0
+
+    def write(self, batch: pa.RecordBatch, pairs: int = 0) -> None:
+        """Appends a batch."""
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                self._path,
+                batch.schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                write_statistics=[name for name in batch.schema.names if name != QUERIES],
+                dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            )
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= _ROW_GROUP_ROWS or self._held_bytes >= _HELD_BYTES:
+            self._flush(self._writer)
+        self.rows += batch.num_rows
+        self.pairs += pairs
+
+    def close(self) -> list[StagedFile]:
+        """Ends the file; the list holds it, or nothing where no batch was written."""
+        if self._writer is None:
+            return []
+        self._flush(self._writer)
+        self._writer.close()
+        sync_file(self._path)
+        size = self._path.stat().st_size
+        return [StagedFile(self.kind, str(self._path), self.rows, self.pairs, size)]
+
+    def _flush(self, writer: pq.ParquetWriter) -> None:
+        if self._held:
+            writer.write_table(pa.Table.from_batches(self._held), row_group_size=self._held_rows)
+        self._held = []
+        self._held_rows = self._held_bytes = 0
+
+
+def _staged_path(kind: str, context: TaskContextData, partition: int) -> Path:
+    folder = context.staged_envelopes if is_of_log(kind) else context.staging
+    return Path(folder) / f"{kind.replace('/', '-')}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
+
+
+def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -> list[StagedFile]:
+    """Writes the partials of a task to staged files, one a kind; the list holds them."""
+    began = time.perf_counter_ns()
+    envelopes = stage.panes.envelopes() if stage.panes is not None else []
+    stage.counts.pane_ns += time.perf_counter_ns() - began
+    by_kind: dict[str, list[tuple[int, Envelope]]] = {}
+    for shard, envelope in envelopes:
+        by_kind.setdefault(file_kind(envelope.kind), []).append((shard, envelope))
+    staged = []
+    for kind, own in by_kind.items():
+        path = _staged_path(kind, context, partition)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_envelopes(own, path)
+        sync_file(path)
+        staged.append(StagedFile(kind, str(path), len(own), 0, path.stat().st_size))
+    return staged
+
+
+class Task:
+    """One task of an ingest job: stages matches, quarantined records and partials, then reports."""
+
+    def __init__(self, context: TaskContextData, partition: int) -> None:
+        self._context = context
+        self._partition = partition
+        self.stage = stage_for(context)
+        self._matches = StagedWriter("matches", context, partition)
+        self._quarantine = StagedWriter("quarantine", context, partition)
+        self.quarantined: dict[str, int] = {}
+        self.refused: list[Any] = []
+        self._set_aside: list[SetAside] = []
+        self._runs: list[StagedFile] = []
+        #: quarantined records whose lines are not looked up yet
+        self._unplaced: list[pa.RecordBatch] = []
+        self._unplaced_rows = self._unplaced_bytes = 0
+
+    def process(
+        self,
+        batch: pa.RecordBatch,
+        tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+        *,
+        is_matched: bool = True,
+    ) -> None:
+        """Matches a batch and stages its matched tuples.
+
+        Args:
+            batch: at least the program's `needed` columns.
+            tuples: gives the tuple's own columns of the rows where the mask is true.
+            is_matched: see `MapStage.process`.
+        """
+        try:
+            mask, queries = self.stage.process(batch, is_matched=is_matched)
+        except TooManyMatchesError:
+            self._process_halves(batch, tuples)
+            return
+        self._stage_runs(all_held=False)
+        if self.stage.too_late is not None:
+            self._quarantine_late(tuples(self.stage.too_late))
+        if not len(queries):
+            return
+        began = time.perf_counter_ns()
+        matched = tuples(mask)
+        schema = matched.schema.append(pa.field(QUERIES, queries.type, nullable=False))
+        staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
+        self._matches.write(staged, len(queries.values))
+        self.stage.counts.write_ns += time.perf_counter_ns() - began
+
+    def _process_halves(
+        self, batch: pa.RecordBatch, tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch]
+    ) -> None:
+        rows = batch.num_rows
+        for first, last in ((0, rows // 2), (rows // 2, rows)):
+
+            def of_half(mask: npt.NDArray[np.bool_], first: int = first) -> pa.RecordBatch:
+                whole = np.zeros(rows, np.bool_)
+                whole[first : first + len(mask)] = mask
+                return tuples(whole)
+
+            self.process(batch.slice(first, last - first), of_half)
+
+    def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
+        """Stages records that could not be read, with where they came from and why."""
+        self._quarantine.write(_quarantined(record, origin, reason))
+        self._count(reason)
+
+    def quarantine_lines(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
+        """Likewise of records that may be lines of files: the first of them are told with their lines."""
+        batch = _quarantined(record, origin, reason)
+        self._count(reason)
+        first = batch.slice(0, _PLACED_ROWS - self._unplaced_rows)
+        if self._unplaced_bytes + first.nbytes > _PLACED_BYTES:
+            first = first.slice(0, 0)
+        if first.num_rows:
+            self._unplaced.append(first)
+            self._unplaced_rows += first.num_rows
+            self._unplaced_bytes += first.nbytes
+        if first.num_rows < batch.num_rows:
+            self._quarantine.write(batch.slice(first.num_rows))
+
+    def _quarantine_late(self, late: pa.RecordBatch) -> None:
+        """Stages tuples that no window takes any more."""
+        name = self.stage.program.event_time
+        records = [json.dumps(row, default=str).encode() for row in late.to_pylist()]
+        times = pc.cast(late.column(name), pa.string()) if name in late.schema.names else [None] * len(late)
+        self.quarantine(
+            pa.array(records, pa.binary()),
+            pa.array([f"event time {each}" for each in times], pa.string()),
+            pa.array([TOO_LATE] * len(records), pa.string()),
+        )
+
+    def _stage_runs(self, *, all_held: bool) -> None:
+        """Writes tuples that readers of the log asked for to staged files: those that are worth one, or all."""
+        if self.stage.tuples is None:
+            return
+        began = time.perf_counter_ns()
+        for plan, tuples in self.stage.tuples.runs(all_held=all_held):
+            kind = tuples_kind(plan.id)
+            path = _staged_path(kind, self._context, self._partition)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_run_file(path, tuples, plan.run)
+            self._runs.append(StagedFile(kind, str(path), tuples.num_rows, 0, path.stat().st_size))
+        self.stage.counts.write_ns += time.perf_counter_ns() - began
+
+    def _place(self) -> None:
+        """Stages the records whose lines are looked up, each file read once."""
+        if self._unplaced:
+            record, origin, reason = pa.Table.from_batches(self._unplaced).combine_chunks().columns
+            origins = with_lines(origin.combine_chunks(), record.combine_chunks())
+            self._quarantine.write(_quarantined(record.combine_chunks(), origins, reason.combine_chunks()))
+
+    def _count(self, reason: pa.Array) -> None:
+        for count in pc.value_counts(reason).to_pylist():
+            name = count["values"]
+            if name.startswith(_UNREADABLE):
+                name = name.partition(":")[0]
+            self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
+
+    def set_aside(self, found: SetAside) -> None:
+        """Stages the place of rows that could not be read."""
+        self._set_aside.append(found)
+        self.quarantine(pa.array([None], pa.binary()), pa.array([found.origin]), pa.array([found.reason]))
+
+    def abandon(self) -> None:
+        """Removes what was staged; the task reports nothing."""
+        for staged in (*self._matches.close(), *self._quarantine.close(), *self._runs):
+            Path(staged.path).unlink()
+
+    def report(self) -> TaskReport:
+        """Closes the staged files and reports."""
+        files = stage_envelopes(self.stage, self._context, self._partition)
+        self._stage_runs(all_held=True)
+        files += self._runs
+        began = time.perf_counter_ns()
+        self._place()
+        files += self._matches.close() + self._quarantine.close()
+        self.stage.counts.write_ns += time.perf_counter_ns() - began
+        return TaskReport(
+            job=self._context.job,
+            partition=self._partition,
+            files=files,
+            counts=self.stage.finish(),
+            sample=self.stage.sample,
+            quarantined=self.quarantined,
+            refused=self.refused,
+            set_aside=self._set_aside,
+        )
+
+
+def _quarantined(record: pa.Array, origin: pa.Array, reason: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"record": record, "origin": origin, "reason": reason})
+
+
+def partition_number() -> int:
+    """The partition this task works on."""
+    context = TaskContext.get()
+    assert context is not None, "a task runs inside Spark"
+    return context.partitionId()
+
+
+def run_partition(
+    context: TaskContextData, batches: Iterable[pa.RecordBatch], each: Callable[[Task, pa.RecordBatch], None]
+) -> Iterator[pa.RecordBatch]:
+    """The body of a mapInArrow: every batch through `each`, then one report."""
+    task = Task(context, partition_number())
+    for batch in batches:
+        each(task, batch)
+    yield task.report().row()

@@ -1,0 +1,461 @@
+"""Binding: conditions against a stream's columns, to selections in normal form.
+
+A predicate that compares a column with literals in the column's own order becomes a value set. One
+that compares an expression with constants becomes a value set over a column that Spark derives. All
+other predicates become derived boolean columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import itemgetter
+
+import pyarrow as pa
+
+from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
+from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
+from penstock.plan.spark_types import spark_name
+from penstock.plan.value_sets import (
+    EVERYTHING,
+    FALSE,
+    NOT_NULL,
+    NOTHING,
+    NULL,
+    TRUE,
+    complement,
+    intersect,
+    union,
+    without_null,
+)
+from penstock.sql.conditions.comparisons import MismatchedError, compare, like, member
+from penstock.sql.conditions.implicit_casts import refuse_raising, warning_of_cast
+from penstock.sql.conditions.nodes import (
+    MIRRORED,
+    Between,
+    Compare,
+    Condition,
+    Holds,
+    IsNull,
+    Like,
+    Member,
+    Operand,
+    Predicate,
+    render,
+)
+from penstock.sql.conditions.normal_form import Conjunction, NormalForm, Truth, conjoined
+from penstock.sql.conditions.operands import Compared, Operands
+from penstock.sql.conditions.shapes import ConditionParser
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import quote
+from penstock.sql.text.literals import Kind, Literal
+from penstock.sql.text.query import SelectQuery
+
+#: conjunctions that a part of a condition may need before Spark computes it as one boolean
+MAX_TERMS = 64
+#: the same where there is no Spark
+MAX_TERMS_ALONE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSelections:
+    """Conditions in normal form over columns and derived columns.
+
+    Attributes:
+        selections: the queries. A tuple for which one of a query's expressions raises is no match
+            by the terms that use the expression. The attributes are columns of the stream, derived
+            columns and their error columns.
+        derived: the columns Spark has to compute.
+        error_queries: for each query that uses an expression that may raise, the query of the same
+            name for the tuples where it raises while the other predicates of a term hold. Over the
+            attributes of `selections`.
+        warnings: (query, text) of what is allowed and seldom meant; none unless `declaring`.
+        columns: the stream's columns that conditions compare, also where none depends on them in the end.
+    """
+
+    selections: SelectionSet
+    derived: tuple[Derived, ...]
+    error_queries: tuple[Query, ...]
+    warnings: tuple[tuple[str, str], ...] = ()
+    columns: tuple[Attribute, ...] = ()
+
+
+def bind_selections(
+    views: Mapping[str, SelectQuery | str],
+    schema: pa.Schema,
+    host: ExpressionHost | None,
+    timezone: str = "UTC",
+    *,
+    declaring: bool = False,
+) -> BoundSelections:
+    """Binds selection views, or the texts of WHERE clauses, to a stream's columns.
+
+    Args:
+        views: by name; a query's source is taken to be the stream.
+        schema: the stream's columns.
+        host: Spark's analysis of expressions; None where there is no Spark.
+        timezone: the session's time zone.
+        declaring: whether the views are new. What an earlier run bound is bound again as it was; new
+            ones are refused where a comparison can only raise.
+
+    Raises:
+        SqlError: with the place underlined: no condition, an unknown column, values that do not
+            compare, or, without a host, an expression that only Spark can compute.
+    """
+    binder = _Binder(schema, host, timezone, declaring)
+    clauses = {name: _clauses(view) for name, view in views.items()}
+    parsed = {name: [binder.parse(clause) for clause in parts] for name, parts in clauses.items()}
+    binder.operands.analyse(pair for parts in parsed.values() for pair in parts)
+    parsed.update(binder.misread(parsed))
+    queries = {name: binder.terms(name, parts) for name, parts in parsed.items()}
+    return binder.bound(queries)
+
+
+def _clauses(view: SelectQuery | str) -> Sequence[Clause]:
+    return (Clause.alone(view),) if isinstance(view, str) else view.conditions
+
+
+#: a clause and its tree; None where Spark computes the whole clause as one boolean
+_Parsed = tuple[Clause, Condition | None]
+
+
+class _LeftToSparkError(Exception):
+    """A clause that is no composition of predicates."""
+
+
+class _Binder:
+    """The attributes in use so far, and how predicates become value sets over them."""
+
+    def __init__(
+        self, schema: pa.Schema, host: ExpressionHost | None, timezone: str, declaring: bool
+    ) -> None:
+        self.operands = Operands(schema, host)
+        self._host = host
+        self._declaring = declaring
+        self._query = ""
+        self._warnings: dict[tuple[str, str], None] = {}
+        self._parser = ConditionParser()
+        #: clauses that only Spark may be able to read -> what we found wrong
+        self._unread: dict[str, SqlError] = {}
+        self._timezone = timezone
+        self._taken = {name.upper() for name in schema.names}
+        self._attributes: list[Attribute] = []
+        self._positions: dict[str, int] = {}
+        self._derived: list[int] = []
+        self._clause = Clause.alone("")
+        self._normal_form = NormalForm(
+            self._resolve, self._derive, MAX_TERMS if host is not None else MAX_TERMS_ALONE
+        )
+
+    def parse(self, clause: Clause) -> _Parsed:
+        """The tree of a clause."""
+        try:
+            return clause, self._parser.parse(clause.text)
+        except SqlError as error:
+            placed = clause.placed(error)
+            if self._host is None or isinstance(error, UnsupportedError) or not clause.text.strip():
+                raise placed from None
+            self._unread[clause.text.strip()] = placed
+            return clause, None
+
+    def terms(self, query: str, parts: Sequence[_Parsed]) -> list[Conjunction]:
+        """The conjunction of some clauses of a query as a disjunction of conjunctions."""
+        self._query = query
+        found: list[list[Conjunction]] = []
+        for clause, condition in parts:
+            self._clause = clause
+            try:
+                if condition is None:
+                    raise _LeftToSparkError
+                found.append(self._normal_form.terms(condition))
+            except _LeftToSparkError:
+                text = clause.text.strip()
+                start = clause.text.index(text)
+                found.append(self._boolean(text, start, start + len(text)))
+            if prod(map(len, found)) > self._normal_form.max_terms and condition is not None:
+                found[-1] = self._boolean(render(condition), condition.start, condition.end)
+        return conjoined(found)
+
+    def misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
+        """Queries with clauses that Spark reads otherwise than we do; those left to it as a whole.
+
+        Only clauses with more than columns and literals are in doubt.
+        """
+        doubtful = [
+            (name, number, clause, render(condition))
+            for name, parts in parsed.items()
+            for number, (clause, condition) in enumerate(parts)
+            if condition is not None and self.operands.has_expression(condition)
+        ]
+        if self._host is None or not doubtful:
+            return {}
+        same = self._host.equivalent([(clause.text, rendered) for _, _, clause, rendered in doubtful])
+        reread: dict[str, list[_Parsed]] = {}
+        for (name, number, clause, _), agreed in zip(doubtful, same, strict=True):
+            if not agreed:
+                reread.setdefault(name, list(parsed[name]))[number] = (clause, None)
+        return reread
+
+    def bound(self, queries: Mapping[str, list[Conjunction]]) -> BoundSelections:
+        """The queries over all attributes, with an error column for what may raise."""
+        used = {attribute for terms in queries.values() for term in terms for attribute in term}
+        order = {position: number for number, position in enumerate(sorted(used))}
+        attributes = [self._attributes[position] for position in order]
+        positions = [position for position in self._derived if position in used]
+        computed = [self._attributes[position] for position in positions]
+        raising = self._raising(computed)
+        errors: dict[int, int] = {}
+        derived: list[Derived] = []
+        for position, column, raises in zip(positions, computed, raising, strict=True):
+            error = f"{column.name}_error" if raises else None
+            derived.append(Derived(column.name, column.expression, column.type, error))
+            if error is not None:
+                errors[order[position]] = len(attributes)
+                attributes.append(Attribute(error, pa.bool_(), quote(error)))
+        selections: list[Query] = []
+        error_queries: list[Query] = []
+        for name, terms in queries.items():
+            ordered = [{order[attribute]: values for attribute, values in term.items()} for term in terms]
+            selections.append(Query(name, tuple(_term(_unraised(term, errors)) for term in ordered)))
+            raised = tuple(_term(case) for term in ordered for case in _raised(term, errors))
+            if raised:
+                error_queries.append(Query(name, raised))
+        derived_places = set(self._derived)
+        return BoundSelections(
+            SelectionSet(tuple(attributes), tuple(selections)),
+            tuple(derived),
+            tuple(error_queries),
+            tuple(self._warnings),
+            tuple(column for place, column in enumerate(self._attributes) if place not in derived_places),
+        )
+
+    def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
+        """Whether each derived column may raise; checks that Spark gives it the type assumed."""
+        if self._host is None or not self._derived:
+            return []
+        every = [self._attributes[position] for position in self._derived]
+        try:
+            types = self._host.types([column.expression for column in every])
+            for column, kind in zip(every, types, strict=True):
+                if pa.types.is_boolean(column.type) and kind not in (pa.bool_(), pa.null()):
+                    text = column.expression
+                    message = f"A condition is boolean; this is of type {spark_name(kind)}."
+                    raise TypeMismatchError(message, text, 0, len(text))
+            return self._host.may_raise([column.expression for column in computed])
+        except SqlError as error:
+            if type(error) is SqlError and error.text in self._unread:
+                raise self._unread[error.text] from None
+            raise self.operands.placed(error) from None
+
+    def _attribute(self, compared: Compared) -> int:
+        position = self._positions.get(compared.expression)
+        if position is None:
+            position = self._positions[compared.expression] = len(self._attributes)
+            name = compared.name
+            if name is None:
+                name = self._free_name()
+                self._derived.append(position)
+            self._attributes.append(Attribute(name, compared.type, compared.expression))
+        return position
+
+    def _free_name(self) -> str:
+        name = f"__d{len(self._derived)}"
+        if name.upper() in self._taken or f"{name}_error".upper() in self._taken:
+            raise UnsupportedError(f"Column names that begin like {name} are reserved; rename the column.")
+        return name
+
+    def _boolean(self, text: str, start: int, end: int) -> list[Conjunction]:
+        self.operands.require_spark(self._clause, text, start, end)
+        return [{self._attribute(Compared(text, None, pa.bool_(), ordered=True)): TRUE}]
+
+    def _derive(self, condition: Condition) -> Truth:
+        """The condition as a boolean column."""
+        text = render(condition)
+        self.operands.require_spark(self._clause, text, condition.start, condition.end)
+        return Truth(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), TRUE, FALSE)
+
+    def _resolve(self, predicate: Predicate) -> Truth | bool | None:
+        if isinstance(predicate, Holds):
+            return self._holds(predicate)
+        if isinstance(predicate, Compare):
+            return self._compare(predicate)
+        column = self.operands.compared(predicate.operand)
+        if column is None and isinstance(predicate, IsNull):
+            literal = self.operands.literal(predicate.operand)
+            return literal.kind is Kind.NULL if literal is not None else self._derive(predicate)
+        if column is None or not column.ordered:
+            return self._derive(predicate)
+        found: Truth | bool | None
+        match predicate:
+            case IsNull():
+                return Truth(self._attribute(column), NULL, NOT_NULL)
+            case Between():
+                found = self._between(predicate, column)
+            case Member():
+                return self._member(predicate, column)
+            case Like():
+                found = self._like(predicate, column)
+        return found if found is not None else self._derive(predicate)
+
+    def _holds(self, predicate: Holds) -> Truth | bool | None:
+        literal = self.operands.literal(predicate.operand)
+        if literal is not None and literal.kind in (Kind.BOOLEAN, Kind.NULL):
+            return None if literal.value is None else bool(literal.value)
+        column = self.operands.compared(predicate.operand)
+        if column is not None and pa.types.is_boolean(column.type):
+            return Truth(self._attribute(column), TRUE, FALSE)
+        if self._host is not None:
+            raise _LeftToSparkError
+        kind = spark_name(column.type) if column is not None else literal.kind if literal is not None else "?"
+        raise self._clause.error(
+            TypeMismatchError,
+            f"A condition is boolean; `{predicate.operand.text}` is of type {kind}. Compare it with something.",
+            predicate.start,
+            predicate.end,
+        )
+
+    def _compare(self, predicate: Compare) -> Truth | bool | None:
+        left, right = self.operands.compared(predicate.left), self.operands.compared(predicate.right)
+        column, operand, operator = left, predicate.right, predicate.operator
+        if left is None:
+            column, operand, operator = right, predicate.left, MIRRORED[predicate.operator]
+        literal = self.operands.literal(operand)
+        if column is None or literal is None or not column.ordered:
+            return self._derive(predicate)
+        null_safe = operator == "<=>"
+        if literal.kind is Kind.NULL:
+            return Truth(self._attribute(column), NULL, NOT_NULL) if null_safe else None
+        found = self._values("=" if null_safe else operator, column, operand, literal)
+        if found is None:
+            return self._derive(predicate)
+        if isinstance(found, bool):
+            return found
+        return Truth(self._attribute(column), found, complement(found) if null_safe else None)
+
+    def _values(
+        self, operator: str, column: Compared, operand: Operand, literal: Literal
+    ) -> ValueSet | bool | None:
+        try:
+            found = compare(operator, column.type, literal, self._timezone)
+            if found is None and (moment := self._moment(operand, literal, column.type)) is not None:
+                found = compare(operator, column.type, moment, self._timezone)
+        except MismatchedError:
+            raise self._mismatch(column, operand, literal) from None
+        if found is None:
+            self._judge(column, [(operand, literal)])
+        return found
+
+    def _judge(self, column: Compared, compared: Sequence[tuple[Operand, Literal]]) -> None:
+        """Refuses a comparison left to Spark that can only raise, warns of one that may for most rows."""
+        if self._host is None or not self._declaring:
+            return
+        refuse_raising(self._host, self._clause, column, compared)
+        for operand, literal in compared:
+            warning = warning_of_cast(self._clause, column, operand, literal)
+            if warning is not None:
+                self._warnings[self._query, warning] = None
+
+    def _moment(self, operand: Operand, literal: Literal, kind: pa.DataType) -> Literal | None:
+        """A string that only Spark reads as a date or timestamp."""
+        if literal.kind is not Kind.STRING or not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return None
+        return self.operands.as_moment(operand, kind)
+
+    def _mismatch(self, column: Compared, operand: Operand, literal: Literal) -> TypeMismatchError:
+        return self._clause.error(
+            TypeMismatchError,
+            f"{column.expression} is of type {spark_name(column.type)}, which does not compare with a literal "
+            f"of type {literal.kind}. CAST one of them.",
+            operand.start,
+            operand.end,
+        )
+
+    def _between(self, predicate: Between, column: Compared) -> Truth | None:
+        """`>=` and `<=` conjoined: true where both are, false where one is."""
+        sides: list[ValueSet | bool | None] = []
+        for operator, bound in ((">=", predicate.low), ("<=", predicate.high)):
+            literal = self.operands.literal(bound)
+            if literal is None:
+                return None
+            found = None
+            if literal.kind is not Kind.NULL:
+                found = self._values(operator, column, bound, literal)
+                if found is None:
+                    return None
+            sides.append(found)
+        low, high = sides
+        if isinstance(low, ValueSet) and isinstance(high, ValueSet):
+            return Truth(self._attribute(column), intersect(low, high))
+        true, false = EVERYTHING, NOTHING
+        for side in sides:
+            if isinstance(side, ValueSet):
+                true, false = intersect(true, side), union(false, without_null(complement(side)))
+            elif side is None:
+                true = NOTHING
+            elif side is False:
+                true, false = NOTHING, EVERYTHING
+        return Truth(self._attribute(column), true, false)
+
+    def _member(self, predicate: Member, column: Compared) -> Truth | None:
+        literals = [self.operands.literal(item) for item in predicate.items]
+        known = [
+            (item, literal)
+            for item, literal in zip(predicate.items, literals, strict=True)
+            if literal is not None and literal.kind is not Kind.NULL
+        ]
+        if None in literals:
+            return self._derive(predicate)
+        if not known:
+            return None
+        try:
+            found = member(column.type, [literal for _, literal in known], self._timezone)
+            if found is None:
+                moments = [self._moment(item, literal, column.type) or literal for item, literal in known]
+                found = member(column.type, moments, self._timezone)
+        except MismatchedError:
+            item, literal = known[0]
+            raise self._mismatch(column, item, literal) from None
+        if found is None:
+            self._judge(column, known)
+            return self._derive(predicate)
+        has_null = len(known) < len(predicate.items)
+        return Truth(self._attribute(column), found, NOTHING if has_null else None)
+
+    def _like(self, predicate: Like, column: Compared) -> Truth | None:
+        pattern = self.operands.literal(predicate.pattern)
+        escape = self.operands.literal(predicate.escape) if predicate.escape is not None else None
+        if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+            return None
+        if pattern is None or not isinstance(pattern.value, str):
+            return None
+        if predicate.escape is None:
+            found = like(pattern.value)
+        elif escape is not None and isinstance(escape.value, str) and len(escape.value) == 1:
+            found = like(pattern.value, escape.value)
+        else:
+            return None
+        return None if found is None else Truth(self._attribute(column), found)
+
+
+def _term(term: Conjunction) -> Term:
+    return Term(tuple(sorted(term.items(), key=itemgetter(0))))
+
+
+def _unraised(term: Conjunction, errors: Mapping[int, int]) -> Conjunction:
+    """Where an expression raises its column is NULL; the term must not take that for its value."""
+    guards = {errors[attribute]: FALSE for attribute in term if attribute in errors and term[attribute].null}
+    return {**term, **guards}
+
+
+def _raised(term: Conjunction, errors: Mapping[int, int]) -> list[Conjunction]:
+    """Where one of the term's expressions raises, those that cannot raise and those before it hold."""
+    held = {attribute: values for attribute, values in term.items() if attribute not in errors}
+    cases: list[Conjunction] = []
+    for attribute in sorted(set(term) & set(errors)):
+        cases.append({**held, errors[attribute]: TRUE})
+        held[attribute] = term[attribute]
+        if term[attribute].null:
+            held[errors[attribute]] = FALSE
+    return cases

@@ -1,0 +1,395 @@
+"""Parsing conditions of Spark SQL to trees of predicates over operands that stay text.
+
+Follows `booleanExpression`, `predicate` and `valueExpression` of Spark's grammar (SqlBaseParser.g4)
+down to the operands of predicates. An operand is a literal, the name of a column, or a piece of
+text that only Spark reads: nothing is ever regenerated from a foreign tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.conditions.nodes import (
+    Between,
+    Compare,
+    Condition,
+    Holds,
+    Is,
+    IsNull,
+    Junction,
+    Like,
+    Member,
+    Not,
+    Operand,
+)
+from penstock.sql.text.lexing import token_kinds, tokenize
+from penstock.sql.text.literals import (
+    Kind,
+    Literal,
+    number,
+    parse_date,
+    parse_timestamp,
+    string,
+    strings,
+)
+
+_COMPARISONS = {
+    TokenType.EQ: "=",
+    TokenType.NEQ: "<>",
+    TokenType.LT: "<",
+    TokenType.LTE: "<=",
+    TokenType.GT: ">",
+    TokenType.GTE: ">=",
+    TokenType.NULLSAFE_EQ: "<=>",
+}
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_BOUNDARIES = {
+    *_COMPARISONS,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.NOT,
+    TokenType.BETWEEN,
+    TokenType.IN,
+    TokenType.LIKE,
+    TokenType.ILIKE,
+    TokenType.RLIKE,
+    TokenType.IS,
+    TokenType.COMMA,
+    TokenType.ESCAPE,
+    TokenType.SEMICOLON,
+}
+_SUFFIXES = {
+    TokenType.NOT,
+    TokenType.BETWEEN,
+    TokenType.IN,
+    TokenType.LIKE,
+    TokenType.ILIKE,
+    TokenType.RLIKE,
+    TokenType.IS,
+}
+_TYPED = {
+    "DATE": Kind.DATE,
+    "TIMESTAMP": Kind.TIMESTAMP,
+    "TIMESTAMP_LTZ": Kind.TIMESTAMP,
+    "TIMESTAMP_NTZ": Kind.TIMESTAMP_NTZ,
+}
+
+
+def parse_condition(text: str) -> Condition:
+    """Parses the text of a WHERE clause.
+
+    Raises:
+        SqlError: no condition, with `text` underlined.
+        UnsupportedError: a subquery.
+    """
+    tokens = tokenize(text)
+    if not tokens:
+        raise SqlError("A condition is missing.", text, 0, len(text))
+    parser = _Parser(text, tokens)
+    condition = parser.disjunction()
+    if parser.position < len(tokens):
+        parser.fail("An operator is missing before this.")
+    return condition
+
+
+class _Parser:
+    """Recursive descent over a condition's tokens."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.kinds = token_kinds(tokens)
+        self.position = 0
+
+    def fail(self, message: str) -> SqlError:
+        if self.position < len(self.tokens):
+            token = self.tokens[self.position]
+            raise SqlError(message, self.text, token.start, token.end + 1)
+        raise SqlError("The condition ends too early.", self.text, self.tokens[-1].start, len(self.text))
+
+    def kind(self, ahead: int = 0) -> TokenType | None:
+        position = self.position + ahead
+        return self.kinds[position] if position < len(self.kinds) else None
+
+    def word(self) -> str:
+        return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
+
+    def accept(self, kind: TokenType) -> bool:
+        if self.kind() is not kind:
+            return False
+        self.position += 1
+        return True
+
+    def expect(self, kind: TokenType, spelled: str) -> None:
+        if not self.accept(kind):
+            self.fail(f"{spelled} is expected here.")
+
+    def span(self, first: int) -> tuple[int, int]:
+        """Place of the tokens from `first` up to here."""
+        return self.tokens[first].start, self.tokens[self.position - 1].end + 1
+
+    def disjunction(self) -> Condition:
+        return self._junction(TokenType.OR)
+
+    def _junction(self, operator: TokenType) -> Condition:
+        first = self.position
+        below = self.negation if operator is TokenType.AND else lambda: self._junction(TokenType.AND)
+        children = [below()]
+        while self.accept(operator):
+            children.append(below())
+        if len(children) == 1:
+            return children[0]
+        return Junction(tuple(children), operator is TokenType.AND, *self.span(first))
+
+    def negation(self) -> Condition:
+        first = self.position
+        if self.accept(TokenType.NOT):
+            return Not(self.negation(), *self.span(first))
+        return self.predicate()
+
+    def predicate(self) -> Condition:
+        first = self.position
+        condition = self._group() or self._comparison()
+        if self.kind() in _SUFFIXES:
+            return self._suffixed(condition, first)
+        return condition
+
+    def _group(self) -> Condition | None:
+        """A condition in parentheses, if that is what stands here."""
+        if self.kind() is not TokenType.L_PAREN:
+            return None
+        first = self.position
+        end = self._closing(first)
+        after = self.kinds[end + 1] if end + 1 < len(self.kinds) else None
+        if after is not None and after not in (TokenType.AND, TokenType.OR, TokenType.IS, TokenType.R_PAREN):
+            return None
+        self.position += 1
+        self._refuse_subquery()
+        inner = self.disjunction()
+        if self.position != end:
+            self.position = first
+            return None
+        self.position += 1
+        if isinstance(inner, Holds) and inner.operand.literal is None and inner.operand.column is None:
+            place = self.span(first)
+            return Holds(Operand(self.text[slice(*place)], *place, names=inner.operand.names), *place)
+        return inner
+
+    def _closing(self, opening: int) -> int:
+        """Index of the token that closes the bracket at `opening`."""
+        depth = 0
+        for index in range(opening, len(self.tokens)):
+            kind = self.kinds[index]
+            if kind in _OPENING:
+                depth += 1
+            elif kind in _CLOSING:
+                depth -= 1
+                if depth == 0:
+                    return index
+        token = self.tokens[opening]
+        raise SqlError("This is never closed.", self.text, token.start, token.end + 1)
+
+    def _comparison(self) -> Condition:
+        first = self.position
+        left = self.operand()
+        kind = self.kind()
+        operator = _COMPARISONS.get(kind) if kind else None
+        if operator is None:
+            return Holds(left, *self.span(first))
+        self.position += 1
+        right = self.operand()
+        if self.kind() in _COMPARISONS:
+            while self.kind() in _COMPARISONS:
+                self.position += 1
+                self.operand()
+            return self._opaque(first)
+        if operator == "<>":
+            return Not(Compare("=", left, right, *self.span(first)), *self.span(first))
+        return Compare(operator, left, right, *self.span(first))
+
+    def _opaque(self, first: int) -> Holds:
+        """What stands from `first` up to here, left to Spark as a whole."""
+        place = self.span(first)
+        names = tuple(token.text.upper() for token in self.tokens[first : self.position])
+        return Holds(Operand(self.text[slice(*place)], *place, names=names), *place)
+
+    def _suffixed(self, condition: Condition, first: int) -> Condition:
+        negated = self.accept(TokenType.NOT)
+        operand = condition.operand if isinstance(condition, Holds) else None
+        kind = self.kind()
+        self.position += 1
+        if kind is TokenType.IS and not negated:
+            return self._is(condition, operand, first)
+        predicate: Condition
+        match kind:
+            case TokenType.BETWEEN:
+                low = self.operand()
+                self.expect(TokenType.AND, "AND")
+                high = self.operand()
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Between(operand, low, high, *self.span(first))
+            case TokenType.IN:
+                items = self._items()
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Member(operand, items, *self.span(first))
+            case TokenType.LIKE if self.kind() not in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
+                pattern = self.operand()
+                escape = self.operand() if self.accept(TokenType.ESCAPE) else None
+                if operand is None:
+                    return self._opaque(first)
+                predicate = Like(operand, pattern, escape, *self.span(first))
+            case TokenType.LIKE | TokenType.ILIKE | TokenType.RLIKE:
+                if self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
+                    self.position += 1
+                    self._items()
+                else:
+                    self.operand()
+                    if self.accept(TokenType.ESCAPE):
+                        self.operand()
+                return self._opaque(first)
+            case _:
+                self.position -= 1
+                self.fail("BETWEEN, IN, LIKE, ILIKE or RLIKE is expected here.")
+        return Not(predicate, *self.span(first)) if negated else predicate
+
+    def _is(self, condition: Condition, operand: Operand | None, first: int) -> Condition:
+        negated = self.accept(TokenType.NOT)
+        word = self.word()
+        self.position += 1
+        result: Condition
+        if word == "DISTINCT":
+            self.expect(TokenType.FROM, "FROM")
+            right = self.operand()
+            if operand is None:
+                return self._opaque(first)
+            same = Compare("<=>", operand, right, *self.span(first))
+            return same if negated else Not(same, *self.span(first))
+        if word not in ("NULL", "TRUE", "FALSE", "UNKNOWN"):
+            self.position -= 1
+            self.fail("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM is expected here.")
+        place = self.span(first)
+        if word == "NULL" and operand is not None:
+            result = IsNull(operand, *place)
+        else:
+            truth = {"TRUE": True, "FALSE": False}.get(word)
+            result = Is(condition, truth, *place)
+        return Not(result, *place) if negated else result
+
+    def _items(self) -> tuple[Operand, ...]:
+        self.expect(TokenType.L_PAREN, "A list in parentheses")
+        self._refuse_subquery()
+        items = [self.operand()]
+        while self.accept(TokenType.COMMA):
+            items.append(self.operand())
+        self.expect(TokenType.R_PAREN, "A closing parenthesis")
+        return tuple(items)
+
+    def _refuse_subquery(self) -> None:
+        if self.kind() in (TokenType.SELECT, TokenType.WITH):
+            token = self.tokens[self.position]
+            raise UnsupportedError(
+                "A subquery is not supported yet. Allowed in a condition: columns, literals and scalar "
+                "functions of the one stream.",
+                self.text,
+                token.start,
+                token.end + 1,
+            )
+
+    def operand(self) -> Operand:
+        """One `valueExpression` without comparison."""
+        first = self.position
+        kind = self.kind()
+        if kind is None or kind in _CLOSING or kind in (TokenType.COMMA, TokenType.SEMICOLON, *_COMPARISONS):
+            self.fail("A column, literal or expression is expected here.")
+        while self.position < len(self.tokens):
+            kind = self.kind()
+            if kind in _OPENING:
+                end = self._closing(self.position)
+                if self.kind(1) in (TokenType.SELECT, TokenType.WITH):
+                    self.position += 1
+                    self._refuse_subquery()
+                self.position = end + 1
+            elif kind in _CLOSING or (kind in _BOUNDARIES and self.position > first):
+                break
+            else:
+                self.position += 1
+        return self._classified(first, self.position)
+
+    def _classified(self, first: int, last: int) -> Operand:
+        tokens = self.tokens[first:last]
+        head = tokens[0]
+        start, end = head.start, tokens[-1].end + 1
+        text = self.text[start:end]
+        if len(tokens) == 1:
+            kind = head.token_type
+            if kind is TokenType.NUMBER:
+                return Operand(text, start, end, number(text))
+            if kind is TokenType.VAR or kind is TokenType.IDENTIFIER:
+                return Operand(text, start, end, None, head.text, (head.text.upper(),))
+            if kind is TokenType.NULL:
+                return Operand(text, start, end, Literal(Kind.NULL, None))
+            if kind in (TokenType.TRUE, TokenType.FALSE):
+                return Operand(text, start, end, Literal(Kind.BOOLEAN, kind is TokenType.TRUE))
+            if kind not in (TokenType.STRING, TokenType.RAW_STRING) and text.isidentifier():
+                return Operand(text, start, end, None, text, (text.upper(),))
+        if head.token_type is TokenType.L_PAREN and self._closing(first) == last - 1 and last - first > 2:
+            inner = self._classified(first + 1, last - 1)
+            if inner.literal is not None and inner.text[0] != "-":
+                return Operand(text, start, end, inner.literal)
+            if inner.column is not None:
+                return Operand(text, start, end, None, inner.column, inner.names)
+        literal = _literal(text, tokens)
+        if literal is not None:
+            return Operand(text, start, end, literal)
+        names = tuple(
+            token.text.upper()
+            for token in tokens
+            if token.token_type not in (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)
+        )
+        return Operand(_collapsed(text), start, end, names=names)
+
+
+def _literal(text: str, tokens: Sequence[Token]) -> Literal | None:
+    """The literal that several tokens, or a string, spell."""
+    head = tokens[0]
+    if all(token.token_type in (TokenType.STRING, TokenType.RAW_STRING) for token in tokens):
+        return Literal(Kind.STRING, _concatenated(text, tokens))
+    if head.token_type in (TokenType.NUMBER, TokenType.DASH, TokenType.DOT):
+        return number(text)
+    kind = _TYPED.get(head.text.upper())
+    if kind is None or len(tokens) != 2 or tokens[1].token_type is not TokenType.STRING:
+        return None
+    inner = string(text[tokens[1].start - head.start :])
+    if kind is Kind.DATE:
+        day = parse_date(inner)
+        return None if day is None else Literal(kind, day)
+    moment = parse_timestamp(inner)
+    if moment is None or (kind is Kind.TIMESTAMP_NTZ and moment.tzinfo is not None):
+        return None
+    return Literal(kind, moment)
+
+
+def _concatenated(text: str, tokens: Sequence[Token]) -> str:
+    """Strings side by side are one string; without a space between, a doubled quote is a quote."""
+    base = tokens[0].start
+    parts: list[str] = []
+    first = 0
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if following is None or following.start != token.end + 1:
+            parts.append(text[tokens[first].start - base : token.end + 1 - base])
+            first = index + 1
+    return strings(parts)
+
+
+def _collapsed(text: str) -> str:
+    """The text with runs of white space as one space, where that cannot change its meaning."""
+    if any(mark in text for mark in ("'", '"', "`", "--", "/*")):
+        return text
+    return " ".join(text.split())

@@ -1,0 +1,388 @@
+"""Scripts: statements that declare streams, standing queries, and where their results go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.literals import string
+from penstock.sql.text.parts import split_query
+from penstock.sql.text.query import SelectQuery, parse_selection
+from penstock.sql.windows.parsing import parse_window_query
+from penstock.sql.windows.query import WindowQuery
+
+ALLOWED = (
+    "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
+    "CREATE VIEW name AS SELECT ..., INSERT INTO name SELECT ..."
+)
+
+#: how statements begin, and nothing within one
+_BEGINNINGS = (
+    (TokenType.CREATE, TokenType.TABLE),
+    (TokenType.CREATE, TokenType.VIEW),
+    (TokenType.INSERT, TokenType.INTO),
+)
+
+#: what a view may be
+Query = SelectQuery | WindowQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column: its name and its type as Spark SQL writes it."""
+
+    name: str
+    type_sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`CREATE TABLE name [(columns)] USING source OPTIONS (...)`.
+
+    Attributes:
+        name: the table's name.
+        columns: declared columns; () leaves them to the source.
+        source: the word after USING, in lower case.
+        options: keys in lower case.
+        start, end: place in the script.
+        text: the script.
+        places: where parts of the statement stand in it: "" the name, options by key, columns by name.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    source: str
+    options: dict[str, str]
+    start: int
+    end: int
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def at(self, part: str = "") -> tuple[str, int, int]:
+        """The script and the place of a part in it, for a `SqlError`; the name's where there is no such part."""
+        return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
+
+    @contextmanager
+    def pointing(self) -> Iterator[None]:
+        """Gives mistakes that know of no place in a text the statement's."""
+        try:
+            yield
+        except SqlError as error:
+            if error.text:
+                raise
+            raise type(error)(error.message, *self.at()) from error
+        except InputError as error:
+            raise SqlError(str(error), *self.at()) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`CREATE VIEW name AS query`.
+
+    Attributes:
+        name: the view's name.
+        query: the parsed query.
+        text: the query's SQL.
+        start, end: place of the statement in the script.
+    """
+
+    name: str
+    query: Query
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class InsertInto:
+    """`INSERT INTO table query`: the query's rows also go to a declared table."""
+
+    table: str
+    query: Query
+    text: str
+    start: int
+    end: int
+
+
+Statement = CreateTable | CreateView | InsertInto
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script's text and its statements in order."""
+
+    text: str
+    statements: tuple[Statement, ...]
+
+    @property
+    def tables(self) -> tuple[CreateTable, ...]:
+        """The tables in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateTable))
+
+    @property
+    def views(self) -> tuple[CreateView, ...]:
+        """The views in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateView))
+
+    @property
+    def inserts(self) -> tuple[InsertInto, ...]:
+        """The INSERT INTO statements in order."""
+        return tuple(item for item in self.statements if isinstance(item, InsertInto))
+
+
+def parse_script(text: str, known: Iterable[str] = ()) -> Script:
+    """Parses a script and checks that every name exists once, before its use.
+
+    Args:
+        text: statements separated by `;`.
+        known: names of tables and views that exist already.
+
+    Raises:
+        DuplicateNameError: a name is taken.
+        UnknownNameError: no such table or view.
+        UnsupportedError: a statement or query Penstock does not run.
+        SqlError: anything else that is no such script. All with the place underlined.
+    """
+    names = {name.upper(): name for name in known}
+    statements: list[Statement] = []
+    for tokens in _split(text, tokenize(text)):
+        parser = _StatementParser(text, tokens)
+        statement = parser.parse()
+        if isinstance(statement, CreateTable):
+            parser.declare(statement.name, names)
+        else:
+            source = statement.query.source
+            if source.upper() not in names:
+                raise statement.query.source_clause.error(
+                    UnknownNameError, _missing(source, names), 0, len(statement.query.source_clause.text)
+                )
+            if isinstance(statement, CreateView):
+                parser.declare(statement.name, names)
+            elif statement.table.upper() not in names:
+                raise UnknownNameError(_missing(statement.table, names), text, *parser.name_place)
+        statements.append(statement)
+    return Script(text, tuple(statements))
+
+
+def parse_query(text: str) -> Query:
+    """Parses the text of one query.
+
+    Raises:
+        SqlError: as `parse_script`.
+    """
+    tokens = tokenize(text)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlError("A query is missing.", text, 0, len(text))
+    return _parse(text, tokens)
+
+
+def _parse(script: str, tokens: Sequence[Token]) -> Query:
+    parts = split_query(script, tokens)
+    return parse_selection(parts) if parts.group_by is None else parse_window_query(parts)
+
+
+def _missing(name: str, names: dict[str, str]) -> str:
+    return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
+
+
+def _split(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    first = 0
+    for position, token in enumerate(tokens):
+        if token.token_type is TokenType.SEMICOLON:
+            if position > first:
+                yield tokens[first:position]
+            first = position + 1
+        elif (
+            position > first
+            and tuple(each.token_type for each in tokens[position : position + 2]) in _BEGINNINGS
+        ):
+            raise SqlError("A ; is missing before this statement.", text, token.start, token.end + 1)
+    if first < len(tokens):
+        yield tokens[first:]
+
+
+@dataclass(slots=True)
+class _StatementParser:
+    """Recursive descent over one statement's tokens."""
+
+    script: str
+    tokens: Sequence[Token]
+    position: int = 0
+    #: place of the name that the statement declares or inserts into
+    name_place: tuple[int, int] = field(default=(0, 0))
+    #: of a table: see `CreateTable`
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def parse(self) -> Statement:
+        if self._accept(TokenType.CREATE):
+            if self._accept(TokenType.TABLE):
+                return self._table()
+            if self._accept(TokenType.VIEW):
+                name = self._declared_name()
+                if not self._accept(TokenType.ALIAS):
+                    raise self._fail("AS is expected here.")
+                return CreateView(name, *self._query())
+            raise self._refuse()
+        if self._accept(TokenType.INSERT):
+            if not self._accept(TokenType.INTO):
+                raise self._refuse()
+            self._accept(TokenType.TABLE)
+            return InsertInto(self._declared_name(), *self._query())
+        raise self._refuse()
+
+    def declare(self, name: str, names: dict[str, str]) -> None:
+        """Adds a name to those that exist."""
+        if name.upper() in names:
+            raise DuplicateNameError(
+                f"{name} exists already. Names are case-insensitive; choose another one.",
+                self.script,
+                *self.name_place,
+            )
+        names[name.upper()] = name
+
+    def _query(self) -> tuple[Query, str, int, int]:
+        if self.position == len(self.tokens):
+            raise self._fail("A query is expected here.")
+        tokens = self.tokens[self.position :]
+        text = self.script[tokens[0].start : tokens[-1].end + 1]
+        return _parse(self.script, tokens), text, self.tokens[0].start, tokens[-1].end + 1
+
+    def _table(self) -> CreateTable:
+        name = self._declared_name()
+        columns: tuple[Column, ...] = ()
+        if self._accept(TokenType.L_PAREN):
+            columns = self._columns()
+        if not self._accept(TokenType.USING):
+            raise self._fail("USING and a source are expected here.")
+        self.places["using"] = self._place()
+        source = self._name("The name of a source").lower()
+        options: dict[str, str] = {}
+        while self.position < len(self.tokens):
+            if self.tokens[self.position].text.upper() != "OPTIONS":
+                raise self._fail("OPTIONS (key 'value', ...) or the end of the statement is expected here.")
+            self.position += 1
+            self._options(options)
+        return CreateTable(
+            name,
+            columns,
+            source,
+            options,
+            self.tokens[0].start,
+            self.tokens[-1].end + 1,
+            self.script,
+            {**self.places, "": self.name_place},
+        )
+
+    def _columns(self) -> tuple[Column, ...]:
+        columns: list[Column] = []
+        while True:
+            place = self._place()
+            name = self._name("The name of a column")
+            if any(name.upper() == column.name.upper() for column in columns):
+                raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
+            columns.append(Column(name, self._type()))
+            self.places[name] = place
+            if self._accept(TokenType.R_PAREN):
+                return tuple(columns)
+            if not self._accept(TokenType.COMMA):
+                raise self._fail("A comma or a closing parenthesis is expected here.")
+
+    def _type(self) -> str:
+        """The text of a type, up to the comma or parenthesis after it."""
+        first, depth = self.position, 0
+        while self.position < len(self.tokens):
+            token = self.tokens[self.position]
+            if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+                break
+            if token.token_type in (TokenType.NOT, TokenType.DEFAULT, TokenType.COMMENT):
+                raise self._fail("A column has a name and a type, nothing more.", UnsupportedError)
+            depth += sum({"(": 1, "<": 1, ")": -1, ">": -1}.get(mark, 0) for mark in token.text)
+            self.position += 1
+        if self.position == first:
+            raise self._fail("A type is expected here.")
+        return self.script[self.tokens[first].start : self.tokens[self.position - 1].end + 1]
+
+    def _options(self, options: dict[str, str]) -> None:
+        if not self._accept(TokenType.L_PAREN):
+            raise self._fail("A list of options in parentheses is expected here.")
+        while not self._accept(TokenType.R_PAREN):
+            place = self._place()
+            key = self._option_key()
+            if key in options:
+                raise DuplicateNameError(f"Option {key} is given twice.", self.script, *place)
+            self.places[key] = place[0], self.tokens[self.position - 1].end + 1
+            self._accept(TokenType.EQ)
+            options[key] = self._option_value()
+            if not self._accept(TokenType.COMMA) and self._kind() is not TokenType.R_PAREN:
+                raise self._fail("A comma or a closing parenthesis is expected here.")
+
+    def _option_key(self) -> str:
+        if self._kind() is TokenType.STRING:
+            return self._string().lower()
+        parts = [self._name("The name of an option")]
+        while self._accept(TokenType.DOT):
+            parts.append(self._name("The name of an option"))
+        return ".".join(parts).lower()
+
+    def _option_value(self) -> str:
+        if self._kind() in (TokenType.STRING, TokenType.RAW_STRING):
+            return self._string()
+        start, end = self._place()
+        if self._accept(TokenType.DASH):
+            end = self._place()[1]
+        if self._kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+            raise self._fail("A value is expected here: a string, a number, true or false.")
+        self.position += 1
+        return self.script[start:end]
+
+    def _string(self) -> str:
+        """One string; a doubled quote inside makes two tokens of it."""
+        start, end = self._place()
+        self.position += 1
+        while self._kind() is TokenType.STRING and self._place()[0] == end:
+            end = self._place()[1]
+            self.position += 1
+        return string(self.script[start:end])
+
+    def _declared_name(self) -> str:
+        self.name_place = self._place()
+        name = self._name("A name")
+        if self._kind() is TokenType.DOT:
+            raise self._fail("Names of tables and views have one part.", UnsupportedError)
+        return name
+
+    def _name(self, what: str) -> str:
+        name = name_of(self.tokens[self.position]) if self.position < len(self.tokens) else None
+        if name is None:
+            raise self._fail(f"{what} is expected here.")
+        self.position += 1
+        return name
+
+    def _kind(self) -> TokenType | None:
+        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
+
+    def _accept(self, kind: TokenType) -> bool:
+        if self._kind() is not kind:
+            return False
+        self.position += 1
+        return True
+
+    def _place(self) -> tuple[int, int]:
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        return token.start, token.end + 1
+
+    def _fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
+        return kind(message, self.script, *self._place())
+
+    def _refuse(self) -> UnsupportedError:
+        end = self.tokens[min(self.position, len(self.tokens) - 1)].end + 1
+        return UnsupportedError(
+            f"This statement is not supported. {ALLOWED}", self.script, self.tokens[0].start, end
+        )

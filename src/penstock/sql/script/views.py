@@ -1,0 +1,140 @@
+"""Views on views: a view on selections is one on the table beneath, a selection on a window view a window view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.parts import ALLOWED_OVER_WINDOWS
+from penstock.sql.text.query import Output, SelectQuery
+from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.selections import selected_from
+
+
+def flatten(
+    query: SelectQuery | WindowQuery, views: Mapping[str, SelectQuery | WindowQuery]
+) -> SelectQuery | WindowQuery:
+    """Rewrites a query to one on a table.
+
+    Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
+    window view becomes a window view.
+
+    Args:
+        query: a selection or window view on a table or on one of `views`.
+        views: the views defined before it, by name in upper case.
+
+    Raises:
+        UnknownNameError: a name the inner view does not put out.
+        UnsupportedError: a selection of an expression without a name, on a view that computes
+            columns; a window view on a window view.
+    """
+    inner = views.get(query.source.upper())
+    if inner is None:
+        return query
+    below = flatten(inner, views)
+    if isinstance(below, WindowQuery):
+        if isinstance(query, SelectQuery):
+            return selected_from(below, query)
+        message = (
+            f"{query.source} is a window view; an aggregation over one is not supported yet. "
+            f"{ALLOWED_OVER_WINDOWS}"
+        )
+        raise query.source_clause.error(UnsupportedError, message, 0, len(query.source_clause.text))
+    names = _Names(below.projection)
+    rewritten = replace(
+        query,
+        source=below.source,
+        source_clause=below.source_clause,
+        conditions=below.conditions + tuple(map(names.in_clause, query.conditions)),
+    )
+    if isinstance(rewritten, SelectQuery):
+        if below.projection is None:
+            return rewritten
+        return replace(rewritten, projection=names.projected(rewritten.projection, below.projection))
+    return replace(
+        rewritten,
+        time=names.in_text(rewritten.time, rewritten.time_clause),
+        keys=tuple(
+            replace(key, expression=names.in_text(key.expression, key.clause)) for key in rewritten.keys
+        ),
+        aggregates=tuple(
+            call
+            if call.argument is None
+            else replace(call, argument=names.in_text(call.argument, call.clause))
+            for call in rewritten.aggregates
+        ),
+        below=below.projection,
+    )
+
+
+class _Names:
+    """The names a selection puts out, and the expressions they stand for.
+
+    Args:
+        projection: its SELECT list; None for all columns of the table.
+    """
+
+    def __init__(self, projection: tuple[Output, ...] | None) -> None:
+        self._outputs = {
+            output.name.upper(): output for output in projection or () if output.name is not None
+        }
+        self._is_open = projection is None or any(output.is_star for output in projection)
+
+    def projected(self, outer: tuple[Output, ...] | None, inner: tuple[Output, ...]) -> tuple[Output, ...]:
+        """The SELECT list of a selection from the view, over the table's columns."""
+        if outer is None:
+            return inner
+        items: list[Output] = []
+        for output in outer:
+            if output.is_star:
+                items.extend(inner)
+                continue
+            if output.name is None:
+                raise output.clause.error(
+                    UnsupportedError,
+                    "On a view that computes columns, an expression needs a name: add AS and one.",
+                    0,
+                    len(output.clause.text),
+                )
+            start = output.clause.text.find(output.expression)
+            clause = Clause(output.expression, output.clause.script, output.clause.start + start)
+            items.append(Output(self.in_clause(clause).text, output.name, output.clause))
+        return tuple(items)
+
+    def in_text(self, text: str, written: Clause) -> str:
+        """A text made from a clause, with names of outputs replaced by their expressions."""
+        try:
+            return self.in_clause(Clause.alone(text)).text
+        except SqlError as error:
+            raise written.locating(error, text) from None
+
+    def in_clause(self, clause: Clause) -> Clause:
+        """The clause with names of outputs replaced by their expressions."""
+        if not self._outputs and self._is_open:
+            return clause
+        try:
+            tree = sqlglot.parse_one(clause.text, dialect="spark")
+        except ParseError:
+            raise clause.error(SqlError, "This is no expression.", 0, len(clause.text)) from None
+        places: list[tuple[int, int, str]] = []
+        for column in tree.find_all(exp.Column):
+            name = column.parts[0]
+            start, end = name.meta["start"], name.meta["end"] + 1
+            output = self._outputs.get(name.name.upper())
+            if output is not None:
+                written = output.expression if output.is_name else f"({output.expression})"
+                places.append((start, end, written))
+            elif not self._is_open:
+                known = ", ".join(item.name or "" for item in self._outputs.values())
+                message = f"Column {name.name} does not exist. Existing columns: {known}"
+                raise clause.error(UnknownNameError, message, start, end)
+        text = clause.text
+        for start, end, expression in sorted(places, reverse=True):
+            text = text[:start] + expression + text[end:]
+        return clause if text == clause.text else Clause.alone(text)

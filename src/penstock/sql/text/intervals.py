@@ -1,0 +1,74 @@
+"""Lengths of time as Spark's `window` function takes them."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import InputError
+from penstock.sql.text.literals import string
+
+#: microseconds of the units that a length of time may have
+UNIT_MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+#: what may stand where a length of time is expected
+ALLOWED_LENGTHS = (
+    "a string of weeks, days, hours, minutes, seconds, milliseconds and microseconds such as '1 hour' or "
+    "'1 minute 30 seconds', or a whole number of microseconds"
+)
+
+_PART = re.compile(
+    rf"\s*(?P<sign>[+-])?\s*(?P<whole>\d+)(?P<fraction>\.\d{{1,9}})?\s+(?P<unit>{'|'.join(UNIT_MICROSECONDS)})s?"
+    r"(?=\s|$)",
+    re.IGNORECASE | re.ASCII,
+)
+_NUMBER = re.compile(r"(-?)\s*(\d+)L?", re.IGNORECASE | re.ASCII)
+_LONG_MAX = 2**63 - 1
+
+
+def microseconds_of(literal: str) -> int | None:
+    """The length of time that a SQL literal spells, in microseconds.
+
+    Args:
+        literal: the text of a string literal, `'1 hour'` or `'interval 90 seconds'`, or of an integer.
+
+    Returns:
+        Negative lengths too; None for anything else, months and years included.
+    """
+    if match := _NUMBER.fullmatch(literal):
+        return _bounded(int(match[1] + match[2]))
+    if literal[-1:] not in ("'", '"'):
+        return None
+    rest = re.sub(r"^\s*interval(?=\s)", "", string(literal), flags=re.IGNORECASE)
+    total, position = 0, 0
+    while match := _PART.match(rest, position):
+        unit = match["unit"].lower()
+        if match["fraction"] and unit != "second":
+            return None
+        length = int(match["whole"]) * UNIT_MICROSECONDS[unit]
+        length += int((match["fraction"] or ".")[1:].ljust(6, "0")[:6])
+        total += -length if match["sign"] == "-" else length
+        position = match.end()
+    return _bounded(total) if position and not rest[position:].strip() else None
+
+
+def trigger_microseconds(trigger: str) -> int:
+    """The least time between two batches, in microseconds.
+
+    Raises:
+        InputError: the text is no length of time.
+    """
+    length = microseconds_of(f"'{trigger}'")
+    if length is None or length < 0:
+        raise InputError(f"trigger {trigger!r}: allowed: a length of time such as '1 second'")
+    return length
+
+
+def _bounded(length: int) -> int | None:
+    return length if abs(length) <= _LONG_MAX else None

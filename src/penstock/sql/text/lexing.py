@@ -1,0 +1,205 @@
+"""Tokens of Spark SQL text, with the places they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot.dialects import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError
+
+_SPARK = Spark()
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
+
+_COMPARISONS = {
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LT,
+    TokenType.LTE,
+    TokenType.GT,
+    TokenType.GTE,
+    TokenType.NULLSAFE_EQ,
+}
+#: tokens after which an expression begins: END there is no end of a CASE, but a name
+_EXPECTING = _COMPARISONS | {
+    TokenType.CASE,
+    TokenType.WHEN,
+    TokenType.THEN,
+    TokenType.ELSE,
+    TokenType.L_PAREN,
+    TokenType.L_BRACKET,
+    TokenType.COMMA,
+    TokenType.DOT,
+    TokenType.ALIAS,
+    TokenType.SELECT,
+    TokenType.DISTINCT,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.NOT,
+    TokenType.BETWEEN,
+    TokenType.LIKE,
+    TokenType.ILIKE,
+    TokenType.RLIKE,
+    TokenType.PLUS,
+    TokenType.DASH,
+    TokenType.STAR,
+    TokenType.SLASH,
+    TokenType.MOD,
+    TokenType.DIV,
+    TokenType.DPIPE,
+    TokenType.AMP,
+    TokenType.PIPE,
+    TokenType.CARET,
+    TokenType.TILDE,
+}
+#: tokens that no expression begins with: CASE before them is a name
+_CONTINUING = _COMPARISONS | {
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.IS,
+    TokenType.IN,
+    TokenType.BETWEEN,
+    TokenType.LIKE,
+    TokenType.COMMA,
+    TokenType.R_PAREN,
+    TokenType.FROM,
+}
+
+
+def token_kinds(tokens: Sequence[Token]) -> list[TokenType]:
+    """The type of each token, where END and CASE that name a column are `VAR`."""
+    kinds: list[TokenType] = []
+    #: brackets and CASEs that are open, innermost last
+    opened: list[TokenType] = []
+    for position, token in enumerate(tokens):
+        kind = token.token_type
+        if kind is TokenType.END:
+            if (not opened or opened[-1] is not TokenType.CASE) or kinds[-1] in _EXPECTING:
+                kind = TokenType.VAR
+            else:
+                opened.pop()
+        elif kind is TokenType.CASE:
+            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
+            if following is None or following in _CONTINUING:
+                kind = TokenType.VAR
+            else:
+                opened.append(kind)
+        elif kind in _OPENING:
+            opened.append(kind)
+        elif kind in _CLOSING:
+            while opened and opened.pop() is TokenType.CASE:
+                pass
+        kinds.append(kind)
+    return kinds
+
+
+def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token]:
+    """Splits Spark SQL text into tokens whose `start` and `end` (inclusive) are offsets in `text`.
+
+    Args:
+        text: what to split.
+        offset: where `text` begins in `whole`.
+        whole: the text in which a mistake is shown.
+
+    Raises:
+        SqlError: a string, name or comment that does not end.
+    """
+    try:
+        tokens: list[Token] = _SPARK.tokenize(text)
+        return tokens
+    except TokenError as error:
+        start, what = _unterminated(text)
+        raise SqlError(
+            f"The {what} that begins here does not end.",
+            text if whole is None else whole,
+            offset + start,
+            offset + len(text),
+        ) from error
+
+
+def _unterminated(text: str) -> tuple[int, str]:
+    """Where the quotation or comment begins that runs to the end of the text."""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if text.startswith("--", position):
+            end = text.find("\n", position)
+        elif text.startswith("/*", position):
+            end = text.find("*/", position + 2)
+            if end < 0:
+                return position, "comment"
+        elif character in _QUOTES:
+            end = position + 1
+            while end < len(text) and text[end] != character:
+                end += 2 if text[end] == "\\" and character != "`" else 1
+            if end >= len(text):
+                return position, _QUOTES[character]
+        else:
+            end = position
+        position = len(text) if end < 0 else end + 1
+    return 0, "text"
+
+
+def name_of(token: Token) -> str | None:
+    """The name a token spells where a name may stand, or None."""
+    if token.token_type is TokenType.IDENTIFIER or token.token_type is TokenType.VAR:
+        return token.text
+    if token.text and (token.text[0].isalpha() or token.text[0] == "_") and token.text.isidentifier():
+        return token.text if token.token_type is not TokenType.STRING else None
+    return None
+
+
+def spelling(tokens: Iterable[Token]) -> tuple[str, ...]:
+    """What some tokens say, whatever the case and the quotes of names, blanks and comments."""
+    return tuple(
+        f"'{token.text}'"
+        if (name := name_of(token)) is None and token.token_type in _STRINGS
+        else token.text
+        if name is None
+        else name.upper()
+        for token in tokens
+    )
+
+
+def is_call(tokens: Sequence[Token], position: int) -> bool:
+    """Whether the token there is the name of a function that is called."""
+    return (
+        name_of(tokens[position]) is not None
+        and position + 1 < len(tokens)
+        and tokens[position + 1].token_type is TokenType.L_PAREN
+        and (position == 0 or tokens[position - 1].token_type is not TokenType.DOT)
+    )
+
+
+def arguments(tokens: Sequence[Token], opening: int) -> tuple[list[tuple[int, int]], int]:
+    """Token ranges between the commas in parentheses, and the position after the closing one.
+
+    Args:
+        tokens: those of a text whose parentheses are balanced.
+        opening: position of the opening parenthesis.
+    """
+    found: list[tuple[int, int]] = []
+    depth, first = 0, opening + 1
+    for position in range(opening, len(tokens)):
+        kind = tokens[position].token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth == 0 or (depth == 1 and kind is TokenType.COMMA):
+            if first < position:
+                found.append((first, position))
+            first = position + 1
+        if depth == 0:
+            return found, position + 1
+    return found, len(tokens)
+
+
+def quote(name: str) -> str:
+    """A name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"

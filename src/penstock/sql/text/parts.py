@@ -1,0 +1,333 @@
+"""The clauses of a query: where each begins and ends, before anything is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints, parse_hints
+from penstock.sql.text.lexing import is_call, name_of, token_kinds
+
+ALLOWED = "Allowed in a view: SELECT columns and scalar expressions FROM one table or view WHERE a condition."
+ALLOWED_WINDOW = (
+    "Allowed in a window view: SELECT keys, the window and aggregates FROM one table or view WHERE a condition "
+    "GROUP BY window(time, 'size'[, 'slide'[, 'start']]) and keys HAVING a condition."
+)
+ALLOWED_OVER_WINDOWS = "Allowed over a window view: SELECT its columns and scalar expressions of them FROM the view WHERE a condition."
+
+_UNSUPPORTED = {
+    TokenType.ORDER_BY: "ORDER BY",
+    TokenType.SORT_BY: "SORT BY",
+    TokenType.CLUSTER_BY: "CLUSTER BY",
+    TokenType.DISTRIBUTE_BY: "DISTRIBUTE BY",
+    TokenType.LIMIT: "LIMIT",
+    TokenType.OFFSET: "OFFSET",
+    TokenType.UNION: "UNION",
+    TokenType.INTERSECT: "INTERSECT",
+    TokenType.EXCEPT: "EXCEPT",
+    TokenType.JOIN: "JOIN",
+    TokenType.CROSS: "JOIN",
+    TokenType.INNER: "JOIN",
+    TokenType.LEFT: "JOIN",
+    TokenType.RIGHT: "JOIN",
+    TokenType.FULL: "JOIN",
+    TokenType.NATURAL: "JOIN",
+    TokenType.SEMI: "JOIN",
+    TokenType.ANTI: "JOIN",
+    TokenType.LATERAL: "LATERAL VIEW",
+    TokenType.WINDOW: "WINDOW",
+    TokenType.PIVOT: "PIVOT",
+    TokenType.UNPIVOT: "UNPIVOT",
+    TokenType.TABLE_SAMPLE: "TABLESAMPLE",
+    TokenType.QUALIFY: "QUALIFY",
+}
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
+#: the clauses after the source, in their order, and what each is made of
+_TAIL = {
+    TokenType.WHERE: "A condition",
+    TokenType.GROUP_BY: "A grouping expression",
+    TokenType.HAVING: "A condition",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a SELECT list.
+
+    Attributes:
+        clause: the whole item.
+        expression: the item without its alias.
+        alias: the name after AS, if any.
+        tree: what sqlglot makes of the item; None for `*` and single words.
+    """
+
+    clause: Clause
+    expression: Clause
+    alias: str | None
+    tree: exp.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A query in clauses; the source's name before a column's is blank in all of them.
+
+    Attributes:
+        source: name after FROM.
+        source_clause: where that name was written.
+        hints: Penstock's hints.
+        items: the SELECT list.
+        where: the condition, if any.
+        group_by: the grouping expressions, None without GROUP BY.
+        group_by_keyword: where `GROUP BY` was written.
+        having: the condition on groups, if any.
+    """
+
+    source: str
+    source_clause: Clause
+    hints: Hints
+    items: tuple[Item, ...]
+    where: Clause | None
+    group_by: tuple[Clause, ...] | None
+    group_by_keyword: Clause | None
+    having: Clause | None
+
+
+def split_query(script: str, tokens: Sequence[Token]) -> Parts:
+    """Finds the clauses of one query.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of the query.
+
+    Raises:
+        UnsupportedError: a clause that no view may have.
+        SqlError: no query.
+    """
+    return _Splitter(script, tokens).split()
+
+
+def parse_tree(clause: Clause) -> exp.Expression:
+    """What sqlglot makes of an expression, with or without an alias.
+
+    Raises:
+        SqlError: it is none.
+    """
+    try:
+        tree = sqlglot.parse_one(clause.text, dialect="spark")
+    except ParseError as error:
+        raise clause.error(SqlError, "This is no expression.", *_place_of(error, clause.text)) from None
+    assert isinstance(tree, exp.Expression)
+    return tree
+
+
+class _Splitter:
+    def __init__(self, script: str, tokens: Sequence[Token]) -> None:
+        self.script = script
+        self.tokens = tokens
+        self.kinds = token_kinds(tokens)
+        self.position = 0
+        self.qualifier = ""
+        self.allowed = ALLOWED
+
+    def split(self) -> Parts:
+        if self._kind() in (TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
+            raise self._unsupported("This form of query")
+        if self._kind() is not TokenType.SELECT:
+            raise self._expected("SELECT")
+        self.position += 1
+        hints = Hints()
+        while self._kind() is TokenType.HINT:
+            hints = parse_hints(self.script, self.tokens[self.position])
+            self.position += 1
+        if self._kind() is TokenType.DISTINCT:
+            raise self._unsupported("DISTINCT")
+        if self._kind() is TokenType.ALL:
+            self.position += 1
+        items = self._items()
+        if self._kind() is not TokenType.FROM:
+            raise self._expected("FROM")
+        self.position += 1
+        source, source_clause, alias = self._source()
+        self.qualifier = (alias or source).upper()
+        if any(token.token_type is TokenType.GROUP_BY for token in self.tokens[self.position :]):
+            self.allowed = ALLOWED_WINDOW
+        ranges = self._tail()
+        where, having = ranges.get(TokenType.WHERE), ranges.get(TokenType.HAVING)
+        keyword = group_by = None
+        if (grouping := ranges.get(TokenType.GROUP_BY)) is not None:
+            keyword = self._clause(grouping[0] - 1, grouping[0])
+            group_by = tuple(self._clause(*entry) for entry in self._group_by(*grouping))
+        elif having is not None:
+            self.position = having[0] - 1
+            self.allowed = ALLOWED_WINDOW
+            raise self._unsupported("HAVING without GROUP BY window(...)", "")
+        return Parts(
+            source,
+            source_clause,
+            hints,
+            tuple(self._item(*item) for item in items),
+            None if where is None else self._clause(*where),
+            group_by,
+            keyword,
+            None if having is None else self._clause(*having),
+        )
+
+    def _kind(self) -> TokenType | None:
+        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
+
+    def _place(self) -> tuple[int, int]:
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        return token.start, token.end + 1
+
+    def _unsupported(self, what: str, yet: str = " yet") -> UnsupportedError:
+        return UnsupportedError(f"{what} is not supported{yet}. {self.allowed}", self.script, *self._place())
+
+    def _expected(self, what: str) -> SqlError:
+        return SqlError(f"{what} is expected here.", self.script, *self._place())
+
+    def _items(self) -> list[tuple[int, int]]:
+        """Token ranges of the SELECT list."""
+        items: list[tuple[int, int]] = []
+        first, depth = self.position, 0
+        while self.position < len(self.tokens):
+            kind = self._kind()
+            if depth == 0 and kind in (TokenType.COMMA, TokenType.FROM):
+                if self.position == first:
+                    raise self._expected("A column or expression")
+                items.append((first, self.position))
+                first = self.position + 1
+                if kind is TokenType.FROM:
+                    return items
+            depth += self._nesting()
+            self.position += 1
+        raise self._expected("FROM")
+
+    def _nesting(self) -> int:
+        """1 where a bracket or CASE opens, -1 where it closes."""
+        kind = self.kinds[self.position]
+        return (kind in _OPENING) - (kind in _CLOSING)
+
+    def _source(self) -> tuple[str, Clause, str | None]:
+        if self._kind() is TokenType.L_PAREN:
+            raise self._unsupported("A subquery")
+        name = name_of(self.tokens[self.position]) if self._kind() else None
+        if name is None:
+            raise self._expected("The name of a table or view")
+        start, end = self._place()
+        clause = Clause(self.script[start:end], self.script, start)
+        self.position += 1
+        if self._kind() is TokenType.DOT:
+            raise self._unsupported("A name with a catalog or schema")
+        alias = None
+        if self._kind() is TokenType.ALIAS:
+            self.position += 1
+        if self._kind() in (TokenType.VAR, TokenType.IDENTIFIER):
+            alias = self.tokens[self.position].text
+            self.position += 1
+        return name, clause, alias
+
+    def _tail(self) -> dict[TokenType, tuple[int, int]]:
+        """Token ranges of what follows WHERE, GROUP BY and HAVING."""
+        found: dict[TokenType, tuple[int, int]] = {}
+        following = list(_TAIL)
+        while (kind := self._kind()) is not None:
+            if kind is TokenType.COMMA:
+                raise self._unsupported("Selecting from several tables")
+            if kind in _UNSUPPORTED:
+                raise self._unsupported(_UNSUPPORTED[kind])
+            if kind not in following:
+                raise self._expected(
+                    "WHERE, or the end of the query" if not found else "The end of the query"
+                )
+            following = following[following.index(kind) + 1 :]
+            self.position += 1
+            first = self.position
+            self._skip_clause()
+            if first == self.position:
+                raise self._expected(_TAIL[kind])
+            found[kind] = (first, self.position)
+        return found
+
+    def _skip_clause(self) -> None:
+        """Moves to the next clause, or to the end."""
+        depth = 0
+        while (kind := self._kind()) is not None:
+            if depth == 0 and kind in _TAIL:
+                return
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            if depth == 0 and kind in _UNSUPPORTED and not self._is_name():
+                raise self._unsupported(_UNSUPPORTED[kind])
+            if kind is TokenType.SELECT:
+                raise self._unsupported("A subquery")
+            self.position += 1
+
+    def _is_name(self) -> bool:
+        """Whether a word that may begin a clause is a function or column here."""
+        if is_call(self.tokens, self.position):
+            return True
+        following = [token.token_type for token in self.tokens[self.position + 1 : self.position + 3]]
+        return self._kind() is TokenType.WINDOW and TokenType.ALIAS not in following
+
+    def _group_by(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Token ranges of the grouping expressions."""
+        entries: list[tuple[int, int]] = []
+        depth = 0
+        begun = first
+        for self.position in range(first, last):
+            kind = self._kind()
+            if kind in (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS, TokenType.WITH):
+                raise self._unsupported("Grouping in several ways (GROUPING SETS, ROLLUP, CUBE)")
+            if kind is TokenType.ALL and last == first + 1:
+                raise self._unsupported("GROUP BY ALL")
+            depth += self._nesting()
+            if depth == 0 and kind is TokenType.COMMA:
+                entries.append((begun, self.position))
+                begun = self.position + 1
+        entries.append((begun, last))
+        for begun, end in entries:
+            if begun == end:
+                self.position = min(begun, len(self.tokens) - 1)
+                raise self._expected("A grouping expression")
+        return entries
+
+    def _clause(self, first: int, last: int) -> Clause:
+        """The text of some tokens, with blanks in place of the source's name before a column's."""
+        start, end = self.tokens[first].start, self.tokens[last - 1].end + 1
+        text = self.script[start:end]
+        for index in range(first, last - 2):
+            name, dot = self.tokens[index], self.tokens[index + 1]
+            if dot.token_type is not TokenType.DOT or name.text.upper() != self.qualifier:
+                continue
+            if index > first and self.tokens[index - 1].token_type is TokenType.DOT:
+                continue
+            width = dot.end + 1 - name.start
+            text = text[: name.start - start] + " " * width + text[dot.end + 1 - start :]
+        return Clause(text, self.script, start)
+
+    def _item(self, first: int, last: int) -> Item:
+        clause = self._clause(first, last)
+        if last - first == 1 or clause.text.strip() == "*":
+            return Item(clause, clause, None, None)
+        tree = parse_tree(clause)
+        if not isinstance(tree, exp.Alias):
+            return Item(clause, clause, None, tree)
+        bare = last - 2 if self.tokens[last - 2].token_type is TokenType.ALIAS else last - 1
+        return Item(clause, self._clause(first, bare), tree.alias, tree)
+
+
+def _place_of(error: ParseError, text: str) -> tuple[int, int]:
+    """Where sqlglot found a mistake."""
+    if not error.errors or error.errors[0].get("col") is None:
+        return 0, len(text)
+    found = error.errors[0]
+    lines = text.splitlines(keepends=True)
+    end = sum(map(len, lines[: found["line"] - 1])) + found["col"]
+    return max(0, min(end, len(text)) - len(found["highlight"] or " ")), min(end, len(text))

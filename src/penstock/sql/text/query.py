@@ -1,0 +1,122 @@
+"""Selections: `SELECT ... FROM one_stream WHERE ...`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints
+from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.parts import ALLOWED, ALLOWED_WINDOW, Item, Parts
+
+_CONSTANTS = (TokenType.TRUE, TokenType.FALSE, TokenType.NULL)
+_WINDOWS = {"window", "session_window", "window_time"}
+_GROUPED = "needs GROUP BY window(...), for a stream has no end"
+_REFUSED = {
+    exp.AggFunc: (f"An aggregate function {_GROUPED}", ALLOWED_WINDOW),
+    exp.Window: ("A window function is not supported yet", ALLOWED),
+    exp.Query: ("A subquery is not supported yet", ALLOWED),
+    exp.UDTF: ("A table-generating function is not supported yet", ALLOWED),
+    exp.Aliases: ("A list of names is not supported yet", ALLOWED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An item of a SELECT list.
+
+    Attributes:
+        expression: Spark SQL text; `*` for all columns of the source.
+        name: its column name; None for `*` and for an expression that Spark names itself.
+        clause: where it was written.
+    """
+
+    expression: str
+    name: str | None
+    clause: Clause
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the expression is one bare or quoted name."""
+        return self.expression.isidentifier() or (
+            self.expression[0] == "`" and "`" not in self.expression[1:-1]
+        )
+
+    @property
+    def is_star(self) -> bool:
+        """Whether this stands for all columns of the source."""
+        return self.expression == "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery:
+    """A selection on one table or view.
+
+    Attributes:
+        source: name after FROM.
+        source_clause: where that name was written.
+        conditions: the WHERE clause, if any; of a flattened view on views, all of theirs. A tuple
+            is selected where all of them are true.
+        projection: the SELECT list; None for `*` alone.
+        hints: Penstock's hints.
+    """
+
+    source: str
+    source_clause: Clause
+    conditions: tuple[Clause, ...] = ()
+    projection: tuple[Output, ...] | None = None
+    hints: Hints = field(default_factory=Hints)
+
+    @property
+    def where(self) -> str | None:
+        """The condition as one text, None if every tuple is selected."""
+        if len(self.conditions) < 2:
+            return self.conditions[0].text if self.conditions else None
+        return " AND ".join(f"({clause.text}\n)" for clause in self.conditions)
+
+
+def parse_selection(parts: Parts) -> SelectQuery:
+    """Reads a query without GROUP BY.
+
+    Raises:
+        UnsupportedError: an aggregate, a window or anything else that is no function of one tuple.
+        SqlError: a hint that only window views can have.
+    """
+    if parts.hints:
+        raise SqlError(
+            "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window(...); this one has no windows.",
+            parts.source_clause.script,
+            parts.hints.start,
+            parts.hints.end,
+        )
+    outputs = tuple(_output(item) for item in parts.items)
+    star = len(outputs) == 1 and outputs[0].is_star
+    where = () if parts.where is None else (parts.where,)
+    return SelectQuery(parts.source, parts.source_clause, where, None if star else outputs, parts.hints)
+
+
+def _output(item: Item) -> Output:
+    text = item.expression.text.strip()
+    if item.tree is None:
+        word = tokenize(text)[0]
+        is_name = word.token_type not in _CONSTANTS
+        return Output(text, name_of(word) if is_name else None, item.clause)
+    _check(item.tree, item.clause)
+    name = item.alias
+    if name is None and isinstance(item.tree, exp.Column | exp.Dot):
+        name = item.tree.name
+    return Output(text, name, item.clause)
+
+
+def _check(tree: exp.Expression, clause: Clause) -> None:
+    for node in tree.walk():
+        for kind, (what, allowed) in _REFUSED.items():
+            if isinstance(node, kind):
+                raise clause.error(UnsupportedError, f"{what}. {allowed}", 0, len(clause.text))
+        if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
+            message = f"{node.name}() {_GROUPED}. {ALLOWED_WINDOW}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))

@@ -1,0 +1,316 @@
+"""Calls of aggregate functions: which there are, what each is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeVar
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import arguments, is_call, spelling
+from penstock.sql.text.literals import number
+
+_Error = TypeVar("_Error", bound=SqlError)
+
+#: names of aggregate functions in SQL -> the name they go by here
+AGGREGATES = {
+    "count": "count",
+    "sum": "sum",
+    "avg": "avg",
+    "mean": "avg",
+    "min": "min",
+    "max": "max",
+    "std": "stddev_samp",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    "median": "percentile",
+    "percentile": "percentile",
+    "approx_count_distinct": "approx_count_distinct",
+    "approx_percentile": "approx_percentile",
+    "percentile_approx": "approx_percentile",
+}
+ALLOWED_AGGREGATES = (
+    "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, STDDEV, STDDEV_POP, "
+    "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
+    "APPROX_PERCENTILE(x, p[, accuracy]), with FILTER (WHERE condition)."
+)
+
+#: Spark's other aggregate functions
+_OTHERS = frozenset(
+    [
+        "any_value",
+        "approx_top_k",
+        "array_agg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "bitmap_and_agg",
+        "bitmap_construct_agg",
+        "bitmap_or_agg",
+        "bool_and",
+        "bool_or",
+        "collect_list",
+        "collect_set",
+        "corr",
+        "count_if",
+        "count_min_sketch",
+        "covar_pop",
+        "covar_samp",
+        "every",
+        "first",
+        "first_value",
+        "grouping",
+        "grouping_id",
+        "histogram_numeric",
+        "hll_sketch_agg",
+        "hll_union_agg",
+        "kurtosis",
+        "last",
+        "last_value",
+        "listagg",
+        "max_by",
+        "min_by",
+        "mode",
+        "percentile_cont",
+        "percentile_disc",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "skewness",
+        "string_agg",
+        "try_avg",
+        "try_sum",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Accuracy:
+    """The last argument of an approximate aggregate: where it stands, its default, what it may be."""
+
+    position: int
+    default: float
+    least: float
+    most: float
+    whole: bool
+    message: str
+
+
+_ACCURACY = {
+    "approx_count_distinct": _Accuracy(
+        1,
+        0.05,
+        0.0008,
+        0.39,
+        False,
+        "The relative standard deviation is a number from 0.0008 to 0.39, such as 0.05.",
+    ),
+    "approx_percentile": _Accuracy(
+        2,
+        10_000,
+        1,
+        10_000,
+        True,
+        "The accuracy is a whole number from 1 to 10000: the inverse of the rank error.",
+    ),
+}
+_LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate.
+
+    Attributes:
+        function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
+            MEDIAN, "count_distinct" for COUNT(DISTINCT x).
+        argument: Spark SQL text; None for COUNT(*). `FILTER (WHERE c)` is part of it:
+            `CASE WHEN c THEN x END`.
+        parameter: the fraction of a percentile in [0, 1], else None.
+        accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
+            a percentile; else None.
+        clause: the call as it was written first.
+    """
+
+    function: str
+    argument: str | None
+    parameter: float | None
+    accuracy: float | None
+    clause: Clause
+
+    @property
+    def sql(self) -> str:
+        """The call in Spark SQL."""
+        if self.function == "count_distinct":
+            return f"count(DISTINCT {self.argument})"
+        text = f"{self.function}({self.argument or '*'}"
+        if self.parameter is not None:
+            text += f", {self.parameter!r}D"
+        if self.accuracy is not None:
+            text += f", {self.accuracy!r}D" if self.parameter is None else f", {self.accuracy:.0f}"
+        return f"{text})"
+
+
+def is_aggregate(tokens: Sequence[Token], position: int) -> bool:
+    """Whether an aggregate function of Spark is called there."""
+    return is_call(tokens, position) and tokens[position].text.lower() in (*AGGREGATES, *_OTHERS)
+
+
+def read_aggregate(clause: Clause, tokens: Sequence[Token], position: int) -> tuple[AggregateCall, int]:
+    """Reads the call that begins there.
+
+    Args:
+        clause: the text the tokens come from.
+        tokens: those of the clause.
+        position: of the function's name, for which `is_aggregate` holds.
+
+    Returns:
+        The call, and the position after it and its FILTER.
+
+    Raises:
+        UnsupportedError: a function, DISTINCT or a form of arguments that window views do not have.
+        SqlError: an aggregate in an aggregate, or arguments the function does not take.
+    """
+    return _Reader(clause, tokens, position).read()
+
+
+def argument_spelling(call: AggregateCall, tokens: Sequence[Token]) -> tuple[object, ...]:
+    """What tells one aggregate from another, blanks and case apart; `tokens` are its argument's."""
+    return call.function, call.parameter, call.accuracy, call.argument is None or spelling(tokens)
+
+
+class _Reader:
+    def __init__(self, clause: Clause, tokens: Sequence[Token], position: int) -> None:
+        self.clause = clause
+        self.tokens = tokens
+        self.position = position
+        self.name = tokens[position].text.lower()
+        self.end = position + 2
+
+    def read(self) -> tuple[AggregateCall, int]:
+        found, self.end = arguments(self.tokens, self.position + 1)
+        if self.name not in AGGREGATES:
+            raise self._unsupported(f"{self.name.upper()} is not supported yet.")
+        self._refuse_inside(self.position + 1, self.end)
+        condition = self._filter()
+        if self.end < len(self.tokens) and self.tokens[self.end].token_type is TokenType.OVER:
+            raise self._unsupported("A window function (OVER) is not supported.")
+        distinct = self._quantifier(found)
+        function = AGGREGATES[self.name]
+        if distinct:
+            if function != "count":
+                raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
+            function = "count_distinct"
+        accuracy = self._accuracy(found)
+        parameter = self._parameter(found)
+        if len(found) != 1:
+            raise self._unsupported(f"{self.name.upper()} takes one argument here, not {len(found)}.")
+        argument = self._argument(*found[0], distinct)
+        if condition is not None:
+            argument = f"CASE WHEN {condition} THEN {argument or '1'} END"
+        text = self._text(self.position, self.end)
+        start = self.tokens[self.position].start
+        place = Clause(text, self.clause.script, self.clause.start + start)
+        return AggregateCall(function, argument, parameter, accuracy, place), self.end
+
+    def _refuse_inside(self, first: int, last: int) -> None:
+        for position in range(first, last):
+            if is_aggregate(self.tokens, position):
+                raise self._error(
+                    SqlError, "An aggregate cannot stand in an aggregate.", position, position + 1
+                )
+            if self.tokens[position].token_type is TokenType.SELECT:
+                raise self._unsupported("A subquery is not supported.")
+            if self.tokens[position].token_type is TokenType.OVER:
+                raise self._unsupported("A window function (OVER) is not supported.")
+
+    def _filter(self) -> str | None:
+        """The condition of a FILTER clause after the call, if there is one."""
+        kinds = [token.token_type for token in self.tokens[self.end : self.end + 3]]
+        if kinds[:1] != [TokenType.FILTER]:
+            return None
+        if kinds != [TokenType.FILTER, TokenType.L_PAREN, TokenType.WHERE]:
+            raise self._error(SqlError, "FILTER (WHERE condition) is expected here.", self.end, self.end + 1)
+        opening = self.end + 1
+        _, self.end = arguments(self.tokens, opening)
+        self._refuse_inside(opening, self.end)
+        if self.end - 1 == opening + 2:
+            raise self._error(SqlError, "A condition is expected here.", self.end - 1, self.end)
+        return self._text(opening + 2, self.end - 1)
+
+    def _quantifier(self, found: list[tuple[int, int]]) -> bool:
+        """Takes DISTINCT or ALL away from the first argument; whether it was DISTINCT."""
+        if not found:
+            return False
+        first, last = found[0]
+        kind = self.tokens[first].token_type
+        if kind in (TokenType.DISTINCT, TokenType.ALL) and last - first > 1:
+            found[0] = (first + 1, last)
+        return kind is TokenType.DISTINCT
+
+    def _accuracy(self, found: list[tuple[int, int]]) -> float | None:
+        """Takes the accuracy of an approximate aggregate away from the arguments."""
+        function = AGGREGATES[self.name]
+        if function not in _ACCURACY:
+            return None
+        own = _ACCURACY[function]
+        if len(found) <= own.position:
+            return own.default
+        first, last = found.pop()
+        literal = number(self._text(first, last))
+        if literal is None or not isinstance(literal.value, int | float | Decimal):
+            raise self._error(UnsupportedError, own.message, first, last)
+        if not own.least <= literal.value <= own.most or (own.whole and literal.value % 1):
+            raise self._error(SqlError, own.message, first, last)
+        return float(literal.value)
+
+    def _parameter(self, found: list[tuple[int, int]]) -> float | None:
+        """Takes the fraction of a percentile away from the arguments."""
+        if self.name == "median":
+            return 0.5
+        if AGGREGATES[self.name] not in ("percentile", "approx_percentile"):
+            return None
+        if len(found) != 2:
+            raise self._unsupported(f"{self.name.upper()} takes two arguments here, not {len(found)}.")
+        first, last = found.pop()
+        literal = number(self._text(first, last))
+        message = "The fraction of a percentile is a number from 0 to 1, such as 0.95."
+        if literal is None or not isinstance(literal.value, int | float | Decimal):
+            raise self._error(UnsupportedError, message, first, last)
+        if not 0 <= literal.value <= 1:
+            raise self._error(SqlError, message, first, last)
+        return float(literal.value)
+
+    def _argument(self, first: int, last: int, distinct: bool) -> str | None:
+        is_count = self.name == "count"
+        if last - first == 1 and is_count and not distinct:
+            kind = self.tokens[first].token_type
+            if kind is TokenType.STAR or kind in _LITERALS:
+                return None
+        if any(self.tokens[at].token_type is TokenType.STAR for at in (first, last - 1)):
+            raise self._unsupported("`*` stands in COUNT(*) only.")
+        return self._text(first, last)
+
+    def _text(self, first: int, last: int) -> str:
+        return self.clause.text[self.tokens[first].start : self.tokens[last - 1].end + 1]
+
+    def _unsupported(self, message: str) -> UnsupportedError:
+        return self._error(UnsupportedError, f"{message} {ALLOWED_AGGREGATES}", self.position, self.end)
+
+    def _error(self, kind: type[_Error], message: str, first: int, last: int) -> _Error:
+        tokens = self.tokens
+        return self.clause.error(kind, message, tokens[first].start, tokens[last - 1].end + 1)

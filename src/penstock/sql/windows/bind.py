@@ -1,0 +1,330 @@
+"""Binding of window views: their expressions against a stream's columns, their types as Spark gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedError
+from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
+from penstock.plan.spark_types import spark_name
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.windows.aggregate_calls import AggregateCall
+from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query_texts import PlacedText, QueryTexts
+
+#: what the early answers of a view without MAX_ERROR may be off by
+DEFAULT_BOUND = ErrorBound(0.05, 0.05)
+
+#: aggregates that order the values of their argument
+_ORDERING = frozenset({"min", "max"})
+#: aggregates that tell values of their argument apart
+_HASHING = frozenset({"count_distinct", "approx_count_distinct"})
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOutput:
+    """A column of a window view's results.
+
+    Attributes:
+        expression: Spark SQL text over the columns of a group: `_w`, a struct of `start` and `end`,
+            the keys `_k0`, ... and the aggregates `_a0`, ...
+        name: its name, the one Spark gives it where there is no alias.
+        type: its type.
+    """
+
+    expression: str
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class BoundWindow:
+    """A window view over the columns of its stream.
+
+    Attributes:
+        plan: the view; its columns are the stream's or those of `derived`.
+        derived: the columns Spark has to compute for it, each distinct expression once.
+        condition: the condition of the selection beneath, None if every tuple is selected.
+        window_type: the type of `_w`.
+        outputs: the columns of the results.
+        having: the condition on groups, as `BoundOutput.expression`; None if all are kept.
+    """
+
+    plan: WindowPlan
+    derived: tuple[Derived, ...]
+    condition: str | None
+    window_type: pa.DataType
+    outputs: tuple[BoundOutput, ...]
+    having: str | None
+
+
+def bind_window(query: WindowQuery, name: str, schema: pa.Schema, host: ExpressionHost) -> BoundWindow:
+    """Binds one window view; see `WindowBinder` for several on the same stream."""
+    return WindowBinder(schema, host).bind(query, name)
+
+
+class WindowBinder:
+    """Binds window views on one stream; an expression that several use is one derived column.
+
+    Args:
+        schema: the stream's columns.
+        host: Spark's analysis of expressions.
+    """
+
+    def __init__(self, schema: pa.Schema, host: ExpressionHost) -> None:
+        self._columns = {column.upper(): column for column in schema.names}
+        self._host = host
+        self._derived: dict[str, Derived] = {}
+
+    def bind(self, query: WindowQuery, name: str) -> BoundWindow:
+        """Binds a view.
+
+        Args:
+            query: a window view on the stream, flattened.
+            name: the view's name.
+
+        Raises:
+            UnknownNameError: a column or function that does not exist.
+            TypeMismatchError: an event time that is none, or arguments of types a function does not take.
+            DuplicateNameError: two outputs of one name.
+            UnsupportedError: a grouping key or argument that Penstock does not compare as Spark does.
+            SqlError: anything else that Spark refuses. In all cases with the place underlined.
+        """
+        self._refuse_shadowed(query)
+        time = self._time(query)
+        keys = self._keys(query)
+        arguments = self._arguments(query)
+        results = self._results(query, arguments)
+        texts = QueryTexts(query, self._host.stream)
+        written = self._written(query, texts)
+        groups = self._schema_of(texts.over_groups())
+        outputs = _outputs(query, written, groups)
+        window = groups.field(0).type
+        moment = window.field(0).type
+        if time.type != moment:
+            time = replace(time, type=moment, cast="TIMESTAMP" if moment.tz is not None else "TIMESTAMP_NTZ")
+        used = [time, *keys, *(argument for argument in arguments if argument is not None)]
+        names, derived = self._computed(used)
+        plan = WindowPlan(
+            name,
+            names[time],
+            query.windows,
+            tuple((names[key], key.type) for key in keys),
+            tuple(
+                Aggregate(
+                    call.function,
+                    names[argument] if argument is not None else None,
+                    result,
+                    call.parameter,
+                    call.accuracy,
+                )
+                for call, argument, result in zip(query.aggregates, arguments, results, strict=True)
+            ),
+            _bound(query),
+        )
+        return BoundWindow(plan, derived, query.where, window, outputs, _having(query))
+
+    def _refuse_shadowed(self, query: WindowQuery) -> None:
+        """Spark groups by a column of the source rather than by an alias of the same name."""
+        below = query.below or ()
+        visible = {output.name.upper() for output in below if output.name is not None}
+        if query.below is None or any(output.is_star for output in below):
+            visible |= self._columns.keys()
+        keys = {_single_name(key.clause.text) for key in query.keys}
+        for entry in query.group_by:
+            name = _single_name(entry.text) if not entry.is_qualified() else None
+            if name is not None and name in visible and name not in keys:
+                message = (
+                    "This is a column of the source, so Spark groups by it: give the alias another name."
+                )
+                raise entry.error(UnsupportedError, message, 0, len(entry.text))
+
+    def _time(self, query: WindowQuery) -> _Used:
+        (time,) = self._typed([(query.time, query.time_clause)])
+        kind = time.type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+            message = f"The time of a window is a TIMESTAMP; this is of type {spark_name(kind)}."
+            raise query.time_clause.error(TypeMismatchError, message, 0, len(query.time_clause.text))
+        return time
+
+    def _keys(self, query: WindowQuery) -> list[_Used]:
+        keys = self._typed([(key.expression, key.clause) for key in query.keys])
+        plain = self._host.plain([key.expression for key in query.keys])
+        for key, used, compared in zip(query.keys, keys, plain, strict=True):
+            if not compared:
+                raise _uncompared(key.clause, used.type, "A grouping key")
+        return keys
+
+    def _arguments(self, query: WindowQuery) -> list[_Used | None]:
+        """The arguments of the aggregates, cast as Spark casts them."""
+        calls = [call for call in query.aggregates if call.argument is not None]
+        typed = iter(self._typed([(call.argument or "", call.clause) for call in calls]))
+        plain = iter(self._host.plain([call.argument or "" for call in calls]))
+        found: list[_Used | None] = []
+        for call in query.aggregates:
+            if call.argument is None:
+                found.append(None)
+                continue
+            argument, compared = next(typed), next(plain)
+            is_string = pa.types.is_string(argument.type)
+            if not compared and (call.function in _HASHING or (call.function in _ORDERING and is_string)):
+                raise _uncompared(call.clause, argument.type, "The argument")
+            found.append(argument)
+        return found
+
+    def _results(self, query: WindowQuery, arguments: list[_Used | None]) -> list[pa.DataType]:
+        """The types of the aggregates' results; casts the arguments as Spark does."""
+        known = self._aggregated(query.aggregates)
+        for position, (call, found, argument) in enumerate(
+            zip(query.aggregates, known, arguments, strict=True)
+        ):
+            if pa.types.is_null(found.result):
+                message = "This is NULL for every group: CAST the argument to a type."
+                raise call.clause.error(TypeMismatchError, message, 0, len(call.clause.text))
+            if argument is None:
+                continue
+            if pa.types.is_null(found.argument):
+                arguments[position] = replace(argument, type=pa.bool_(), cast="BOOLEAN")
+            elif argument.type != found.argument and not _widened(argument.type, found.argument):
+                arguments[position] = replace(argument, type=found.argument, cast=found.argument_sql)
+        return [found.result for found in known]
+
+    def _aggregated(self, calls: Sequence[AggregateCall]) -> list[Aggregated]:
+        try:
+            return self._host.aggregates([call.sql for call in calls])
+        except SqlError as error:
+            call = next(call for call in calls if call.sql == error.text)
+            raise call.clause.locating(error, error.text) from None
+
+    def _typed(self, expressions: Sequence[tuple[str, Clause]]) -> list[_Used]:
+        try:
+            types = self._host.types([text for text, _ in expressions])
+        except SqlError as error:
+            clause = next(clause for text, clause in expressions if text == error.text)
+            raise clause.locating(error, error.text) from None
+        return [_Used(text, kind) for (text, _), kind in zip(expressions, types, strict=True)]
+
+    def _written(self, query: WindowQuery, texts: QueryTexts) -> pa.Schema:
+        """The columns that Spark finds in the query as it was written."""
+        try:
+            return self._schema_of(texts.written())
+        except SqlError as error:
+            if error.text != query.window_clause.script or error.start != query.window_clause.start:
+                raise
+            for place in query.items:
+                try:
+                    self._host.schema_of(texts.written_alone(place).text)
+                except SqlError as alone:
+                    raise place.error(type(alone), alone.message, 0, len(place.text)) from None
+            if query.having:
+                place = query.having[-1].clause
+                raise place.error(type(error), error.message, 0, len(place.text)) from None
+            raise
+
+    def _schema_of(self, query: PlacedText) -> pa.Schema:
+        try:
+            return self._host.schema_of(query.text)
+        except SqlError as error:
+            raise query.placed(error) from None
+
+    def _computed(self, used: Sequence[_Used]) -> tuple[dict[_Used, str], tuple[Derived, ...]]:
+        """The column of each expression, and those of them that Spark has to compute."""
+        names: dict[_Used, str] = {}
+        needed: dict[str, _Used] = {}
+        for each in used:
+            column = self._columns.get(_single_name(each.expression) or "") if each.cast is None else None
+            if column is not None:
+                names[each] = column
+            else:
+                needed[each.sql] = each
+        unseen = [text for text in needed if text not in self._derived]
+        for text, raises in zip(unseen, self._host.may_raise(unseen), strict=True):
+            name = f"__w{len(self._derived)}"
+            if not self._columns.keys().isdisjoint((name.upper(), f"{name}_error".upper())):
+                message = f"Column names that begin like {name} are reserved; rename the column."
+                raise UnsupportedError(message)
+            self._derived[text] = Derived(name, text, needed[text].type, f"{name}_error" if raises else None)
+        names.update({each: self._derived[each.sql].name for each in used if each not in names})
+        return names, tuple(self._derived[text] for text in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """An expression that a view needs as a column; `cast` is the type Spark casts it to, if it does."""
+
+    expression: str
+    type: pa.DataType
+    cast: str | None = None
+
+    @property
+    def sql(self) -> str:
+        return self.expression if self.cast is None else f"CAST({self.expression} AS {self.cast})"
+
+
+def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple[BoundOutput, ...]:
+    """The outputs, where Spark finds the types in both readings of the query that it should."""
+    found: list[BoundOutput] = []
+    taken: set[str] = set()
+    for number, output in enumerate(query.outputs):
+        column, kind = written.field(number), groups.field(number + 1).type
+        place = output.clause
+        if _bare(column.type) != _bare(kind):
+            message = (
+                f"Spark gives this type {spark_name(column.type)}, not {spark_name(kind)}. Write keys as in GROUP BY, "
+                "and give outputs names that are no columns."
+            )
+            raise place.error(UnsupportedError, message, 0, len(place.text))
+        if column.name.upper() in taken:
+            message = f"Two columns are called {column.name}: give one of them another name with AS."
+            raise place.error(DuplicateNameError, message, 0, len(place.text))
+        taken.add(column.name.upper())
+        found.append(BoundOutput(output.expression, column.name, column.type))
+    for number, condition in enumerate(query.having, len(query.outputs) + 1):
+        if not pa.types.is_boolean(kind := groups.field(number).type):
+            place = condition.clause
+            message = f"A condition is boolean; this is of type {spark_name(kind)}."
+            raise place.error(TypeMismatchError, message, 0, len(place.text))
+    return tuple(found)
+
+
+def _having(query: WindowQuery) -> str | None:
+    """The conditions on groups as one."""
+    if len(query.having) < 2:
+        return query.having[0].expression if query.having else None
+    return " AND ".join(f"({condition.expression})" for condition in query.having)
+
+
+def _bound(query: WindowQuery) -> ErrorBound:
+    return query.hints.max_error or DEFAULT_BOUND
+
+
+def _widened(kind: pa.DataType, wider: pa.DataType) -> bool:
+    """Whether an argument may stay of its type where Spark makes a DOUBLE of it."""
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(numeric and pa.types.is_float64(wider))
+
+
+def _bare(kind: pa.DataType) -> str:
+    """A type without what it says about NULLs."""
+    return str(kind).replace(" not null", "")
+
+
+def _uncompared(place: Clause, kind: pa.DataType, what: str) -> UnsupportedError:
+    collated = ", its collation being another than binary" if pa.types.is_string(kind) else ""
+    message = f"{what} of type {spark_name(kind)} is not supported here{collated}."
+    return place.error(UnsupportedError, message, 0, len(place.text))
+
+
+def _single_name(text: str) -> str | None:
+    """The name in upper case that is all of a text, parentheses apart."""
+    tokens = tokenize(text)
+    while in_parentheses(tokens):
+        tokens = tokens[1:-1]
+    name = name_of(tokens[0]) if len(tokens) == 1 else None
+    return None if name is None else name.upper()

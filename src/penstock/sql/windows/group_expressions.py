@@ -1,0 +1,259 @@
+"""Expressions over groups: the window, keys and aggregates in them by the names of a group's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.conditions.operands import BARE_FUNCTIONS
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import is_call, name_of, spelling, tokenize
+from penstock.sql.text.parts import ALLOWED_WINDOW, parse_tree
+from penstock.sql.windows.aggregate_calls import (
+    ALLOWED_AGGREGATES,
+    AggregateCall,
+    argument_spelling,
+    is_aggregate,
+    read_aggregate,
+)
+from penstock.sql.windows.calls import WindowCall, is_window, read_window
+from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
+
+_REFUSED_CALLS = {
+    "session_window": "session_window() is not supported yet",
+    "window_time": "window_time() is not supported yet",
+    "struct": "struct() is not supported here, for it names fields by their expressions: use named_struct()",
+    **dict.fromkeys(
+        ("explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer", "stack"),
+        "A table-generating function is not supported yet",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A name in a text, with the fields behind it.
+
+    Attributes:
+        name: its first part.
+        end: offset after the first part.
+        last: offset after the last part.
+        is_qualified: whether it has the source's name before it, so that it is no alias.
+    """
+
+    name: str
+    end: int
+    last: int
+    is_qualified: bool
+
+
+class GroupExpressions:
+    """Rewrites expressions of the SELECT list and HAVING; collects the aggregates in them.
+
+    Args:
+        window: the window that groups.
+        keys: the keys that group.
+    """
+
+    def __init__(self, window: WindowCall, keys: Sequence[Key]) -> None:
+        self._window = window
+        self._keys = sorted(
+            ((_words(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
+        )
+        self._found: dict[tuple[object, ...], AggregateCall] = {}
+
+    @property
+    def aggregates(self) -> tuple[AggregateCall, ...]:
+        """The aggregates found so far, each once; the n-th is `_an`."""
+        return tuple(self._found.values())
+
+    def rewrite(self, clause: Clause, aliases: Mapping[str, str]) -> str:
+        """The expression over a group's columns `_w`, `_k0`, ... and `_a0`, ...
+
+        Args:
+            clause: the expression as it was written.
+            aliases: names of outputs in upper case and what they stand for, rewritten. Keys go
+                before them, in HAVING too.
+
+        Raises:
+            SqlError: a column that is neither grouped nor aggregated.
+            UnsupportedError: what no window view may have.
+        """
+        tokens = tokenize(clause.text, clause.start, clause.script)
+        columns = columns_of(clause)
+        replaced: list[tuple[int, int, str]] = []
+        position = 0
+        while position < len(tokens):
+            start = tokens[position].start
+            column = columns.get(start)
+            refuse_call(clause, tokens, position)
+            if is_aggregate(tokens, position):
+                call, position = read_aggregate(clause, tokens, position)
+                replaced.append((start, tokens[position - 1].end + 1, self._aggregate(call)))
+                continue
+            if is_window(tokens, position):
+                window, position = read_window(clause, tokens, position)
+                if window.identity != self._window.identity:
+                    message = f"This is another window than that of GROUP BY. {ALLOWED_WINDOW}"
+                    raise window.clause.error(UnsupportedError, message, 0, len(window.clause.text))
+                replaced.append((start, tokens[position - 1].end + 1, WINDOW_NAME))
+                continue
+            alias = None if column is None or column.is_qualified else aliases.get(column.name.upper())
+            if (key := self._key(clause, tokens, position, columns)) is not None:
+                name, position = key
+                replaced.append((start, tokens[position - 1].end + 1, name))
+                continue
+            if column is not None:
+                is_window_name = column.name.upper() == "WINDOW" and not column.is_qualified
+                found = alias or (WINDOW_NAME if is_window_name else None)
+                if found is not None:
+                    replaced.append((start, column.end, found))
+                elif column.name.upper() not in BARE_FUNCTIONS:
+                    name = clause.text[start : column.last]
+                    message = (
+                        f"{name} is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it."
+                    )
+                    if (
+                        position > 1
+                        and tokens[position - 2].token_type is TokenType.VAR
+                        and is_call(tokens, position - 2)
+                    ):
+                        message += (
+                            f" {name_of(tokens[position - 2])} is no aggregate function. {ALLOWED_AGGREGATES}"
+                        )
+                    raise clause.error(SqlError, message, start, column.last)
+                position = _after(tokens, column.last)
+                continue
+            position += 1
+        text = clause.text
+        for start, end, name in reversed(replaced):
+            text = text[:start] + name + text[end:]
+        return text.strip()
+
+    def _aggregate(self, call: AggregateCall) -> str:
+        identity = argument_spelling(call, tokenize(call.argument or ""))
+        self._found.setdefault(identity, call)
+        return aggregate_name(list(self._found).index(identity))
+
+    def _key(
+        self,
+        clause: Clause,
+        tokens: Sequence[Token],
+        position: int,
+        columns: Mapping[int, _Column],
+    ) -> tuple[str, int] | None:
+        """The key that is written there and the position after it."""
+        if position and tokens[position - 1].token_type is TokenType.DOT:
+            return None
+        for words, name in self._keys:
+            last = position + len(words)
+            if spelling(tokens[position:last]) != words:
+                continue
+            start, end = tokens[position].start, tokens[last - 1].end + 1
+            if not any(start <= at < end for at in columns):
+                continue
+            if start in columns and end <= columns[start].last:
+                return name, last
+            if _is_operand(clause.text, start, end):
+                return name, last
+        return None
+
+
+def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, _Column]:
+    """The names of columns in an expression, by the offsets where they begin.
+
+    Args:
+        clause: the expression.
+        allowed: what may stand in its place, for messages.
+
+    Raises:
+        SqlError: no expression.
+        UnsupportedError: a star or a subquery.
+    """
+    found: dict[int, _Column] = {}
+    for node in parse_tree(clause).walk():
+        if isinstance(node, exp.Query):
+            message = f"A subquery is not supported yet. {allowed}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        if not isinstance(node, exp.Column):
+            continue
+        first, last = node.parts[0], node.parts[-1]
+        if isinstance(last, exp.Star):
+            message = f"`*` is not supported here; name the columns. {allowed}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        end = first.meta["end"] + 1
+        qualified = clause.is_qualified(first.meta["start"])
+        found[first.meta["start"]] = _Column(first.name, end, last.meta["end"] + 1, qualified)
+    return found
+
+
+def refuse_call(
+    clause: Clause, tokens: Sequence[Token], position: int, allowed: str = ALLOWED_WINDOW
+) -> None:
+    """Refuses what stands in no expression over groups.
+
+    Args:
+        clause: the expression.
+        tokens: those of the expression.
+        position: where to look in them.
+        allowed: what may stand there, for messages.
+
+    Raises:
+        UnsupportedError: a window function, session_window, a table-generating function or `struct`.
+    """
+    token = tokens[position]
+    what = _REFUSED_CALLS.get(token.text.lower()) if is_call(tokens, position) else None
+    if (
+        token.token_type is TokenType.OVER
+        and position
+        and tokens[position - 1].token_type is TokenType.R_PAREN
+    ):
+        what = "A window function (OVER) is not supported yet"
+    if what is not None:
+        raise clause.error(UnsupportedError, f"{what}. {allowed}", token.start, token.end + 1)
+
+
+def in_parentheses(tokens: Sequence[Token]) -> bool:
+    """Whether the first and the last token are a pair of parentheses."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            return number == len(tokens) - 1 and number > 0
+    return False
+
+
+def _words(expression: str) -> tuple[str, ...]:
+    """How an expression is spelled, without parentheses around it."""
+    tokens = tokenize(expression)
+    while in_parentheses(tokens):
+        tokens = tokens[1:-1]
+    return spelling(tokens)
+
+
+def _after(tokens: Sequence[Token], offset: int) -> int:
+    """Position of the first token that begins there or later."""
+    return next((number for number, token in enumerate(tokens) if token.start >= offset), len(tokens))
+
+
+def _is_operand(text: str, start: int, end: int) -> bool:
+    """Whether parentheses around a part of an expression would not change it."""
+    try:
+        return _without_parentheses(text) == _without_parentheses(
+            f"{text[:start]}({text[start:end]}){text[end:]}"
+        )
+    except ParseError:
+        return False
+
+
+def _without_parentheses(text: str) -> exp.Expression:
+    tree = exp.Tuple(expressions=[sqlglot.parse_one(text, dialect="spark")])
+    while (inner := tree.find(exp.Paren)) is not None:
+        inner.replace(inner.this)
+    return tree

@@ -1,0 +1,195 @@
+"""From the clauses of a query with GROUP BY to a window view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import name_of, spelling, tokenize
+from penstock.sql.text.parts import ALLOWED_WINDOW, Item, Parts
+from penstock.sql.windows.aggregate_calls import is_aggregate
+from penstock.sql.windows.calls import WindowCall, is_window, read_window
+from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
+from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
+
+
+def parse_window_query(parts: Parts) -> WindowQuery:
+    """Reads a query with GROUP BY.
+
+    Raises:
+        UnsupportedError: no window in GROUP BY, or what no window view may have.
+        SqlError: what is no query of Spark, such as a column that is neither grouped nor aggregated.
+    """
+    return _WindowParser(parts).parse()
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouping:
+    """What a grouping expression stands for: itself, or an item of the SELECT list."""
+
+    expression: Clause
+    entry: Clause
+
+
+class _WindowParser:
+    def __init__(self, parts: Parts) -> None:
+        assert parts.group_by is not None
+        self.parts = parts
+        self.entries = parts.group_by
+
+    def parse(self) -> WindowQuery:
+        parts = self.parts
+        self._check_hints()
+        groupings = [self._grouping(entry) for entry in self.entries]
+        window = self._window(groupings)
+        keys = self._keys(groupings)
+        rewriter = GroupExpressions(window, keys)
+        aliases: dict[str, str] = {}
+        named: dict[str, str] = {}
+        outputs: list[GroupExpression] = []
+        for item in parts.items:
+            self._check_item(item)
+            expression = rewriter.rewrite(item.expression, aliases)
+            name = item.alias or _own_name(item.expression)
+            outputs.append(GroupExpression(expression, name, item.clause))
+            operand = expression if expression.isidentifier() else f"({expression})"
+            if item.alias is not None:
+                aliases.setdefault(item.alias.upper(), operand)
+            if name is not None:
+                named.setdefault(name.upper(), operand)
+        having: tuple[GroupExpression, ...] = ()
+        if parts.having is not None:
+            condition = rewriter.rewrite(parts.having, named)
+            having = (GroupExpression(condition, None, parts.having),)
+        return WindowQuery(
+            source=parts.source,
+            source_clause=parts.source_clause,
+            time=window.time.text.strip(),
+            time_clause=window.time,
+            windows=window.windows,
+            window_clause=window.clause,
+            group_by=self.entries,
+            keys=keys,
+            aggregates=rewriter.aggregates,
+            outputs=tuple(outputs),
+            having=having,
+            conditions=() if parts.where is None else (parts.where,),
+            hints=parts.hints,
+        )
+
+    def _check_hints(self) -> None:
+        hints = self.parts.hints
+        if hints.deadline_seconds is not None or hints.loss is not None:
+            raise UnsupportedError(
+                "DEADLINE and LOSS are not supported yet. Allowed in a window view: MAX_ERROR, BACKFILL.",
+                self.parts.source_clause.script,
+                hints.start,
+                hints.end,
+            )
+
+    def _check_item(self, item: Item) -> None:
+        text = item.expression.text.strip()
+        if text == "*":
+            message = f"`*` is not supported in a window view; name the columns. {ALLOWED_WINDOW}"
+            raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
+        if (item.alias or "").upper() == "WINDOW" and not _is_window_alone(item.expression):
+            message = "Only the window itself can be called window here; choose another name."
+            raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
+
+    def _grouping(self, entry: Clause) -> _Grouping:
+        """A grouping expression, or the item of the SELECT list that it names by alias or number."""
+        tokens = _tokens(entry)
+        if len(tokens) == 1 and not entry.is_qualified():
+            if tokens[0].token_type is TokenType.NUMBER:
+                return _Grouping(self._item_at(entry).expression, entry)
+            name = (name_of(tokens[0]) or "").upper()
+            for item in self.parts.items:
+                if item.alias is not None and item.alias.upper() == name:
+                    return _Grouping(item.expression, entry)
+            if name == "WINDOW":
+                for item in self.parts.items:
+                    if _is_window_alone(item.expression):
+                        return _Grouping(item.expression, entry)
+        return _Grouping(entry, entry)
+
+    def _item_at(self, entry: Clause) -> Item:
+        number = entry.text.strip()
+        items = self.parts.items
+        if not number.isdigit() or not 1 <= int(number) <= len(items):
+            message = (
+                f"A number in GROUP BY is the position of an item in the SELECT list, 1 to {len(items)}."
+            )
+            raise entry.error(SqlError, message, 0, len(entry.text))
+        return items[int(number) - 1]
+
+    def _window(self, groupings: list[_Grouping]) -> WindowCall:
+        """The one window of GROUP BY; takes it away from the groupings."""
+        found: dict[tuple[object, ...], WindowCall] = {}
+        for grouping in list(groupings):
+            clause = grouping.expression
+            tokens = _tokens(clause)
+            for position in range(len(tokens)):
+                refuse_call(clause, tokens, position)
+                if is_aggregate(tokens, position):
+                    message = "An aggregate cannot stand in GROUP BY."
+                    raise grouping.entry.error(SqlError, message, 0, len(grouping.entry.text))
+                if not is_window(tokens, position):
+                    continue
+                call, end = read_window(clause, tokens, position)
+                if position or end < len(tokens):
+                    message = f"GROUP BY has the window itself, no expression of it. {ALLOWED_WINDOW}"
+                    raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
+                found.setdefault(call.identity, call)
+                groupings.remove(grouping)
+        if not found:
+            assert self.parts.group_by_keyword is not None
+            keyword = self.parts.group_by_keyword
+            message = f"GROUP BY needs a window, for a stream has no end. {ALLOWED_WINDOW}"
+            raise keyword.error(UnsupportedError, message, 0, len(keyword.text))
+        first, *others = found.values()
+        for other in others:
+            message = f"GROUP BY has one window, not several. {ALLOWED_WINDOW}"
+            raise other.clause.error(UnsupportedError, message, 0, len(other.clause.text))
+        return first
+
+    def _keys(self, groupings: list[_Grouping]) -> tuple[Key, ...]:
+        found: dict[tuple[str, ...], Key] = {}
+        for grouping in groupings:
+            clause = grouping.expression
+            tokens = _tokens(clause)
+            while in_parentheses(tokens):
+                tokens = tokens[1:-1]
+            names = {column.name.upper() for column in columns_of(clause).values()}
+            if not names:
+                message = "A grouping key without a column is not supported; leave it out."
+                raise grouping.entry.error(UnsupportedError, message, 0, len(grouping.entry.text))
+            start = tokens[0].start
+            expression = clause.text[start : tokens[-1].end + 1]
+            place = Clause(expression, clause.script, clause.start + start)
+            key = Key(expression, key_name(len(found)), place)
+            found.setdefault(spelling(tokens), key)
+        return tuple(found.values())
+
+
+def _tokens(clause: Clause) -> list[Token]:
+    return tokenize(clause.text, clause.start, clause.script)
+
+
+def _is_window_alone(clause: Clause) -> bool:
+    tokens = _tokens(clause)
+    return is_window(tokens, 0) and read_window(clause, tokens, 0)[1] == len(tokens)
+
+
+def _own_name(clause: Clause) -> str | None:
+    """The name that Spark gives a column, field or window without an alias; None for other expressions."""
+    if _is_window_alone(clause):
+        return "window"
+    tokens = _tokens(clause)
+    names = tokens[::2]
+    dots = tokens[1::2]
+    if any(dot.token_type is not TokenType.DOT for dot in dots) or len(tokens) % 2 == 0:
+        return None
+    return name_of(tokens[-1]) if all(name_of(token) is not None for token in names) else None

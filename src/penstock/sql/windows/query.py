@@ -1,0 +1,116 @@
+"""Window views: `SELECT keys, aggregates FROM one_stream WHERE ... GROUP BY window(...), keys HAVING ...`.
+
+A selection over a window view is one too, with its condition among those on groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.plan.windows import Windows
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints
+from penstock.sql.text.query import Output, SelectQuery
+from penstock.sql.windows.aggregate_calls import AggregateCall
+
+#: the window's name in the expressions over groups; a struct of `start` and `end`
+WINDOW_NAME = "_w"
+
+
+def key_name(number: int) -> str:
+    """The name of a grouping key in the expressions over groups."""
+    return f"_k{number}"
+
+
+def aggregate_name(number: int) -> str:
+    """The name of an aggregate in the expressions over groups."""
+    return f"_a{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A grouping key other than the window.
+
+    Attributes:
+        expression: Spark SQL text over the source's columns.
+        name: its name in the expressions over groups: `_k0`, `_k1`, ...
+        clause: where the expression was written: in GROUP BY, or in the SELECT list if GROUP BY names that.
+    """
+
+    expression: str
+    name: str
+    clause: Clause
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExpression:
+    """An expression over groups: an item of the SELECT list, or a condition.
+
+    Attributes:
+        expression: Spark SQL text over `_w`, `_k0`, ... and `_a0`, ...
+        name: its alias, or that of the column it is; None where Spark makes a name, and for conditions.
+        clause: where it was written, an alias included.
+    """
+
+    expression: str
+    name: str | None
+    clause: Clause
+
+
+@dataclass(frozen=True, slots=True)
+class WindowQuery:
+    """A window view on one table or view.
+
+    Attributes:
+        source: name after FROM.
+        source_clause: where that name was written.
+        time: Spark SQL text of the event time.
+        time_clause: where it was written.
+        windows: which windows; a negative or large start time is brought into [0, slide).
+        window_clause: the call of `window` in GROUP BY, or in the SELECT list if GROUP BY names that.
+        group_by: the grouping expressions as they were written, the window's too.
+        keys: the grouping keys but the window, in order, each once.
+        aggregates: each distinct one once, in order of appearance; the n-th is `_an`.
+        outputs: the SELECT list.
+        having: the conditions on groups: HAVING, and WHERE of selections over the view. A group is kept where all
+            of them are true.
+        conditions: as in `SelectQuery`.
+        below: what the view beneath puts out, in a flattened view on views; None for all columns.
+            The texts of `group_by` and of the clauses are over these columns, all others
+            over the source's.
+        selected: of a selection over a window view, flattened: that view, and the selection as it was written.
+        hints: Penstock's hints.
+    """
+
+    source: str
+    source_clause: Clause
+    time: str
+    time_clause: Clause
+    windows: Windows
+    window_clause: Clause
+    group_by: tuple[Clause, ...]
+    keys: tuple[Key, ...]
+    aggregates: tuple[AggregateCall, ...]
+    outputs: tuple[GroupExpression, ...]
+    having: tuple[GroupExpression, ...] = ()
+    conditions: tuple[Clause, ...] = ()
+    below: tuple[Output, ...] | None = None
+    selected: tuple[WindowQuery, SelectQuery] | None = None
+    hints: Hints = field(default_factory=Hints)
+
+    @property
+    def items(self) -> tuple[Clause, ...]:
+        """The SELECT list as it was written; () for `*` alone."""
+        if self.selected is None:
+            return tuple(output.clause for output in self.outputs)
+        return tuple(output.clause for output in self.selected[1].projection or ())
+
+    @property
+    def selection(self) -> SelectQuery:
+        """The selection of the tuples that the windows are made of."""
+        return SelectQuery(self.source, self.source_clause, self.conditions)
+
+    @property
+    def where(self) -> str | None:
+        """The condition as one text, None if every tuple is selected."""
+        return self.selection.where

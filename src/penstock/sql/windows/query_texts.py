@@ -1,0 +1,130 @@
+"""A window view's query as text for Spark to analyse: as it was written, and over its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import SqlError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import quote
+from penstock.sql.text.query import Output
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedText:
+    """A text made of pieces that were written elsewhere.
+
+    Attributes:
+        text: the text.
+        pieces: (start, end, clause) of those in order; a clause's text stands there literally, or an
+            expression made from it.
+        whole: the clause shown where a mistake is in no piece.
+    """
+
+    text: str
+    pieces: tuple[tuple[int, int, Clause], ...]
+    whole: Clause
+
+    def placed(self, error: SqlError) -> SqlError:
+        """An error in the text, shown where the piece was written."""
+        for start, end, clause in self.pieces:
+            if start <= error.start < end:
+                if self.text[start:end] != clause.text:
+                    return clause.error(type(error), error.message, 0, len(clause.text))
+                return clause.error(
+                    type(error), error.message, error.start - start, min(error.end, end) - start
+                )
+        return self.whole.error(type(error), error.message, 0, len(self.whole.text))
+
+
+class QueryTexts:
+    """Texts of one window view's query.
+
+    Args:
+        query: the view, flattened.
+        stream: the name of its stream in the texts.
+    """
+
+    def __init__(self, query: WindowQuery, stream: str) -> None:
+        self._query = query
+        self._stream = stream
+        self._written: list[str] = []
+        self._length = 0
+        self._pieces: list[tuple[int, int, Clause]] = []
+
+    def written(self) -> PlacedText:
+        """The query as the user wrote it, but for the condition on tuples, on the stream."""
+        self._begin("")
+        self._write(self._query)
+        return self._finished()
+
+    def written_alone(self, item: Clause) -> PlacedText:
+        """The same with one item of its SELECT list, without its condition on groups."""
+        self._begin("")
+        self._write(self._query, [item])
+        return self._finished()
+
+    def over_groups(self) -> PlacedText:
+        """`_w`, then the outputs, then the conditions on groups, over the columns of the view's groups."""
+        query = self._query
+        self._begin(f"SELECT {WINDOW_NAME}, ")
+        self._list((each.expression, each.clause) for each in (*query.outputs, *query.having))
+        windows = query.windows
+        window = f"window({query.time}, {windows.size}, {windows.slide}, {windows.start})"
+        columns = [f"{window} AS {WINDOW_NAME}"]
+        columns += [f"({key.expression}) AS {key.name}" for key in query.keys]
+        columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
+        groups = ", ".join([window, *(f"({key.expression})" for key in query.keys)])
+        self._add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}\nGROUP BY {groups})")
+        return self._finished()
+
+    def _write(self, query: WindowQuery, alone: Sequence[Clause] | None = None) -> None:
+        """Adds a query as it was written, or some items of it without its condition on groups."""
+        items = alone or query.items
+        self._add("SELECT " if items else "SELECT *")
+        self._list((clause.text, clause) for clause in items)
+        if query.selected is None:
+            self._add(f"\nFROM {self._source()}\nGROUP BY ")
+            self._list((clause.text, clause) for clause in query.group_by)
+            conditions = [condition.clause for condition in query.having]
+            before = "\nHAVING "
+        else:
+            below, selection = query.selected
+            self._add("\nFROM (")
+            self._write(below)
+            self._add(")")
+            conditions = list(selection.conditions)
+            before = "\nWHERE "
+        if conditions and alone is None:
+            self._add(before)
+            self._list((clause.text, clause) for clause in conditions)
+
+    def _source(self) -> str:
+        below = self._query.below
+        return (
+            self._stream if below is None else f"(SELECT {', '.join(map(_item, below))} FROM {self._stream})"
+        )
+
+    def _begin(self, text: str) -> None:
+        self._written, self._length, self._pieces = [], 0, []
+        self._add(text)
+
+    def _add(self, text: str) -> None:
+        self._written.append(text)
+        self._length += len(text)
+
+    def _list(self, items: Iterable[tuple[str, Clause]]) -> None:
+        for number, (text, clause) in enumerate(items):
+            self._add(", " if number else "")
+            self._pieces.append((self._length, self._length + len(text), clause))
+            self._add(text)
+
+    def _finished(self) -> PlacedText:
+        return PlacedText("".join(self._written), tuple(self._pieces), self._query.window_clause)
+
+
+def _item(output: Output) -> str:
+    named = output.name is not None and not output.is_star
+    return f"{output.expression} AS {quote(output.name or '')}" if named else output.expression

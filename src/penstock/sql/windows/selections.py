@@ -1,0 +1,101 @@
+"""Selections over window views: a further condition on the groups, and a SELECT list made of the first one's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.sql.conditions.operands import BARE_FUNCTIONS
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.parts import ALLOWED_OVER_WINDOWS
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.aggregate_calls import is_aggregate
+from penstock.sql.windows.calls import is_window
+from penstock.sql.windows.group_expressions import columns_of, refuse_call
+from penstock.sql.windows.query import GroupExpression, WindowQuery
+
+#: expressions over groups that need no parentheses
+_PLAIN = re.compile(r"_w(\.\w+)?|_[ka]\d+")
+
+
+def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
+    """The window view that a selection over a window view is.
+
+    Args:
+        below: the window view, flattened.
+        selection: the selection.
+
+    Raises:
+        UnknownNameError: a name that the window view does not put out.
+        UnsupportedError: what is no scalar expression of its columns.
+    """
+    over = _Over(below)
+    outputs: list[GroupExpression] = []
+    if selection.projection is None:
+        outputs += (replace(output, clause=selection.source_clause) for output in below.outputs)
+    for item in selection.projection or ():
+        if item.is_star:
+            outputs += (replace(output, clause=item.clause) for output in below.outputs)
+            continue
+        start = item.clause.text.find(item.expression)
+        written = Clause(item.expression, item.clause.script, item.clause.start + start)
+        outputs.append(GroupExpression(over.rewrite(written), item.name, item.clause))
+    conditions = tuple(
+        GroupExpression(over.rewrite(condition), None, condition) for condition in selection.conditions
+    )
+    return replace(
+        below, outputs=tuple(outputs), having=below.having + conditions, selected=(below, selection)
+    )
+
+
+class _Over:
+    """Rewrites expressions over a window view's columns to expressions over its groups.
+
+    Args:
+        below: the window view.
+    """
+
+    def __init__(self, below: WindowQuery) -> None:
+        self._names: Mapping[str, str] = {
+            output.name.upper(): output.expression
+            if _PLAIN.fullmatch(output.expression)
+            else f"({output.expression})"
+            for output in below.outputs
+            if output.name is not None
+        }
+        self._existing = ", ".join(output.name for output in below.outputs if output.name is not None)
+        self._unnamed = [output.clause.text.strip() for output in below.outputs if output.name is None]
+
+    def rewrite(self, clause: Clause) -> str:
+        tokens = tokenize(clause.text, clause.start, clause.script)
+        self._refuse(clause, tokens)
+        text = clause.text
+        for start, column in sorted(columns_of(clause, ALLOWED_OVER_WINDOWS).items(), reverse=True):
+            found = self._names.get(column.name.upper())
+            if found is not None:
+                text = text[:start] + found + text[column.end :]
+            elif column.name.upper() not in BARE_FUNCTIONS:
+                message = f"Column {column.name} does not exist. Existing columns: {self._existing or 'none'}"
+                if self._unnamed:
+                    message += f". {self._unnamed[0]} has no name of its own: give it one with AS"
+                raise clause.error(UnknownNameError, message, start, column.end)
+        return text.strip()
+
+    def _refuse(self, clause: Clause, tokens: list[Token]) -> None:
+        for position, token in enumerate(tokens):
+            refuse_call(clause, tokens, position, ALLOWED_OVER_WINDOWS)
+            what = None
+            if is_aggregate(tokens, position) or is_window(tokens, position):
+                what = "An aggregation over a window view is not supported yet"
+            elif token.token_type is TokenType.STAR and (
+                not position or tokens[position - 1].token_type in (TokenType.L_PAREN, TokenType.COMMA)
+            ):
+                what = "`*` as an argument is not supported here"
+            if what is not None:
+                message = f"{what}. {ALLOWED_OVER_WINDOWS}"
+                raise clause.error(UnsupportedError, message, token.start, token.end + 1)

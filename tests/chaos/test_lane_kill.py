@@ -1,0 +1,136 @@
+"""`kill -9` of a lane between any two of its steps and at random moments: each cut is answered once, exactly."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lane_cases import Feed, published, wanted
+from lane_runs import NAME as RUN_LANE
+from lane_runs import Tables
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.storage.failpoints import CUT_NAMES
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.layout import Layout
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+
+FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
+NAME = "killed.pairs"
+RANDOM_KILLS = 20 if FULL else 4
+
+
+class Victim:
+    """Starts the process over two logs, which grow before each start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.layout = Layout(folder / "out", folder / "checkpoint")
+        self.layout.open()
+        self.feeds = [Feed(self.layout, name, np.random.default_rng(seed)) for seed, name in enumerate("ab")]
+        self._told = folder / "victim.log"
+
+    def start(self, failpoint: str = "", seconds: float = 0.0) -> subprocess.Popen[bytes]:
+        program = Path(__file__).with_name("lane_victim.py")
+        folders = self.layout.output, self.layout.checkpoint
+        command = [sys.executable, *map(str, (program, *folders, seconds)), *"ab"]
+        with self._told.open("ab") as told:
+            environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
+            return subprocess.Popen(command, env=environment, stdout=told, stderr=told)
+
+    def more(self) -> None:
+        self.feeds[0].put(3)
+        self.feeds[1].put(5)
+
+    def kill_at(self, place: str, cut: int) -> None:
+        code = self.start(f"{place}:{cut}").wait(timeout=300)
+        assert code == -signal.SIGKILL, f"{place}:{cut} was never reached; {self._told.read_text()[-3000:]}"
+
+    def run_to_end(self) -> None:
+        assert self.start().wait(timeout=300) == 0, self._told.read_text()[-3000:]
+
+    def cuts(self) -> list[int]:
+        return [each["batch"] for each in read_published(self.layout, NAME).batches]
+
+    def check(self) -> None:
+        """Every tuple is in one cut, every cut was handed to the sinks, and nothing is left over."""
+        assert published(self.layout, NAME) == wanted(*self.feeds)
+        cuts = self.cuts()
+        assert cuts == list(range(len(cuts)))
+        lines = [line.split() for line in (self.layout.output / "copies").read_text().splitlines()]
+        copies = dict(lines)
+        assert {int(cut) for cut in copies} == set(cuts)
+        assert all(copies[cut] == total for cut, total in lines), "a repeated cut is the same"
+        assert sum(map(int, copies.values())) == sum(wanted(*self.feeds).values())
+        assert not numbered(self.layout.cuts(NAME))
+        for feed in self.feeds:
+            assert LogReader(self.layout.log(feed.stream)).marks() == {NAME: feed.entries - 1}
+
+
+def test_a_lane_killed_at_every_place(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    for place in CUT_NAMES:
+        victim.more()
+        victim.kill_at(place, len(victim.cuts()))
+        victim.more()
+        victim.kill_at(place, len(victim.cuts()) + 1)
+    victim.run_to_end()
+    victim.check()
+
+
+def test_a_lane_killed_at_random_moments(tmp_path: Path) -> None:
+    rng = random.Random(20_130_101)
+    victim = Victim(tmp_path)
+    for _ in range(RANDOM_KILLS):
+        victim.more()
+        before = len(victim.cuts())
+        process = victim.start(seconds=0.05)
+        while process.poll() is None and len(victim.cuts()) == before:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.2))
+        process.kill()
+        process.wait()
+    victim.run_to_end()
+    victim.check()
+
+
+def test_a_run_with_a_lane_killed(tmp_path: Path) -> None:
+    """The lane's cuts are answered by jobs beside the ingest of its streams, whose process is killed with it."""
+    tables = Tables(tmp_path)
+    layout = Layout.of(tmp_path / "out", None)
+    for place in CUT_NAMES if FULL else ("cut_half_published",):
+        tables.feed(2)
+        cut = read_published(layout, RUN_LANE).last + 1
+        assert _run(tmp_path, f"{place}:{cut}") == -signal.SIGKILL, f"{place}:{cut} was never reached"
+    tables.feed(1)
+    assert _run(tmp_path) == 0, (tmp_path / "victim.log").read_text()[-3000:]
+    assert published(layout, RUN_LANE) == tables.pairs()
+    assert not numbered(layout.cuts(RUN_LANE))
+
+
+def _run(folder: Path, failpoint: str = "") -> int:
+    program = Path(__file__).with_name("lane_run_victim.py")
+    with (folder / "victim.log").open("ab") as told:
+        environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
+        process = subprocess.Popen(
+            [sys.executable, str(program), str(folder)],
+            env=environment,
+            stdout=told,
+            stderr=told,
+            start_new_session=True,
+        )
+        code = process.wait(timeout=900)
+    with suppress(ProcessLookupError):
+        # what the killed driver left behind: its JVM and Python workers
+        os.killpg(process.pid, signal.SIGKILL)
+    time.sleep(0.5)
+    return code

@@ -1,0 +1,97 @@
+"""The history of windows over a log that is merged, and removed at its front, while they are answered."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from test_keyed_query import SHARDS, STREAM, bound, keyed, layout, tuples, windows
+
+from penstock.spark.lanes.windows.query import KeyedQuery
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.results.window_rows import window_results
+from penstock.spark.storage.layout import Layout
+from window_log import LogWriter
+
+pytestmark = pytest.mark.spark
+__all__ = ["layout"]
+
+TEXT = (
+    "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n, sum(i) AS s, count(DISTINCT i) AS d "
+    "FROM t GROUP BY origin, w"
+)
+ENTRIES, EACH, LATE = 2 * SEGMENT + 12, 5, 60
+
+
+def late_stream() -> pa.Table:
+    """A stream whose last tuples are from all of it."""
+    table = tuples(ENTRIES * EACH, 7)
+    late = np.random.default_rng(8).permutation(np.arange(0, table.num_rows, 9))[:LATE]
+    rest = np.setdiff1d(np.arange(table.num_rows), late)
+    return table.take(pa.array(np.concatenate([rest, late])))
+
+
+def groups(table: pa.Table) -> set[str]:
+    return {repr(list(row.values())) for row in table.to_pylist()}
+
+
+def answer(spark: SparkSession, table: pa.Table) -> pa.Table:
+    spark.createDataFrame(table).createOrReplaceTempView("t")
+    return spark.sql(TEXT).toArrow()
+
+
+def wait(query: KeyedQuery, number: int) -> None:
+    while query.done < number:
+        assert query.active
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["merged", "removed"])
+def test_final_windows_are_corrected_as_far_as_the_history_goes(
+    spark: SparkSession, layout: Layout, is_removed: bool
+) -> None:
+    table = late_stream()
+    log = LogWriter(spark, layout, STREAM, SHARDS, table, horizon=0)
+    log.views(0, {0: bound(spark, "v", TEXT, table)})
+    reader = LogReader(layout.log(STREAM))
+    # the clock of an entry is its number: the first segment is too old
+    tidier = Segments(layout.log(STREAM), 0, 10**9, lambda: SEGMENT if is_removed else 0)
+    query = keyed(spark, layout, entries=24)
+    query.start()
+    while log.taken + EACH <= table.num_rows - LATE:
+        last = log.put(EACH)
+    last = log.put(table.num_rows - LATE - log.taken)
+    wait(query, last.number)
+    for _ in range(3):
+        tidier.tidy()
+        log.kept_before = reader.kept().before
+        for _ in range(40):
+            last = log.put(0)
+        wait(query, last.number)
+    tidier.tidy()
+    assert list((layout.log(STREAM) / "segments").iterdir())
+    for _ in range(4):
+        log.put(LATE // 4)
+    end = log.end()
+    assert query.finish(end.number)
+
+    found, whole = groups(window_results(spark, layout, STREAM, "v").toArrow()), answer(spark, table)
+    told = windows(layout)
+    assert sum(each["beyond"] for each in told) > (3 if is_removed else 10)
+    kept = reader.kept()
+    if not is_removed:
+        assert kept.first == 0
+        assert found == groups(whole)
+        return
+    assert kept.first == SEGMENT
+    assert kept.before is not None
+    assert sum(each["beyond_history"] for each in told) > 3
+    assert found != groups(whole)
+    assert found <= groups(whole) | groups(answer(spark, table.slice(0, table.num_rows - LATE)))
+    kept_windows = [row for row in whole.to_pylist() if row["w"]["start"].timestamp() * 1e6 >= kept.before]
+    assert len(kept_windows) > 10
+    assert {repr(list(row.values())) for row in kept_windows} <= found

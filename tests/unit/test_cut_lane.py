@@ -1,0 +1,349 @@
+"""Lanes that are driven from this side: numbered cuts, put before any work, each answered once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
+from penstock.errors import StreamFailedError
+from penstock.spark.lanes import cut_lane
+from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
+from penstock.spark.lanes.lane import Lane
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.sinks import Sink
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.layout import Layout
+
+NAME = "test.pairs"
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    layout.open()
+    return layout
+
+
+@pytest.fixture
+def feeds(layout: Layout) -> list[Feed]:
+    return [Feed(layout, stream, np.random.default_rng(seed)) for seed, stream in enumerate("ab")]
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[[Lane], Any]]:
+    """Starts lanes; they are stopped at the end."""
+    begun: list[Lane] = []
+
+    def start(lane: Any) -> Any:
+        begun.append(lane)
+        lane.start()
+        return lane
+
+    yield start
+    for lane in begun:
+        lane.stop()
+
+
+def wait(is_so: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def cuts_of(layout: Layout, name: str = NAME) -> list[int]:
+    """The numbers of the published cuts, in order."""
+    return [each["batch"] for each in read_published(layout, name).batches]
+
+
+def test_a_lane_answers_all_that_comes_and_ends_with_its_logs(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    keepers = [feed.keeper() for feed in feeds]
+    feeds[0].put(30)
+    lane = begin(PairLane(NAME, lane_context(layout), keepers, entries_per_cut=4))
+    for _ in range(10):
+        feeds[1].put(2)
+        feeds[0].put(1)
+        time.sleep(0.01)
+    end(keepers[0])
+    time.sleep(0.1)
+    assert lane.active, "one of its logs goes on"
+    feeds[1].put(3)
+    end(keepers[1])
+    assert lane.await_termination(20)
+    assert published(layout, NAME) == wanted(*feeds)
+    assert cuts_of(layout) == list(range(len(lane.answered)))
+    assert all(cut.entries <= 2 * 4 for cut in lane.answered)
+    assert sum(cut.entries for cut in lane.answered) == sum(feed.entries for feed in feeds)
+    assert not numbered(layout.cuts(NAME))
+    for feed in feeds:
+        assert LogReader(layout.log(feed.stream)).marks() == {NAME: feed.entries - 1}
+    told = [event for event in lane.context.events.recent if event["kind"] == "cut"]
+    assert [event["cut"] for event in told] == cuts_of(layout)
+    assert told[-1]["streams"] == {feed.stream: feed.entries - 1 for feed in feeds}
+    assert lane.status()["lanes"][NAME]["cut"] == told[-1]["cut"]
+
+
+def test_two_lanes_read_one_log_each_at_its_own_pace(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feed = feeds[0]
+    keeper = feed.keeper()
+    context = lane_context(layout)
+    fast, slow = (begin(PairLane(name, context, [keeper])) for name in ("fast.pairs", "slow.pairs"))
+    slow.goes_on.clear()
+    feed.put(5)
+    context.appended.tell()
+    wait(lambda: sum(cut.entries for cut in fast.answered) == 5)
+    assert cuts_of(layout, "slow.pairs") == []
+    wait(lambda: LogReader(layout.log("a")).marks() == {"fast.pairs": 4, "slow.pairs": -1})
+    slow.goes_on.set()
+    end(keeper)
+    assert all(lane.await_termination(10) for lane in (fast, slow))
+    assert published(layout, "slow.pairs") == published(layout, "fast.pairs") == wanted(feed)
+
+
+def test_what_is_put_in_this_process_wakes_a_lane_at_once(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_lane, "_LOOK_SECONDS", 60.0)
+    lane = begin(PairLane(NAME, lane_context(layout), [feeds[0].keeper()]))
+    for number in range(3):
+        feeds[0].put(1)
+        lane.context.appended.tell()
+        wait(lambda number=number: len(lane.answered) == number + 1)  # type: ignore[misc]
+    began = time.monotonic()
+    lane.stop()
+    assert time.monotonic() - began < 10
+
+
+def test_what_another_process_puts_is_found_by_looking(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    lane = begin(PairLane(NAME, lane_context(layout), [feeds[0].keeper()]))
+    feeds[0].put(1)
+    wait(lambda: cuts_of(layout) == [0])
+    assert lane.active
+
+
+def test_finish_ends_a_lane_whose_streams_go_on(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feeds[0].put(50)
+    lane = begin(PairLane(NAME, lane_context(layout), [feeds[0].keeper()], entries_per_cut=7))
+    lane.finish()
+    assert lane.await_termination(10)
+    assert published(layout, NAME) == wanted(feeds[0])
+
+
+def test_a_lane_goes_on_where_it_stopped(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    keepers = [feed.keeper() for feed in feeds]
+    answered: list[Cut] = []
+    for _ in range(3):
+        lane = begin(PairLane(NAME, lane_context(layout), keepers, entries_per_cut=2))
+        feeds[0].put(6)
+        feeds[1].put(3)
+        wait(lambda lane=lane: len(lane.answered) > 1)  # type: ignore[misc]
+        lane.stop()
+        answered += lane.answered
+    last = begin(PairLane(NAME, lane_context(layout), keepers))
+    end(*keepers)
+    assert last.await_termination(10)
+    assert [cut.number for cut in (*answered, *last.answered)] == cuts_of(layout), "none is answered twice"
+    assert published(layout, NAME) == wanted(*feeds)
+
+
+def test_a_cut_that_was_put_has_its_orders_whatever_they_are_now(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feeds[0].put(3)
+    reader = LogReader(layout.log("a"))
+    cut = Cut(0, {"a": Reach(-1)}, {"a": Reach.at(reader.entry(1))}, {"order": "as then"})
+    CutFolder(layout.cuts(NAME)).put(cut)
+    keeper = feeds[0].keeper()
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    end(keeper)
+    assert lane.await_termination(10)
+    assert lane.answered[0] == cut
+    assert lane.answered[1].before == cut.until
+    assert published(layout, NAME) == wanted(feeds[0])
+
+
+def test_what_follows_publication_is_done_again_where_it_was_not_finished(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feeds[0].put(1)
+    given: list[int] = []
+    refuses = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def write(rows: Any, cut: int) -> None:
+        assert rows
+        given.append(cut)
+        if refuses:
+            raise refuses.pop()
+
+    sinks = [Sink("function", VIEW, write), Sink("function", "another", write)]
+    keeper = feeds[0].keeper()
+    lane = begin(PairLane(NAME, lane_context(layout, sinks=sinks), [keeper]))
+    end(keeper)
+    assert lane.await_termination(10)
+    assert given == [0, 0], "the sink got what it had not taken, and no more"
+    assert len(lane.answered) == 1, "a published cut is not answered again"
+    told = [event for event in lane.context.events.recent if event["kind"] == "stream_retried"]
+    assert [(each["part"], each["lane"]) for each in told] == [("lane", NAME)]
+
+
+def test_what_can_pass_is_tried_again_and_what_cannot_is_told(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feeds[0].put(2)
+    keeper = feeds[0].keeper()
+    lane = PairLane(NAME, lane_context(layout), [keeper])
+    answer, raised = lane.answer, iter([OSError(errno.EIO, "Input/output error"), ValueError("never")])
+
+    def fails(cut: Cut, staging: Path) -> Any:
+        error = next(raised, None)
+        if error is not None:
+            answer(cut, staging)
+            raise error
+        return answer(cut, staging)
+
+    lane.answer = fails  # type: ignore[method-assign]
+    begin(lane)
+    with pytest.raises(StreamFailedError, match=r"the lane of stream a stopped: ValueError: never"):
+        lane.await_termination(10)
+    assert [event["kind"] for event in lane.context.events.recent] == ["stream_retried", "run_failed"]
+    assert cuts_of(layout) == []
+    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    end(keeper)
+    assert again.await_termination(10)
+    assert published(layout, NAME) == wanted(feeds[0])
+
+
+def test_a_lane_joins_a_log_where_it_begins(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    feeds[0].put(10)
+    before = feeds[0].tuples
+    (layout.log("a") / "kept.json").write_text(json.dumps({"format": 1, "first": 10, "before": None}))
+    keeper = feeds[0].keeper()
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    wait(lambda: LogReader(layout.log("a")).marks() == {NAME: 9})
+    feeds[0].put(5)
+    end(keeper)
+    assert lane.await_termination(10)
+    feeds[0].tuples = feeds[0].tuples.slice(before.num_rows)
+    assert published(layout, NAME) == wanted(feeds[0])
+
+
+def test_cuts_are_merged_and_gone_on_from(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    keeper = feeds[0].keeper()
+    for end_it in (False, True):
+        feeds[0].put(11)
+        context = lane_context(layout, compact_every_batches=4)
+        lane = begin(PairLane(NAME, context, [keeper], entries_per_cut=1))
+        wait(lambda lane=lane: len(lane.answered) == 11)  # type: ignore[misc]
+        if end_it:
+            end(keeper)
+            assert lane.await_termination(10)
+        lane.stop()
+        assert len(list(layout.manifests(NAME).iterdir())) < 8
+    assert cuts_of(layout) == list(range(22))
+    assert published(layout, NAME) == wanted(feeds[0])
+
+
+def _set_back(layout: Layout) -> str:
+    """The log is another one from some entry on."""
+    shutil.rmtree(layout.log("a"))
+    other = Feed(layout, "a", np.random.default_rng(9))
+    other.put(5)
+    return "lane test.pairs has answered the log of stream a up to entry 2, and"
+
+
+def _cut_off(layout: Layout) -> str:
+    for name in ("1", "2"):
+        (layout.log("a") / "entries" / f"000000000{name}.json").unlink()
+    return "another one there or none"
+
+
+def _without_results(layout: Layout) -> str:
+    reach = Reach.at(LogReader(layout.log("a")).entry(2))
+    CutFolder(layout.cuts(NAME)).put(Cut(1, {"a": reach}, {"a": reach}))
+    (layout.manifests(NAME) / "0.json").unlink()
+    return "cut 1 is put, and the results folder ends before cut 0"
+
+
+def _of_another_format(layout: Layout) -> str:
+    layout.cuts(NAME).mkdir(parents=True, exist_ok=True)
+    (layout.cuts(NAME) / "1.json").write_text(json.dumps({"format": 99}))
+    return r"1\.json, a cut of a lane, was written by a newer version of Penstock"
+
+
+@pytest.mark.parametrize("spoil", [_set_back, _cut_off, _without_results, _of_another_format])
+def test_folders_that_do_not_fit_are_refused(
+    layout: Layout,
+    feeds: list[Feed],
+    begin: Callable[[Lane], PairLane],
+    spoil: Callable[[Layout], str],
+) -> None:
+    feeds[0].put(3)
+    keeper = feeds[0].keeper()
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    lane.finish()
+    assert lane.await_termination(10)
+    match = spoil(layout)
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    with pytest.raises(StreamFailedError, match=match):
+        lane.await_termination(10)
+
+
+def test_a_job_begun_as_the_lane_is_stopped_is_broken_off_too(layout: Layout, feeds: list[Feed]) -> None:
+    """The word to break off comes before the job it is meant for."""
+    feeds[0].put(1)
+    lane = PairLane(NAME, lane_context(layout), [feeds[0].keeper()])
+    answers, begun, cancelled = threading.Event(), threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        if begun.is_set():
+            cancelled.set()
+        begun.set()
+
+    def answer(cut: Cut, staging: Path) -> Any:  # noqa: ARG001
+        answers.set()
+        assert begun.wait(10)
+        assert cancelled.wait(10)
+        raise OSError(errno.EIO, "cancelled")
+
+    jobs: Any = SimpleNamespace(cancel=cancel)
+    lane.jobs, lane.answer = jobs, answer  # type: ignore[method-assign]
+    lane.start()
+    assert answers.wait(10)
+    lane.stop()
+    assert cancelled.is_set()
+    assert cuts_of(layout) == []
+    assert numbered(layout.cuts(NAME)) == [0]
+
+
+def test_a_stopped_lane_leaves_no_thread(layout: Layout, feeds: list[Feed]) -> None:
+    lane = PairLane(NAME, lane_context(layout), [feeds[0].keeper()])
+    lane.start()
+    lane.stop()
+    assert not lane.active
+    assert not any(NAME in thread.name for thread in threading.enumerate())

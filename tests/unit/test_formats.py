@@ -1,0 +1,261 @@
+"""Documents on disk of another version are refused by name, with what to do; docs/reference/files.md lists them all."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from penstock.errors import CheckpointError
+from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard_state import read_state
+from penstock.plan.windows import ErrorBound, WindowPlan, Windows
+from penstock.spark.lanes.cuts import Cut, CutFolder
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.programs import store_program, stored_program
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.log.stream_log import SEGMENT, LogReader, StreamLog
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.reporting.catalog import read_catalog
+from penstock.spark.results.bound_views import store_views, stored_views
+from penstock.spark.results.read import write_catalog
+from penstock.spark.results.window_schemas import readable_view
+from penstock.spark.sources.file_watch import FileWatch
+from penstock.spark.storage import formats
+from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import BACKFILL, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
+from penstock.sql.windows.bind import BoundWindow
+
+VIEW = BoundWindow(
+    WindowPlan("v", "ts", Windows(10, 10), (), (), ErrorBound(0.1, 0.1)),
+    (),
+    None,
+    pa.struct({"start": pa.timestamp("us", "UTC"), "end": pa.timestamp("us", "UTC")}),
+    (),
+    None,
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    found = Layout.of(tmp_path / "out", tmp_path / "kept")
+    found.open()
+    return found
+
+
+def _log(layout: Layout) -> LogReader:
+    return LogReader(layout.log("s"))
+
+
+def _segment(layout: Layout, history_seconds: float) -> None:
+    """A log with one segment, made and kept so long."""
+    log = StreamLog(layout.log("s"))
+    for number in range(SEGMENT + 1):
+        log.append(Entry(number, number, 0, 0))
+    log.put_mark("r", SEGMENT)
+    Segments(layout.log("s"), history_seconds, 10**9).tidy()
+
+
+def _watch(layout: Layout) -> FileWatch:
+    logs = layout.spark("s") / "sources"
+    (logs / "0").mkdir(parents=True, exist_ok=True)
+    entry = {"path": "file:///x", "timestamp": 1, "batchId": 0}
+    (logs / "0" / "0").write_text(f"v1\n{json.dumps(entry)}")
+    return FileWatch("s", logs, layout.read_files("s"), EventLog(layout.events))
+
+
+def _merged(layout: Layout) -> None:
+    publisher = Publisher(layout, "s")
+    for batch in range(2):
+        publisher.publish(batch, [], {"batch": batch})
+    publisher.compact(1)
+
+
+#: what writes each kind of document, what reads it, and where it is
+KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Path]]] = {
+    "PLAN": (
+        lambda layout: PlanLog(layout, "s").store(3, {}),
+        lambda layout: PlanLog(layout, "s").load(3),
+        lambda layout: layout.plans("s") / "3.json",
+    ),
+    "BINDING": (
+        lambda layout: PlanLog(layout, "s").bind(7, 3),
+        lambda layout: PlanLog(layout, "s").bound(7),
+        lambda layout: layout.bindings("s") / "7.json",
+    ),
+    "PROGRAM": (
+        lambda layout: store_program(layout, "s", KeyedProgram(3, (), 1, 1)),
+        lambda layout: stored_program(layout, "s", 3),
+        lambda layout: layout.keyed("s") / "3.json",
+    ),
+    "OPERATOR_VIEWS": (
+        lambda layout: store_views(layout, "s", 0, [VIEW]),
+        lambda layout: stored_views(layout, "s", 0),
+        lambda layout: layout.keyed("s") / "operator-0.json",
+    ),
+    "RESULT_VIEWS": (
+        lambda layout: store_views(layout, "s", 0, [VIEW]),
+        lambda layout: readable_view(layout, "s", "v"),
+        lambda layout: layout.result_views("s") / "0.json",
+    ),
+    "SHARDS": (
+        lambda layout: fixed_shards(layout, "s", 2, None),
+        lambda layout: fixed_shards(layout, "s", 2, None),
+        lambda layout: layout.keyed("s") / "shards.json",
+    ),
+    "MANIFEST": (
+        lambda layout: Publisher(layout, "s").publish(0, [], {"batch": 0}),
+        lambda layout: read_published(layout, "s"),
+        lambda layout: layout.manifests("s") / "0.json",
+    ),
+    "MERGED_MANIFEST": (
+        _merged,
+        lambda layout: read_published(layout, "s"),
+        lambda layout: layout.manifests("s") / "merged.json",
+    ),
+    "CATALOG": (
+        lambda layout: write_catalog(layout, {"s": StructType()}, {}),
+        lambda layout: read_catalog(layout),
+        lambda layout: layout.catalog,
+    ),
+    "LOG_ENTRY": (
+        lambda layout: StreamLog(layout.log("s")).append(Entry(0, 0, 0, 0)),
+        lambda layout: _log(layout).entry(0),
+        lambda layout: _log(layout).entry_path(0),
+    ),
+    "LOG_SEGMENT": (
+        lambda layout: _segment(layout, 1e12),
+        lambda layout: _log(layout).entry(0),
+        lambda layout: _log(layout).segment_path(0),
+    ),
+    "LOG_KEPT": (
+        lambda layout: _segment(layout, 0),
+        lambda layout: _log(layout).kept(),
+        lambda layout: _log(layout).kept_path,
+    ),
+    "LOG_READER": (
+        lambda layout: _log(layout).put_mark("r", 3),
+        lambda layout: _log(layout).marks(),
+        lambda layout: layout.log("s") / "readers" / "r.json",
+    ),
+    "READ_FILES": (
+        lambda layout: _watch(layout).answered({}),
+        lambda layout: _watch(layout),
+        lambda layout: layout.read_files("s"),
+    ),
+    "CUT": (
+        lambda layout: CutFolder(layout.cuts("l")).put(Cut(0, {}, {})),
+        lambda layout: CutFolder(layout.cuts("l")).oldest(),
+        lambda layout: layout.cuts("l") / "0.json",
+    ),
+    # read and written where Kafka, a replay and a backfill are
+    "TOPICS": (
+        lambda layout: TOPICS.replace(layout.topics("s"), {"ids": {}}),
+        lambda layout: TOPICS.read(layout.topics("s")),
+        lambda layout: layout.topics("s"),
+    ),
+    "SCHEDULE": (
+        lambda layout: SCHEDULE.replace(layout.replay("s") / "schedule.json", {"due_seconds": []}),
+        lambda layout: SCHEDULE.read(layout.replay("s") / "schedule.json"),
+        lambda layout: layout.replay("s") / "schedule.json",
+    ),
+    "BACKFILL": (
+        lambda layout: BACKFILL.put(layout.backfill("s") / "0.json", {"impossible": None}),
+        lambda layout: BACKFILL.read(layout.backfill("s") / "0.json"),
+        lambda layout: layout.backfill("s") / "0.json",
+    ),
+}
+KNOWN = {name: value for name, value in vars(formats).items() if isinstance(value, Format)}
+
+
+def _restamped(path: Path, version: int | None) -> None:
+    first, *lines = path.read_text().splitlines()
+    document: dict[str, Any] = json.loads(first)
+    assert document.pop(VERSION) >= 1, "every document says its version"
+    stamp = {} if version is None else {VERSION: version}
+    path.write_text("\n".join([json.dumps({**stamp, **document}), *lines]))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_document_of_a_newer_version_is_refused_by_name(layout: Layout, name: str) -> None:
+    write, read, where = KINDS[name]
+    write(layout)
+    read(layout)
+    _restamped(where(layout), KNOWN[name].version + 1)
+    said = (
+        rf"^{where(layout)}, {KNOWN[name].kind}, was written by a newer version of Penstock: it has format "
+        rf"{KNOWN[name].version + 1}, this version reads format {KNOWN[name].version}; go on with that version"
+    )
+    with pytest.raises(CheckpointError, match=said):
+        read(layout)
+
+
+@pytest.mark.parametrize("name", KINDS.keys() - {"READ_FILES"})
+def test_a_document_of_before_versions_is_refused_by_name(layout: Layout, name: str) -> None:
+    write, read, where = KINDS[name]
+    write(layout)
+    _restamped(where(layout), None)
+    said = r"was written by an older version of Penstock: it has no format version, .* start with a new checkpoint"
+    with pytest.raises(CheckpointError, match=said):
+        read(layout)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (LAYOUT_VERSION - 1, "an older version of Penstock: it has layout {}, .*go on with the version"),
+        (LAYOUT_VERSION + 1, "a newer version of Penstock: it has layout {}, .*go on with that version"),
+    ],
+)
+def test_folders_of_another_layout_are_refused(layout: Layout, version: int, said: str) -> None:
+    for what, folder in (("checkpoint", layout.checkpoint), ("output", layout.output / "_penstock")):
+        identity = folder / "identity.json"
+        before = identity.read_text()
+        identity.write_text(json.dumps(json.loads(before) | {"layout": version}))
+        with pytest.raises(CheckpointError, match=rf"^the {what} .* {said.format(version)}"):
+            layout.check()
+        identity.write_text(before)
+    layout.check()
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (pickle.dumps((4, {})), "was stored by another version of Penstock; start with a new checkpoint"),
+        (
+            b'{"format": 6, "tables": []}\n',
+            "is of version 6, this program reads 5; start with a new checkpoint",
+        ),
+    ],
+    ids=["of before versions", "newer"],
+)
+def test_a_state_of_another_version_is_refused(stored: bytes, said: str) -> None:
+    with pytest.raises(CheckpointError, match=f"the state of the windows {said}"):
+        read_state(stored)
+
+
+def test_the_page_lists_every_format() -> None:
+    assert KNOWN.keys() == KINDS.keys()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "files.md").read_text()
+    listed = {
+        tuple(cell.strip() for cell in line.split("|")[1:4])
+        for line in page.splitlines()
+        if line.startswith("|")
+    }
+    missing = [
+        each
+        for each in KNOWN.values()
+        if not any((each.kind, str(each.version)) == row[1:] for row in listed)
+    ]
+    assert missing == []
+    assert ("`identity.json`", "the layout of both folders", str(LAYOUT_VERSION)) in listed

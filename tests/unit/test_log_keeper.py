@@ -1,0 +1,182 @@
+"""What the keeper of a stream's log puts there, and what becomes of it where that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.control.stream_clock import Heard
+from penstock.errors import StreamFailedError
+from penstock.settings import Settings
+from penstock.spark.ingest import log_keeper
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.storage.events import EventLog
+
+
+class Log:
+    """A log that cannot be written so many times; `put` has what was said."""
+
+    def __init__(self, refused: int = 0) -> None:
+        self._refused = refused
+        self.put: list[str] = []
+        self.last = SimpleNamespace(reached_or_newest=0)
+
+    def _put(self, what: str) -> bool:
+        if self._refused:
+            self._refused -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.put.append(what)
+        return True
+
+    def put_end(self) -> bool:
+        return "end" not in self.put and self._put("end")
+
+    def put_all(self) -> bool:
+        return self._put("all")
+
+    def put_idle(self, reached: int) -> bool:
+        self.last = SimpleNamespace(reached_or_newest=reached)
+        return self._put("idle")
+
+
+class Ingest:
+    """An ingest query as its keeper sees it."""
+
+    def __init__(self, log: Log, **what: bool) -> None:
+        self.stream = "s"
+        self.log = log
+        self.active = what.get("active", False)
+        self.ended_well = what.get("ended_well", True)
+        self.has_ended = what.get("has_ended", True)
+        self.interval_seconds = 0
+        self.totals = SimpleNamespace(batches=1)
+
+    def listen(self) -> Heard:
+        return Heard.NOTHING
+
+
+Made = tuple[LogKeeper, EventLog, list[str]]
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]:
+    def made(ingest: Any, trigger: Trigger | None = None, **settings: Any) -> Made:
+        done: list[str] = []
+        backfill = SimpleNamespace(
+            start=lambda: done.append("start"),
+            finish=lambda: done.append(f"finish before {ingest.log.put}"),
+            stop=lambda: done.append("stop"),
+        )
+        monkeypatch.setattr(log_keeper, "Backfill", lambda *_: backfill)
+        monkeypatch.setattr(log_keeper, "_LOOK_SECONDS", 0.001)
+        events = EventLog(tmp_path / "events.jsonl")
+        nothing: Any = None
+        tuning = Settings(retry_attempts=4, retry_seconds=0.001, **settings)
+        trigger = trigger or Trigger(available_now=True)
+        return LogKeeper(nothing, ingest, nothing, events, tuning, trigger), events, done
+
+    return made
+
+
+@pytest.mark.parametrize(("has_ended", "said"), [(True, "end"), (False, "all")])
+def test_what_there_is_for_now_is_told_from_the_end(
+    keeper: Callable[..., Made], has_ended: bool, said: str
+) -> None:
+    log = Log()
+    kept, _, done = keeper(Ingest(log, has_ended=has_ended))
+    assert not kept.is_complete
+    kept.start()
+    assert kept.await_termination(10)
+    assert kept.is_complete
+    assert log.put == [said]
+    assert done == ["start", "finish before []"]
+
+
+def test_a_run_that_is_stopped_is_no_end(keeper: Callable[..., Made]) -> None:
+    log = Log()
+    ingest = Ingest(log, active=True, has_ended=False)
+    kept, _, _ = keeper(ingest)
+    kept.start()
+    kept.prepare_stop()
+    ingest.active, ingest.has_ended = False, True
+    assert kept.await_termination(10)
+    kept.stop()
+    assert not kept.is_complete
+    assert log.put == []
+
+
+def test_a_stream_that_failed_or_is_followed_has_no_end(keeper: Callable[..., Made]) -> None:
+    for ingest, trigger in (
+        (Ingest(Log(), ended_well=False), Trigger(available_now=True)),
+        (Ingest(Log()), Trigger()),
+    ):
+        kept, _, _ = keeper(ingest, trigger)
+        kept.start()
+        assert kept.await_termination(10)
+        assert not kept.is_complete
+        assert ingest.log.put == []
+
+
+def test_a_stored_table_that_was_played_ends_the_log_of_a_run_that_goes_on(
+    keeper: Callable[..., Made],
+) -> None:
+    log = Log()
+    kept, _, _ = keeper(Ingest(log, active=True), Trigger())
+    kept.start()
+    _wait(lambda: log.put == ["end"])
+    assert kept.active
+    kept.stop()
+    assert log.put == ["end"]
+
+
+def test_silence_is_told(keeper: Callable[..., Made]) -> None:
+    log = Log()
+    kept, _, _ = keeper(Ingest(log, active=True, has_ended=False), Trigger(), idle_seconds=0.02)
+    kept.start()
+    _wait(lambda: len(log.put) > 2)
+    kept.stop()
+    assert set(log.put) == {"idle"}
+    assert log.last.reached_or_newest >= 2 * 20_000
+
+
+def test_a_log_that_cannot_be_written_for_a_while_is_tried_again(keeper: Callable[..., Made]) -> None:
+    log = Log(refused=3)
+    kept, events, _ = keeper(Ingest(log))
+    kept.start()
+    assert kept.await_termination(10)
+    assert kept.is_complete
+    assert log.put == ["end"]
+    told = [(each["kind"], each["part"], each["cause"]) for each in events.recent]
+    assert told == [("stream_retried", "log", "disk_full")] * 3
+
+
+def test_a_log_that_cannot_be_written_at_all_is_told(keeper: Callable[..., Made]) -> None:
+    kept, events, _ = keeper(Ingest(Log(refused=100)))
+    kept.start()
+    with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*tried again 4 times"):
+        kept.await_termination(10)
+    assert not kept.is_complete
+    assert events.recent[-1]["kind"] == "run_failed"
+
+
+def test_a_disk_that_is_full_whenever_the_stream_is_silent_is_told(keeper: Callable[..., Made]) -> None:
+    """Looks that have nothing to say in between are no success."""
+    ingest = Ingest(Log(refused=100), active=True, has_ended=False)
+    kept, _, _ = keeper(ingest, Trigger(), idle_seconds=0.01)
+    kept.start()
+    with pytest.raises(StreamFailedError, match="tried again 4 times"):
+        kept.await_termination(10)
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

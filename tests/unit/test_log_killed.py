@@ -1,0 +1,73 @@
+"""A process that merges and removes parts of a log is killed at every named place: the next one loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.log.envelopes import EnvelopeReader
+from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.storage.failpoints import LOG_NAMES
+
+ENTRIES, BYTES = 8 * SEGMENT, 60_000
+#: appends what is missing and tidies on the way; every entry has an envelope that says its number, at that time
+VICTIM = """
+import sys
+from pathlib import Path
+from penstock.operators.windows.shard import PARTIALS, Envelope
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import write_envelopes
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import StreamLog
+
+folder, entries, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
+last = log.newest()
+before = log.kept().before
+log.path("partials", "").mkdir(exist_ok=True)
+for number in range(0 if last is None else last.number + 1, entries):
+    name = f"{number}.parquet"
+    write_envelopes([(0, Envelope(0, PARTIALS, f"{number}".encode()))], log.path("partials", name))
+    entry = Entry(number, number, 0, number, number, number, files={"partials": (name,)}, kept_before=before)
+    assert log.append(entry)
+    if number % 16 == 0:
+        log.put_mark("reader", number - 1)
+        tidier.tidy()
+        before = log.kept().before
+tidier.tidy()
+"""
+
+
+def run(folder: Path, failpoint: str = "") -> int:
+    command = [sys.executable, "-c", VICTIM, str(folder), str(ENTRIES), str(BYTES)]
+    return subprocess.run(
+        command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
+    ).returncode
+
+
+@pytest.mark.parametrize("place", LOG_NAMES)
+@pytest.mark.parametrize("segment", [1])
+def test_a_kill_loses_nothing_and_leaves_nothing(tmp_path: Path, place: str, segment: int) -> None:
+    assert run(tmp_path, f"{place}:{segment}") == -signal.SIGKILL
+    assert run(tmp_path) == 0
+    log = LogReader(tmp_path)
+    kept = log.kept()
+    assert kept.first > SEGMENT * segment
+    assert kept.before == kept.first
+    newest = log.newest()
+    assert newest is not None
+    assert newest.number == ENTRIES - 1
+    reader = EnvelopeReader(log, 0)
+    entries = log.between(kept.first - 1, ENTRIES - 1)
+    for entry in entries:
+        assert [envelope.payload for envelope in reader.of(entry)] == [str(entry.number).encode()]
+    named = {name for entry in entries for name in entry.files["partials"]}
+    assert {path.name for path in log.path("partials", "").iterdir()} == named
+    segments = {int(path.stem) for path in (tmp_path / "segments").iterdir()}
+    assert segments == set(range(kept.first // SEGMENT, max(segments) + 1))
+    assert len(list((tmp_path / "entries").iterdir())) == ENTRIES - SEGMENT * (max(segments) + 1)

@@ -1,0 +1,101 @@
+"""A process that merges runs of tuples is killed between any two steps: the next one loses and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.log import run_levels, segments, stream_log
+from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
+
+ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 20_000
+#: appends what is missing and tidies on the way; every entry has three tuples that say its number
+VICTIM = f"""
+import sys
+from pathlib import Path
+import pyarrow as pa
+from penstock.operators.routing.routers import HashRouter
+from penstock.operators.runs.run import RunPlan
+from penstock.spark.log import run_levels, segments, stream_log
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.runs import write_run_file
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import StreamLog
+
+stream_log.SEGMENT = segments.SEGMENT = {SEGMENT}
+run_levels.FANOUT, segments._RUN_PART = {FANOUT}, 1
+folder, size = Path(sys.argv[1]), int(sys.argv[2])
+log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
+plan = RunPlan(("k",), "ts", HashRouter(("k",), 2))
+last = log.newest()
+before = log.kept().before
+log.path("tuples/1", "").mkdir(exist_ok=True, parents=True)
+for number in range(0 if last is None else last.number + 1, {ENTRIES}):
+    name = f"{{number}}.arrow"
+    tuples = pa.table({{"k": [1, 2, 3], "ts": pa.array([number] * 3, pa.timestamp("us")), "n": [number] * 3}})
+    write_run_file(log.path("tuples/1", name), tuples, plan)
+    entry = Entry(number, number, 0, number, number, number, files={{"tuples/1": (name,)}}, kept_before=before)
+    assert log.append(entry)
+    if number % 4 == 0:
+        log.put_mark("reader", number - 1)
+        tidier.tidy()
+        before = log.kept().before
+tidier.tidy()
+"""
+
+
+def run(folder: Path, size: int, failpoint: str = "") -> int:
+    command = [sys.executable, "-c", VICTIM, str(folder), str(size)]
+    return subprocess.run(
+        command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
+    ).returncode
+
+
+def read(log: LogReader) -> Counter[int]:
+    """How often each entry is among the tuples of all that are kept."""
+    found: Counter[int] = Counter()
+    for each in open_runs(log, 1, log.first - 1, ENTRIES - 1):
+        for part in map(each.run.part, each.run.parts):
+            assert part is not None
+            rows = part.rows_of(each.after, each.until)
+            numbers = part.tuples.column("n").to_numpy()
+            found.update((numbers if rows is None else numbers[rows]).tolist())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "size"),
+    [*((place, 10**9) for place in RUN_NAMES), *((place, BYTES) for place in (*RUN_NAMES, *LOG_NAMES))],
+)
+def test_a_kill_loses_and_doubles_no_tuple(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, size: int
+) -> None:
+    monkeypatch.setattr(stream_log, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(segments, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(run_levels, "FANOUT", FANOUT)
+    is_removed = size == BYTES
+    assert run(tmp_path, size, f"{place}:1") == -signal.SIGKILL
+    assert run(tmp_path, size) == 0
+    log = LogReader(tmp_path)
+    assert (log.first > 0) == is_removed
+    assert read(log) == dict.fromkeys(range(log.first, ENTRIES), 3)
+    names = sorted(path.name for path in log.path("tuples/1", "").iterdir())
+    assert not [name for name in names if name.startswith(".")]
+    if not is_removed:
+        # 40 entries: segments 0 to 7 in one run, 8 in one, the last four entries by themselves
+        assert names == [
+            "36.arrow",
+            "37.arrow",
+            "38.arrow",
+            "39.arrow",
+            "level-0-0000000008.arrow",
+            "level-3-0000000000.arrow",
+        ]

@@ -1,0 +1,58 @@
+"""The log of a stream: entries by number, found without listing, and the marks of its readers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import CheckpointError
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.stream_log import LogReader, StreamLog
+
+
+def put(log: StreamLog, number: int) -> Entry:
+    entry = Entry(number, number // 2, 0, number, files={"partials": (f"{number}.parquet",)}, delays=(1, 2))
+    assert log.append(entry)
+    return entry
+
+
+def test_entries_are_read_as_they_were_put(tmp_path: Path) -> None:
+    log, reader = StreamLog(tmp_path), LogReader(tmp_path)
+    assert reader.newest() is None
+    entries = [put(log, number) for number in range(5)]
+    assert reader.newest() == entries[-1] == LogReader(tmp_path).newest()
+    assert reader.between(-1, 4) == entries
+    assert reader.between(2, 4) == entries[3:]
+    assert reader.between(4, 4) == []
+    assert list(reader.backwards(3)) == entries[2::-1]
+    assert not reader.has(5)
+    assert not log.append(entries[2])
+    assert reader.entry(2) == entries[2]
+
+
+def test_an_entry_that_is_gone_is_named(tmp_path: Path) -> None:
+    log = StreamLog(tmp_path)
+    for number in range(3):
+        put(log, number)
+    (tmp_path / "entries" / "0000000001.json").unlink()
+    with pytest.raises(CheckpointError, match="0000000001"):
+        LogReader(tmp_path).between(-1, 2)
+
+
+def test_an_entry_of_another_format_is_refused(tmp_path: Path) -> None:
+    log = StreamLog(tmp_path)
+    put(log, 0)
+    path = tmp_path / "entries" / "0000000000.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 7}))
+    with pytest.raises(CheckpointError, match="has format 7"):
+        log.entry(0)
+
+
+def test_readers_say_how_far_they_have_come(tmp_path: Path) -> None:
+    log, reader = StreamLog(tmp_path), LogReader(tmp_path)
+    reader.put_mark("windows", 4, final=10)
+    reader.put_mark("join", 2)
+    reader.put_mark("windows", 6)
+    assert log.marks() == {"windows": 6, "join": 2}

@@ -1,0 +1,145 @@
+"""What becomes of the windows of a stream when Spark's Python processes start too slowly, or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.errors import StreamFailedError
+from penstock.settings import Settings
+from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.lanes.windows import lane as window_lane
+from penstock.spark.lanes.windows.lane import WindowLane
+from penstock.spark.log.appended import Appended
+from penstock.spark.storage.events import EventLog
+
+STOPPED = "stopped from outside"
+
+
+class Keyed:
+    """A keyed query whose starts end as told: None goes well, an error stops it, STOPPED is another's doing."""
+
+    def __init__(self, ends: Sequence[Exception | str | None], refused: int = 0) -> None:
+        self._ends = list(ends)
+        self._refused = refused
+        self.starts = 0
+        self.active = False
+
+    def start(self, rests: bool) -> None:  # noqa: ARG002
+        assert not self.active, "a query with that name is already active"
+        self.starts += 1
+        if self.starts == self._refused:
+            raise PermissionError("Permission denied: '/x'")
+        self.active = self._ends[0] is None
+
+    def await_termination(self) -> None:
+        end = self._ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+
+    def finish(self, entry: int) -> bool:  # noqa: ARG002
+        self.active = False
+        return self._ends.pop(0) is None
+
+    def stop(self) -> None:
+        self.active = False
+
+
+@pytest.fixture
+def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def made(keyed: Keyed) -> tuple[WindowLane, EventLog]:
+        monkeypatch.setattr(window_lane, "KeyedQuery", lambda *_: keyed)
+        monkeypatch.setattr(window_lane, "_LOOK_SECONDS", 0.001)
+        events = EventLog(tmp_path / "events.jsonl")
+        log = SimpleNamespace(last=SimpleNamespace(number=0))
+        stream: Any = SimpleNamespace(
+            ingest=SimpleNamespace(stream="s", log=log), active=False, is_complete=True
+        )
+        nothing: Any = None
+        settings = Settings(retry_attempts=4, retry_seconds=0.001)
+        trigger = Trigger(available_now=True)
+        context = LaneContext(nothing, nothing, events, settings, trigger, "penstock", list, Appended())
+        return WindowLane(context, stream), events
+
+    return made
+
+
+def slow() -> StreamFailedError:
+    return StreamFailedError("the windows of stream s stopped: Python worker failed to connect back.")
+
+
+def test_a_slow_start_is_tried_again(lane: Any) -> None:
+    keyed = Keyed([slow(), slow(), None])
+    windows, events = lane(keyed)
+    windows.start()
+    assert windows.await_termination(10)
+    assert keyed.starts == 3
+    told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in events.recent]
+    assert told == [("stream_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
+
+
+def test_what_is_slow_too_often_is_told(lane: Any) -> None:
+    keyed = Keyed([slow() for _ in range(5)])
+    windows, events = lane(keyed)
+    windows.start()
+    with pytest.raises(
+        StreamFailedError, match=r"a Python process did not start in time.*tried again 4 times"
+    ):
+        windows.await_termination(10)
+    assert keyed.starts == 5
+    assert events.recent[-1]["kind"] == "run_failed"
+
+
+@pytest.mark.parametrize(
+    ("keyed", "told"),
+    [
+        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again once"),
+        (Keyed([StreamFailedError("gone")]), "gone"),
+    ],
+)
+def test_any_other_failure_is_told_at_once(lane: Any, keyed: Keyed, told: str) -> None:
+    windows, _ = lane(keyed)
+    windows.start()
+    with pytest.raises(StreamFailedError, match=told):
+        windows.await_termination(10)
+
+
+def test_a_first_start_that_is_refused_is_told_at_the_end(lane: Any) -> None:
+    windows, _ = lane(Keyed([None], refused=1))
+    before = threading.active_count()
+    windows.start()
+    with pytest.raises(StreamFailedError, match="Permission denied: '/x'"):
+        windows.await_termination(10)
+    windows.stop()
+    assert threading.active_count() == before
+
+
+def test_a_lane_that_was_never_started_can_be_stopped(lane: Any) -> None:
+    windows, _ = lane(Keyed([]))
+    windows.stop()
+    assert not windows.active
+
+
+def test_a_query_stopped_from_outside_is_told(lane: Any) -> None:
+    keyed = Keyed([STOPPED])
+    windows, events = lane(keyed)
+    windows.start()
+    with pytest.raises(StreamFailedError, match=r"windows of stream s stopped: .*stopped from outside"):
+        windows.await_termination(10)
+    assert keyed.starts == 1
+    assert events.recent[-1]["cause"] == "stopped_outside"
+
+
+def test_a_query_stopped_from_outside_before_it_has_answered_all_is_told(lane: Any) -> None:
+    keyed = Keyed([None])
+    keyed.finish = lambda *_: False  # type: ignore[method-assign]
+    windows, _ = lane(keyed)
+    windows.start()
+    with pytest.raises(StreamFailedError, match="stopped from outside"):
+        windows.await_termination(10)
