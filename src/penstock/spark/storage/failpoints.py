@@ -1,7 +1,8 @@
 """Named places where a test may kill the driver, to prove that a restart mends it.
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
-place. Names: bound, staged, half_published, manifest_written, logged, before_commit; of the keyed query, with its own
+place, `<name>:<batch>+` when that one or a later one does. Names: bound, staged, half_published, manifest_written,
+logged, before_commit; of the keyed query, with its own
 batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit; of
 a backfill, with the first of its operators: backfill_staged, backfill_published, backfill_logged; of a lane, with
 its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of a compaction, with the last batch that
@@ -35,5 +36,6 @@ BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
 
 def failpoint(name: str, batch: int) -> None:
     """Kills this process if the environment asks for it here."""
-    if os.environ.get("PENSTOCK_FAILPOINT") == f"{name}:{batch}":
+    place, _, number = os.environ.get("PENSTOCK_FAILPOINT", "").partition(":")
+    if place == name and (batch >= int(number[:-1]) if number.endswith("+") else batch == int(number)):
         os.kill(os.getpid(), signal.SIGKILL)
