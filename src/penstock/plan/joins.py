@@ -1,0 +1,190 @@
+"""Join views as the operators see them: inputs, keys, bounds on event time, and the order in which inputs are probed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class JoinColumn:
+    """What is kept of a tuple of an input.
+
+    Attributes:
+        name: the column's name in runs and among joined rows; unique in the join.
+        text: Spark SQL over the columns of the input's relation.
+        type: its Arrow type; that of a key is the one in which Spark compares it.
+    """
+
+    name: str
+    text: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One input of a join.
+
+    Attributes:
+        alias: how the query calls it.
+        relation: the stream or static table.
+        is_static: whether it is a static table.
+        condition: Spark SQL over the relation's columns: tuples take part where it is true; None: all do.
+        columns: what is kept of a tuple.
+        time: name of the event time among `columns`; None for a static table.
+    """
+
+    alias: str
+    relation: str
+    is_static: bool
+    condition: str | None
+    columns: tuple[JoinColumn, ...]
+    time: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """Columns of two or more inputs that are equal in every joined row; NULL equals nothing.
+
+    Attributes:
+        columns: by input its column; None where it has no part in the key.
+        type: the type of all of them.
+    """
+
+    columns: tuple[str | None, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """Of a joined row: lower <= (event time of `right`) - (event time of `left`) <= upper.
+
+    Attributes:
+        left, right: numbers of two inputs that are streams, left < right.
+        lower, upper: microseconds, both inclusive; what other bounds of the query imply is taken into account.
+    """
+
+    left: int
+    right: int
+    lower: int
+    upper: int
+
+
+class Operator(StrEnum):
+    """Comparisons that joined rows may have to satisfy."""
+
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+    NOT_EQUAL = "<>"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of columns of two inputs, which have one type; NULL satisfies none, NaN is the largest number.
+
+    Attributes:
+        left, right: names of the columns.
+        operator: between them.
+    """
+
+    left: str
+    operator: Operator
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOutput:
+    """A column of the view.
+
+    Attributes:
+        name: as the view has it.
+        text: Spark SQL over the names of the inputs' columns.
+        type: its Arrow type.
+        column: the one column that `text` is; None where Spark is to compute it.
+    """
+
+    name: str
+    text: str
+    type: pa.DataType
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """A join view.
+
+    Every two streams among the inputs have a bound, so that what a tuple may still meet is finite.
+
+    Attributes:
+        name: the view's.
+        inputs: two or more.
+        keys: equalities.
+        bounds: one for every two streams.
+        comparisons: other conditions that kernels judge.
+        residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
+        outputs: the view's columns.
+        optional: numbers of the inputs that a LEFT OUTER JOIN fills with NULL where none of their tuples matches.
+    """
+
+    name: str
+    inputs: tuple[JoinInput, ...]
+    keys: tuple[JoinKey, ...]
+    bounds: tuple[TimeBound, ...]
+    comparisons: tuple[Comparison, ...]
+    residual: tuple[str, ...]
+    outputs: tuple[JoinOutput, ...]
+    optional: tuple[int, ...] = ()
+
+
+class Method(StrEnum):
+    """How an input is searched for partners."""
+
+    #: both sides in order of the key, as runs lie
+    MERGE = "merge"
+    #: a table over the tuples of the input, made for the cut
+    HASH = "hash"
+    #: every tuple of the input within the bound is looked at
+    NESTED = "nested loops"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One step of a probe order.
+
+    Attributes:
+        input: the input that is probed.
+        method: how.
+        key: number of the key it is searched by; None: by event time alone, or with nothing.
+    """
+
+    input: int
+    method: Method
+    key: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOrder:
+    """What the new tuples of one input meet, one input after the other.
+
+    Attributes:
+        first: the input that has new tuples.
+        steps: the others, each once.
+    """
+
+    first: int
+    steps: tuple[ProbeStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOrder:
+    """How a cut is joined. It changes what an answer costs, never the answer.
+
+    Attributes:
+        orders: one for each input that may have new tuples, by its number.
+    """
+
+    orders: tuple[ProbeOrder, ...]
