@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,28 @@ def test_small_files_become_row_groups_of_some_size(tmp_path: Path) -> None:
     found = pq.ParquetFile(tmp_path / "all.parquet")
     assert found.num_row_groups == 1
     assert found.read()["batch"].to_pylist() == list(range(50))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:50], lambda content: b"PAR1" + bytes(200) + content[204:]]
+)
+def test_a_damaged_file_is_named_and_stops_nothing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """Its footer, or what lies before it: what there is stays as it is, and is merged once the file is whole again."""
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM, levels=LEVELS)
+    for batch in range(8):
+        _publish(publisher, layout, batch, {"text": ["x" * 500]})
+    path = next(path for path in published_paths(layout, STREAM) if path.name.startswith("0000000003"))
+    content = path.read_bytes()
+    path.write_bytes(damage(content))
+    before = sorted(layout.matches(STREAM).iterdir())
+    for _ in range(2):
+        with pytest.raises(OSError, match=f"{path} cannot be read"):
+            publisher.compact(6)
+        assert sorted(layout.matches(STREAM).iterdir()) == before
+    path.write_bytes(content)
+    assert publisher.compact(6) == (0, 6)
+    assert _rows(layout) == list(range(8))
 
 
 def test_quarantined_files_that_were_removed_do_not_stop_the_merging_of_the_rest(tmp_path: Path) -> None:

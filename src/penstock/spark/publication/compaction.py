@@ -86,8 +86,8 @@ class Compaction:
             The range of batches, or None where there are not two of them.
 
         Raises:
-            OSError: a file could not be written or removed, as on a full disk; what was published is as it was,
-                and the next call tries again.
+            OSError: a file could not be written or removed, as on a full disk, or not be read, as it is damaged; what was
+                published is as it was, and the next call tries again.
         """
         if not self._is_mended:
             self._mend()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -108,21 +109,50 @@ def merge(sources: Sequence[Path], target: Path) -> int:
 
     Returns:
         Its size in bytes.
+
+    Raises:
+        OSError: a file cannot be written, or a source not be read: it is gone, or damaged.
     """
     # columns are added to a stream, none ever goes: the widest file has all of them
-    schema = max(map(pq.read_schema, sources), key=len)
+    schema = max(map(_schema, sources), key=len)
     held: list[pa.RecordBatch] = []
     rows = size = 0
     with pq.ParquetWriter(target, schema, compression="zstd", compression_level=1) as writer:
         for source in sources:
-            with pq.ParquetFile(source) as file:
-                for batch in file.iter_batches():
-                    held.append(conform(batch, schema))
-                    rows, size = rows + batch.num_rows, size + batch.nbytes
-                    if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-                        writer.write_table(pa.Table.from_batches(held))
-                        held, rows, size = [], 0, 0
+            for batch in _batches(source):
+                held.append(conform(batch, schema))
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+                if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+                    writer.write_table(pa.Table.from_batches(held))
+                    held, rows, size = [], 0, 0
         if held:
             writer.write_table(pa.Table.from_batches(held))
     sync_file(target)
     return target.stat().st_size
+
+
+def _schema(source: Path) -> pa.Schema:
+    with _named(source):
+        return pq.read_schema(source)
+
+
+def _batches(source: Path) -> Iterator[pa.RecordBatch]:
+    with _named(source):
+        file = pq.ParquetFile(source)
+    with file:
+        batches = file.iter_batches()
+        while True:
+            with _named(source):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+@contextmanager
+def _named(source: Path) -> Iterator[None]:
+    """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise OSError(f"{source} cannot be read: {error}") from error
