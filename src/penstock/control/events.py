@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
+from penstock.optimizer.join_measures import JoinMeasures
 from penstock.plan.arrangement import Arrangement
+from penstock.plan.joins import JoinOrder, JoinPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,4 +51,90 @@ class StatisticsReported:
     sample: Codes
 
 
-Event = SelectionsBound | StatisticsReported
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinBound:
+    """A join view is new or has changed; what was measured of it before counts no more.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        plan: what is joined.
+        running: the order it is joined in until another is chosen.
+        sorted_by: by input, number of the key its runs are sorted by; None: by event time. The first key it has
+            a part in where not given.
+    """
+
+    stream: str
+    version: int
+    plan: JoinPlan
+    running: JoinOrder
+    sorted_by: tuple[int | None, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinMeasured:
+    """A monitoring period of a join is over.
+
+    Attributes:
+        stream: the view's name.
+        version: of the plan that was joined by.
+        measures: what was counted and timed.
+    """
+
+    stream: str
+    version: int
+    measures: JoinMeasures
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorsBound:
+    """A group of unary operators is new or has changed.
+
+    Attributes:
+        stream: the stream's name.
+        version: of the plan that holds them.
+        running: their names, in the order they are run in until another is chosen.
+        projections: names of those that are projections and stay behind the others.
+    """
+
+    stream: str
+    version: int
+    running: tuple[str, ...]
+    projections: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMeasure:
+    """What an operator did.
+
+    Attributes:
+        name: of the operator.
+        tuples: that came to it.
+        passed: those it let through.
+        seconds: of a processor.
+    """
+
+    name: str
+    tuples: int
+    passed: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorsMeasured:
+    """A monitoring period of a group of unary operators is over.
+
+    Attributes:
+        stream: the stream's name.
+        version: of the plan that was run.
+        seconds: how long the period has lasted.
+        operators: each one's measure.
+    """
+
+    stream: str
+    version: int
+    seconds: float
+    operators: tuple[OperatorMeasure, ...]
+
+
+Event = SelectionsBound | StatisticsReported | JoinBound | JoinMeasured | OperatorsBound | OperatorsMeasured

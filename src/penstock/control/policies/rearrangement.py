@@ -69,6 +69,8 @@ class RearrangementPolicy:
         if isinstance(event, SelectionsBound):
             self._streams[event.stream] = _Stream(self._settings, event)
             return self._streams[event.stream].begin()
+        if not isinstance(event, StatisticsReported):
+            return []
         stream = self._streams.get(event.stream)
         if stream is None or stream.version != event.version:
             return []

@@ -1,0 +1,247 @@
+"""When to follow another plan: orders of joins and of unary operators that are predicted to put out more.
+
+A switch is worth it when it saves more than a threshold of the time that the running plan is predicted to take; a least
+dwell time between two switches keeps measurements that waver from changing plans to and fro.
+
+Source: Song, Zhang, Lu, Yu, section 5 (the dynamic part); threshold and dwell time are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.control.actions import Action, Figures, ReorderOperators, SwitchJoin
+from penstock.control.events import Event, JoinBound, JoinMeasured, OperatorsBound, OperatorsMeasured
+from penstock.optimizer.averages import AveragingSettings, FadingSums
+from penstock.optimizer.join_measures import JoinAverages
+from penstock.optimizer.join_model import JoinModel, StepFigures
+from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
+from penstock.optimizer.operator_order import UnaryOperator, best_order, processing_seconds
+from penstock.optimizer.output_rate import output_rate
+from penstock.optimizer.probe_orders import PlannedJoin, plan_joins
+from penstock.plan.joins import JoinOrder
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSettings:
+    """Parameters of switching plans.
+
+    Attributes:
+        threshold: share of the running plan's time that another one has to save.
+        dwell_seconds: least time between two switches.
+        averaging: of measurements.
+
+    Raises:
+        ValueError: the threshold is no share, or the time is negative.
+    """
+
+    threshold: float = 0.05
+    dwell_seconds: float = 10.0
+    averaging: AveragingSettings = field(default_factory=AveragingSettings)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < 1:
+            raise ValueError(f"threshold must be at least 0 and below 1, got {self.threshold}")
+        if self.dwell_seconds < 0:
+            raise ValueError(f"dwell_seconds must not be negative, got {self.dwell_seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStanding:
+    """How the running order of a join stands: what `explain` and the status tell.
+
+    Attributes:
+        statistics: what is known of the inputs and the executor.
+        running: by input with new tuples, the steps that are followed, with their figures.
+        pairs: C_out, joined rows that a second of the streams gives rise to.
+        seconds: C_time of the running order.
+        output_rate: predicted, joined rows a second.
+        best: the best plan under these statistics; if it is not the running one, it would save less than the threshold or
+            the dwell time is not over.
+    """
+
+    statistics: JoinStatistics
+    running: tuple[tuple[StepFigures, ...], ...]
+    pairs: float
+    seconds: float
+    output_rate: float
+    best: PlannedJoin
+
+
+class JoinOrderPolicy:
+    """Keeps every join's order the one with the largest predicted output rate.
+
+    Args:
+        settings: parameters, the same for all joins.
+        clock: seconds, of any beginning.
+        costs: what unit costs are believed to be before they are measured.
+    """
+
+    def __init__(
+        self, settings: SwitchSettings, clock: Callable[[], float], costs: UnitCosts | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._believed = costs
+        self._joins: dict[str, _Join] = {}
+
+    def handle(self, event: Event) -> list[Action]:
+        """Takes an event and returns the actions it gives rise to."""
+        if isinstance(event, JoinBound):
+            averages = JoinAverages(self._settings.averaging, self._believed)
+            self._joins[event.stream] = _Join(event, event.running, averages, _Gate(self._settings))
+        elif isinstance(event, JoinMeasured):
+            join = self._joins.get(event.stream)
+            if join is not None and join.bound.version == event.version:
+                return join.measured(event, self._clock())
+        return []
+
+    def standing(self, stream: str) -> JoinStanding | None:
+        """How a join's running order stands by the newest statistics; None before anything was measured."""
+        join = self._joins.get(stream)
+        return None if join is None else join.standing
+
+
+class OperatorOrderPolicy:
+    """Keeps every group of unary operators in the order of the least predicted time (algorithm 2).
+
+    Args:
+        settings: parameters, the same for all groups.
+        clock: seconds, of any beginning.
+    """
+
+    def __init__(self, settings: SwitchSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._groups: dict[str, _Group] = {}
+
+    def handle(self, event: Event) -> list[Action]:
+        """Takes an event and returns the actions it gives rise to."""
+        if isinstance(event, OperatorsBound):
+            sums = FadingSums(self._settings.averaging)
+            self._groups[event.stream] = _Group(event, event.running, sums, _Gate(self._settings))
+        elif isinstance(event, OperatorsMeasured):
+            group = self._groups.get(event.stream)
+            if group is not None and group.bound.version == event.version:
+                return group.measured(event, self._clock())
+        return []
+
+
+@dataclass(slots=True)
+class _Gate:
+    """Threshold and dwell time."""
+
+    settings: SwitchSettings
+    switched: float | None = None
+
+    def lets(self, running: float, best: float, now: float) -> bool:
+        """Whether to switch, from one predicted time to another; what it lets through counts as switched."""
+        waited = self.switched is None or now - self.switched >= self.settings.dwell_seconds
+        if not waited or running - best <= self.settings.threshold * running:
+            return False
+        self.switched = now
+        return True
+
+    def figures(self) -> Figures:
+        return {"threshold": self.settings.threshold, "dwell_seconds": self.settings.dwell_seconds}
+
+
+@dataclass(slots=True)
+class _Join:
+    bound: JoinBound
+    running: JoinOrder
+    averages: JoinAverages
+    gate: _Gate
+    standing: JoinStanding | None = None
+
+    def measured(self, event: JoinMeasured, now: float) -> list[Action]:
+        self.averages.add(event.measures)
+        statistics = self.averages.statistics()
+        model = JoinModel(self.bound.plan, statistics, self.bound.sorted_by)
+        best, before = plan_joins(model), model.seconds(self.running)
+        found: list[Action] = []
+        if self.gate.lets(before, best.seconds, now):
+            found = [self._switch(model, best, before)]
+            self.running = best.order
+        steps = tuple(model.follow(order) for order in self.running.orders)
+        seconds = sum(step.seconds for order in steps for step in order)
+        self.standing = JoinStanding(
+            statistics, steps, best.pairs, seconds, output_rate(best.pairs, seconds), best
+        )
+        return found
+
+    def _switch(self, model: JoinModel, best: PlannedJoin, before: float) -> SwitchJoin:
+        statistics, plan = model.statistics, self.bound.plan
+        aliases = [each.alias for each in plan.inputs]
+        figures: dict[str, float | int | str] = {
+            **self.gate.figures(),
+            "seconds_before": before,
+            "seconds": best.seconds,
+            "output_rate_before": output_rate(best.pairs, before),
+            "output_rate": best.output_rate,
+            "search": best.search,
+        }
+        for number in model.firsts():
+            figures[f"rate of {aliases[number]}"] = round(statistics.rates[number], 3)
+        for (key, left, right), share in sorted(statistics.equal.items()):
+            figures[f"selectivity of key {key} between {aliases[left]} and {aliases[right]}"] = share
+        for (left, right), share in sorted(statistics.satisfied.items()):
+            figures[f"selectivity of comparisons between {aliases[left]} and {aliases[right]}"] = share
+        lost = ""
+        if best.runner_up is not None:
+            figures["runner_up_seconds"] = best.runner_up.seconds
+            lost = f"; in the runner-up {best.runner_up.reason}"
+        reason = (
+            f"a second of the streams is predicted to take {best.seconds:.3g} s instead of {before:.3g} s, "
+            f"{1 - best.seconds / before:.1%} less, threshold {self.gate.settings.threshold:.1%}{lost}"
+        )
+        return SwitchJoin(self.bound.stream, self.bound.version, reason, figures, best.order)
+
+
+@dataclass(slots=True)
+class _Group:
+    bound: OperatorsBound
+    running: tuple[str, ...]
+    sums: FadingSums
+    gate: _Gate
+
+    def measured(self, event: OperatorsMeasured, now: float) -> list[Action]:
+        found: dict[Hashable, float | npt.NDArray[np.float64]] = {}
+        for each in event.operators:
+            found["tuples", each.name] = each.tuples
+            found["passed", each.name] = each.passed
+            found["seconds", each.name] = each.seconds
+        self.sums.add(event.seconds, found)
+        if any(not self.sums.sum(("tuples", name)) for name in self.running):
+            return []
+        known = {
+            name: UnaryOperator(
+                name,
+                self.sums.ratio(("seconds", name), ("tuples", name)),
+                min(1.0, self.sums.ratio(("passed", name), ("tuples", name))),
+                name in self.bound.projections,
+            )
+            for name in self.running
+        }
+        best = best_order([known[name] for name in self.running])
+        before, after = processing_seconds([known[name] for name in self.running]), processing_seconds(best)
+        if not self.gate.lets(before, after, now):
+            return []
+        self.running = tuple(operator.name for operator in best)
+        figures: dict[str, float | int | str] = {
+            **self.gate.figures(),
+            "seconds_before": before,
+            "seconds": after,
+        }
+        for operator in best:
+            figures[f"seconds of {operator.name}"] = operator.seconds
+            figures[f"selectivity of {operator.name}"] = operator.selectivity
+        reason = (
+            f"a tuple is predicted to take {after:.3g} s instead of {before:.3g} s, {1 - after / before:.1%} less, "
+            f"threshold {self.gate.settings.threshold:.1%}"
+        )
+        return [ReorderOperators(self.bound.stream, self.bound.version, reason, figures, self.running)]
