@@ -209,10 +209,8 @@ def write_run(table: pa.Table, plan: RunPlan, sink: Any) -> int:
     """
     table = table.combine_chunks()
     parts = plan.router.deal(table)
-    if plan.key and not _is_ordinal(table.schema, plan.key):
-        # the router takes the hash modulo its cells: what it leaves to tell keys of a cell apart are the upper bits
-        hashes = (hashes_of(table, plan.key) >> np.uint64(32)).astype(np.uint32)
-        table = table.append_column(_HASH_FIELD, pa.array(hashes))
+    if plan.key and not is_ordinal(table.schema, plan.key):
+        table = table.append_column(_HASH_FIELD, pa.array(hash_numbers(table, plan.key)))
     loose = _loose(table, plan)
     order = _order([*_sort_words(table, plan), _word(parts * 2 + loose)])
     counts = np.bincount(parts, minlength=plan.router.parts)
@@ -322,12 +320,18 @@ def _write(
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
-def _is_ordinal(schema: pa.Schema, key: Sequence[str]) -> bool:
+def is_ordinal(schema: pa.Schema, key: Sequence[str]) -> bool:
     """Whether a key is one whole number or time, and can be searched for as it is."""
     if len(key) != 1:
         return False
     kind = schema.field(key[0]).type
     return bool(pa.types.is_integer(kind) or (pa.types.is_temporal(kind) and kind.bit_width <= 64))
+
+
+def hash_numbers(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """What a key that is not ordinal is searched for by: 32 bits of the hash of each row's."""
+    # the router takes the hash modulo its cells: what it leaves to tell keys of a cell apart are the upper bits
+    return (hashes_of(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
 def _loose(table: pa.Table, plan: RunPlan) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,171 @@
+"""The tuples of an input that a cut's cell joins: parts of sorted runs as they lie, and which of their rows are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.kernels.gather import SLOT_SHIFT, Addresses, Ids
+from penstock.operators.joins.columns import Column
+from penstock.operators.runs.run import Part, Run
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunSlice:
+    """Tuples of some entries of a log in a sorted run, which may hold those of others.
+
+    Attributes:
+        run: the run.
+        after, until: the entries behind one and up to another; a run of one entry is meant as a whole.
+    """
+
+    run: Run
+    after: int
+    until: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tuples of the run are meant."""
+        return self.run.entries is None or (
+            self.after < self.run.entries[0] and self.run.entries[1] <= self.until
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether none can be."""
+        return self.run.entries is not None and not (
+            max(self.after + 1, self.run.entries[0]) <= min(self.until, self.run.entries[1])
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputRuns:
+    """The tuples of an input, sorted by one key.
+
+    Attributes:
+        new: those of the cut's entries; none for a static table.
+        old: those of the entries before them that may still find partners; all of a static table.
+    """
+
+    new: tuple[RunSlice, ...]
+    old: tuple[RunSlice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """A part among those at hand, and which of its rows are meant.
+
+    Attributes:
+        number: of the slot.
+        part: the part.
+        after, until: the entries that are meant, counted as in `Part.entries`; None: all rows are.
+        is_new: whether they are of the cut's entries.
+    """
+
+    number: int
+    part: Part
+    limits: tuple[int, int] | None
+    is_new: bool
+
+    def rows(self) -> Ints:
+        """The rows that are meant and not loose."""
+        found = len(self.part.times)
+        if self.limits is None:
+            return np.arange(found)
+        assert self.part.entries is not None, "otherwise all of its rows are of one entry"
+        entries = self.part.entries[:found]
+        return np.flatnonzero((entries > self.limits[0]) & (entries <= self.limits[1]))
+
+    def ids(self) -> Ids:
+        """Ids of the rows that are meant and not loose, in the part's order."""
+        return self.rows() + (self.number << SLOT_SHIFT)
+
+
+class CellTuples:
+    """The tuples of an input in a cell, sorted by one key.
+
+    Args:
+        runs: the runs.
+        key: number of the key they are sorted by; None: by event time alone.
+        cell: number of the cell.
+    """
+
+    def __init__(self, runs: InputRuns, key: int | None, cell: int) -> None:
+        self.key = key
+        self.slots: list[Slot] = []
+        self._columns: dict[str, Column] = {}
+        for is_new, slices in ((True, runs.new), (False, runs.old)):
+            self._add(slices, cell, is_new)
+
+    def _add(self, slices: Iterable[RunSlice], cell: int, is_new: bool) -> None:
+        for each in slices:
+            if each.is_empty:
+                continue
+            for part in each.run.cell(cell):
+                limits = (
+                    None if each.is_whole else (each.after - part.first_entry, each.until - part.first_entry)
+                )
+                self.slots.append(Slot(len(self.slots), part, limits, is_new))
+
+    @property
+    def new(self) -> list[Slot]:
+        """Slots of the cut's entries."""
+        return [slot for slot in self.slots if slot.is_new]
+
+    @property
+    def old(self) -> list[Slot]:
+        """Slots of the entries before them."""
+        return [slot for slot in self.slots if not slot.is_new]
+
+    def column(self, name: str) -> Column:
+        """A column of the tuples, by ids.
+
+        Raises:
+            ValueError: the runs do not have it, or have it in different types.
+        """
+        if name not in self._columns:
+            absent = [
+                slot.part.tuples.schema.names
+                for slot in self.slots
+                if name not in slot.part.tuples.schema.names
+            ]
+            if absent:
+                raise ValueError(f"a run has no column {name}; it has {', '.join(absent[0])}")
+            self._columns[name] = Column([slot.part.tuples.column(name) for slot in self.slots])
+        return self._columns[name]
+
+    @cached_property
+    def times(self) -> Column:
+        """Event times of rows that are not loose, int64 microseconds."""
+        return Column([_plain(slot.part.times) for slot in self.slots])
+
+    @cached_property
+    def numbers(self) -> Column:
+        """What rows that are not loose are sorted by, a number each."""
+        return Column([_plain(slot.part.keys) for slot in self.slots])
+
+    @cached_property
+    def entries(self) -> tuple[Addresses, Ints, Ints]:
+        """Of each slot where the entries of its rows lie, and which are meant (see `kernels.partners.list_rows`)."""
+        addresses = np.zeros(len(self.slots), np.uint64)
+        after, until = np.zeros(len(self.slots), np.int64), np.zeros(len(self.slots), np.int64)
+        for slot in self.slots:
+            if slot.limits is not None:
+                assert slot.part.entries is not None, "otherwise all of its rows are of one entry"
+                addresses[slot.number] = slot.part.entries.ctypes.data
+                after[slot.number], until[slot.number] = slot.limits
+        return addresses, after, until
+
+
+def _plain(numbers: npt.NDArray[Any]) -> pa.Array:
+    """An array of numbers, as it lies."""
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

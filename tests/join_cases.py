@@ -1,0 +1,369 @@
+"""Random joins of a few tuples: plans, orders, how tuples come in entries and cuts, and what the answer is."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.operators.routing.routers import Dimension, Grid, GridRouter
+from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
+from penstock.plan.joins import (
+    Comparison,
+    JoinColumn,
+    JoinInput,
+    JoinKey,
+    JoinOrder,
+    JoinPlan,
+    Method,
+    Operator,
+    ProbeOrder,
+    ProbeStep,
+    TimeBound,
+)
+
+TIME = pa.timestamp("us", "UTC")
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+#: types of keys and some values of each
+KEYS: dict[pa.DataType, list[Any]] = {
+    pa.int64(): [0, 1, -(2**63), 2**63 - 1],
+    pa.int32(): [0, 1, -1, 2**31 - 1],
+    pa.string(): ["", "a", "ä", "no longer a word", "no longer a wore"],
+    pa.decimal128(12, 2): [Decimal("0.00"), Decimal("1.10"), Decimal("-9999999999.99")],
+    pa.float64(): [0.0, -0.0, math.nan, 1.5, math.inf],
+    pa.float32(): [0.0, -0.0, math.nan, 1.5],
+    pa.date32(): [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), datetime.date(2024, 3, 1)],
+    TIME: [EPOCH, EPOCH + datetime.timedelta(microseconds=1), EPOCH - datetime.timedelta(days=1)],
+    pa.bool_(): [True, False],
+    pa.binary(): [b"", b"\0", b"\0\0", b"\xff"],
+    pa.int8(): [0, 1, -128],
+}
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """A tuple of an input.
+
+    Attributes:
+        entry: the log entry it comes with; 0 in static tables.
+        keys: its value of each key.
+        time: event time, microseconds; None is NULL.
+        value: what comparisons are of.
+    """
+
+    entry: int
+    keys: tuple[Any, ...]
+    time: int | None
+    value: Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """A join and its tuples.
+
+    Attributes:
+        plan: the join.
+        grid: its cells.
+        tuples: by input, in no order.
+        merges: by input entries from which a merged run begins: those up to the next one are in it.
+        cuts: by cut and input the last entry of the cut.
+        orders: by cut how it is joined.
+        keyless: whether there are runs by event time alone too.
+        piece_rows: of `CellJoin`.
+    """
+
+    plan: JoinPlan
+    grid: Grid
+    tuples: tuple[tuple[Tuple, ...], ...]
+    merges: tuple[frozenset[int], ...]
+    cuts: tuple[tuple[int, ...], ...]
+    orders: tuple[JoinOrder, ...]
+    keyless: bool
+    piece_rows: int
+
+
+def name(number: int, column: str) -> str:
+    """The column of an input."""
+    return f"{column}_{number}"
+
+
+ENTRIES = 6
+
+
+@st.composite
+def cases(draw: st.DrawFn, inputs: tuple[int, int] = (2, 4)) -> Case:
+    """Random joins."""
+    count = draw(st.integers(*inputs))
+    static = [False, *(draw(st.sampled_from([False, False, True])) for _ in range(count - 1))]
+    static = draw(st.permutations(static))
+    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=2))
+    value_kind = draw(st.sampled_from([pa.float64(), pa.int32(), pa.string(), pa.decimal128(12, 2)]))
+    keys = []
+    for place, kind in enumerate(kinds):
+        members = draw(st.sets(st.integers(0, count - 1), min_size=2))
+        columns = tuple(name(each, f"k{place}") if each in members else None for each in range(count))
+        keys.append(JoinKey(columns, kind))
+    every = tuple(
+        JoinInput(
+            f"i{number}", f"r{number}", static[number], None,
+            (
+                *(JoinColumn(name(number, f"k{place}"), "", kind) for place, kind in enumerate(kinds)),
+                JoinColumn(name(number, "t"), "", TIME),
+                JoinColumn(name(number, "v"), "", value_kind),
+                JoinColumn(name(number, "n"), "", pa.int64()),
+            ),
+            None if static[number] else name(number, "t"),
+        )
+        for number in range(count)
+    )  # fmt: skip
+    bounds = []
+    for left in range(count):
+        for right in range(left + 1, count):
+            if not static[left] and not static[right]:
+                low, high = sorted(draw(st.tuples(st.integers(-12, 3), st.integers(-3, 12))))
+                bounds.append(TimeBound(left, right, low, high))
+    comparisons = []
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
+        left, right = draw(st.permutations(range(count)))[:2]
+        operator = draw(st.sampled_from(list(Operator)))
+        comparisons.append(Comparison(name(left, "v"), operator, name(right, "v")))
+    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), ())
+    grid = Grid(
+        tuple(
+            Dimension(f"k{place}", (str(key.type),), draw(st.integers(1, 3)))
+            for place, key in enumerate(keys)
+        )
+    )
+    random = Random(draw(st.integers(0, 1 << 32)))
+    few = [random.sample(KEYS[kind], min(len(KEYS[kind]), random.randint(1, 4))) for kind in kinds]
+    tuples = tuple(
+        tuple(
+            tuple_of(random, static[number], few, KEYS[value_kind])
+            for _ in range(draw(st.integers(0, 30 if count == 2 else 60 // count)))
+        )
+        for number in range(count)
+    )
+    merges = tuple(frozenset(draw(st.sets(st.integers(0, ENTRIES - 1)))) | {0} for _ in range(count))
+    ends = [
+        [ENTRIES - 1] * 4
+        if static[number]
+        else [*sorted(draw(st.lists(st.integers(-1, ENTRIES - 1), min_size=3, max_size=3))), ENTRIES - 1]
+        for number in range(count)
+    ]
+    keyless = draw(st.booleans())
+    return Case(
+        plan, grid, tuples, merges, tuple(zip(*ends, strict=True)),
+        tuple(draw(orders(plan, keyless)) for _ in range(4)), keyless,
+        draw(st.sampled_from([1, 3, 8, 1 << 16])),
+    )  # fmt: skip
+
+
+def tuple_of(random: Random, is_static: bool, keys: Sequence[Sequence[Any]], values: Sequence[Any]) -> Tuple:
+    """A random tuple of an input: now and then something of it is NULL."""
+
+    def one(options: Sequence[Any]) -> Any:
+        return None if random.random() < 0.06 else random.choice(options)
+
+    return Tuple(
+        0 if is_static else random.randrange(ENTRIES),
+        tuple(one(options) for options in keys),
+        0 if is_static else one(range(-10, 11)),
+        one(values),
+    )
+
+
+@st.composite
+def orders(draw: st.DrawFn, plan: JoinPlan, keyless: bool) -> JoinOrder:
+    """Random probe orders: any input next, by any key that is known by then, or by none."""
+    found = []
+    for first, each in enumerate(plan.inputs):
+        if each.is_static:
+            continue
+        joined, steps = [first], []
+        for target in draw(st.permutations([n for n in range(len(plan.inputs)) if n != first])):
+            options: list[tuple[Method, int | None]] = [(Method.NESTED, None)]
+            if keyless or not sort_keys(plan, target):
+                options.append((Method.MERGE, None))
+            for number, key in enumerate(plan.keys):
+                if key.columns[target] is not None and any(
+                    key.columns[other] is not None for other in joined
+                ):
+                    options += [(method, number) for method in Method]
+            method, chosen = draw(st.sampled_from(options))
+            steps.append(ProbeStep(target, method, chosen))
+            joined.append(target)
+        found.append(ProbeOrder(first, tuple(steps)))
+    return JoinOrder(tuple(found))
+
+
+def sort_keys(plan: JoinPlan, number: int) -> list[int]:
+    """The keys an input has a part in."""
+    return [key for key, each in enumerate(plan.keys) if each.columns[number] is not None]
+
+
+def table_of(plan: JoinPlan, number: int, tuples: Sequence[Tuple], numbers: Sequence[int]) -> pa.Table:
+    """Tuples of an input; their numbers are a column."""
+    columns = plan.inputs[number].columns
+    values = [[each.keys[place] for each in tuples] for place in range(len(columns) - 3)]
+    values += [[each.time for each in tuples], [each.value for each in tuples], list(numbers)]
+    arrays = [
+        pa.array(own, pa.int64()).cast(TIME)
+        if column.name == name(number, "t")
+        else pa.array(own, column.type)
+        for column, own in zip(columns, values, strict=True)
+    ]
+    return pa.table(arrays, schema=pa.schema([(column.name, column.type) for column in columns]))
+
+
+def written(table: pa.Table, plan: RunPlan) -> Run:
+    """A run in memory."""
+    sink = pa.BufferOutputStream()
+    write_run(table, plan, sink)
+    return Run(sink.getvalue())
+
+
+def router_of_input(case: Case, number: int) -> GridRouter:
+    """How an input is dealt out."""
+    columns = (key.columns[number] for key in case.plan.keys)
+    return GridRouter(case.grid, tuple(() if column is None else (column,) for column in columns))
+
+
+def runs_of(case: Case, number: int, key: int | None) -> list[tuple[range, Run]]:
+    """An input's runs in one order, each with its entries."""
+    column = None if key is None else case.plan.keys[key].columns[number]
+    plan = RunPlan(() if column is None else (column,), name(number, "t"), router_of_input(case, number))
+    singles: list[list[tuple[int, Run]]] = []
+    own = list(enumerate(case.tuples[number]))
+    for entry in range(ENTRIES):
+        chosen = [(place, each) for place, each in own if each.entry == entry]
+        run = written(
+            table_of(case.plan, number, [each for _, each in chosen], [place for place, _ in chosen]), plan
+        )
+        if entry in case.merges[number]:
+            singles.append([])
+        singles[-1].append((entry, run))
+    found = []
+    for group in singles:
+        entries = range(group[0][0], group[-1][0] + 1)
+        if len(group) == 1:
+            found.append((entries, group[0][1]))
+        else:
+            sink = pa.BufferOutputStream()
+            merge_runs(group, sink)
+            found.append((entries, Run(sink.getvalue())))
+    return found
+
+
+def slices(runs: Sequence[tuple[range, Run]], after: int, until: int) -> tuple[RunSlice, ...]:
+    """The tuples of the entries behind one and up to another."""
+    return tuple(
+        RunSlice(run, after, until)
+        for entries, run in runs
+        if after < until and entries.start <= until and entries.stop - 1 > after
+    )
+
+
+def joined(case: Case) -> Counter[str]:
+    """All rows that all cells of all cuts tell."""
+    plan = case.plan
+    columns = [column.name for each in plan.inputs for column in each.columns]
+    runs = {}
+    for number in range(len(plan.inputs)):
+        for key in sort_keys(plan, number) + ([None] if case.keyless or not sort_keys(plan, number) else []):
+            runs[number, key] = runs_of(case, number, key)
+    found: Counter[str] = Counter()
+    before = [ENTRIES - 1 if each.is_static else -1 for each in plan.inputs]
+    for until, order in zip(case.cuts, case.orders, strict=True):
+        inputs: list[dict[int | None, InputRuns]] = [{} for _ in plan.inputs]
+        for (number, key), own in runs.items():
+            new = slices(own, before[number], until[number])
+            inputs[number][key] = InputRuns(new, slices(own, -1, before[number]))
+        for cell in range(case.grid.cells):
+            join = CellJoin(plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8)
+            for batch in join.batches():
+                assert batch.num_rows
+                batch.validate(full=True)
+                found.update(map(repr, rows_of(batch)))
+        before = list(until)
+    return found
+
+
+def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:
+    """Rows as tuples."""
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def expected(case: Case) -> Counter[str]:
+    """The join of all tuples, by looking at every combination."""
+    plan = case.plan
+    every = []
+    for number, tuples in enumerate(case.tuples):
+        table = table_of(plan, number, tuples, range(len(tuples)))
+        every.append(list(zip(tuples, rows_of(table), strict=True)))
+    found: Counter[str] = Counter()
+    for combination in product(*every):
+        if matches(plan, [each for each, _ in combination]):
+            found[repr(tuple(value for _, row in combination for value in row))] += 1
+    return found
+
+
+def matches(plan: JoinPlan, tuples: Sequence[Tuple]) -> bool:
+    """Whether a joined row satisfies everything."""
+    for place, key in enumerate(plan.keys):
+        values = [each.keys[place] for each, column in zip(tuples, key.columns, strict=True) if column]
+        if any(value is None for value in values) or len({same(value) for value in values}) > 1:
+            return False
+    for bound in plan.bounds:
+        left, right = tuples[bound.left].time, tuples[bound.right].time
+        if left is None or right is None or not bound.lower <= right - left <= bound.upper:
+            return False
+    for each, one in zip(plan.inputs, tuples, strict=True):
+        if not each.is_static and one.time is None:
+            return False
+    for comparison in plan.comparisons:
+        left, right = (
+            tuples[int(side.rpartition("_")[2])].value for side in (comparison.left, comparison.right)
+        )
+        if left is None or right is None or not holds(order_of(left), comparison.operator, order_of(right)):
+            return False
+    return True
+
+
+def same(value: Any) -> Any:
+    """What equal values have in common."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def order_of(value: Any) -> Any:
+    """Where a value lies among others: NaN is the largest."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value
+
+
+def holds(left: Any, operator: Operator, right: Any) -> bool:
+    """A comparison of values that are no NULL."""
+    match operator:
+        case Operator.LESS:
+            return bool(left < right)
+        case Operator.LESS_EQUAL:
+            return bool(left <= right)
+        case Operator.GREATER:
+            return bool(left > right)
+        case Operator.GREATER_EQUAL:
+            return bool(left >= right)
+        case Operator.NOT_EQUAL:
+            return bool(left != right)
