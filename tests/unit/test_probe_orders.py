@@ -89,19 +89,25 @@ def test_a_step_of_each_method_at_points_computed_by_hand() -> None:
     model = JoinModel(
         plan, JoinStatistics((10.0, 102.3), (0, 0), {(0, 0, 1): 0.1}, cut_seconds=0.5, costs=costs)
     )
-    by_method = {step.step.method: step for step in model.steps(0, 0b01, 1)}
+    by_method = {step.step.method: step for step in model.steps(0, 0b01, 1) if step.step.key is not None}
     # each of 10 tuples a second meets what came before it within 5 s: 511.5 tuples, of which a tenth is equal
-    within, kept, out = 5115.0, 511.5, 511.5
+    within, out = 5115.0, 511.5
+    # what the tuples of a cut of half a second may reach is put in a table, twice a second
+    table = 511.5 + 51.15
     assert model.rows(0, 0b11) == pytest.approx(out)
-    assert by_method[Method.NESTED].seconds == pytest.approx(within * 4e-6 + out * 3e-6)
-    # 2 to the power of 9.0014 are 512.5
-    assert by_method[Method.MERGE].seconds == pytest.approx(
-        10 * 9.0014 * 1e-6 + out * 2e-6 + out * 3e-6, rel=1e-5
-    )
+    assert by_method[Method.NESTED].seconds == pytest.approx(within * 4e-6 + out * 3e-6 + 2 * table * 5e-6)
     assert by_method[Method.HASH].seconds == pytest.approx(
-        kept / 0.5 * 5e-6 + 10 * 6e-6 + out * 2e-6 + out * 3e-6
+        2 * table * 5e-6 + 10 * 6e-6 + table * 2e-6 + out * 3e-6
+    )
+    # 5 rows a cut pass 102.3 tuples each; 2 to the power of 6.6908 are 103.3
+    assert by_method[Method.MERGE].seconds == pytest.approx(
+        10 * (1 + 6.6908) * 1e-6 + out * 2e-6 + out * 3e-6, rel=1e-4
     )
     assert model.pairs() == pytest.approx(2 * out)
+    by_time = JoinModel(plan, model.statistics, sorted_by=((0, None), (0, None)))
+    assert by_time.step(0, 0b01, ProbeStep(1, Method.NESTED, 0)).seconds == pytest.approx(
+        within * 4e-6 + out * 3e-6
+    )
 
 
 @pytest.mark.parametrize("inputs", [2, 3, 4])
@@ -150,9 +156,13 @@ def test_what_lets_the_fewest_pairs_through_comes_first() -> None:
 
 
 def test_runs_that_are_not_sorted_by_a_key_are_not_merged_by_it() -> None:
-    model = JoinModel(CHAIN, statistics(CHAIN), sorted_by=(0, 1, 1))
+    model = JoinModel(CHAIN, statistics(CHAIN), sorted_by=((0,), (1,), (1,)))
     methods = {step.step for step in model.steps(0, 0b001, 1)}
-    assert methods == {ProbeStep(1, Method.NESTED, None), ProbeStep(1, Method.HASH, 0)}
+    assert methods == {
+        ProbeStep(1, Method.NESTED, 0),
+        ProbeStep(1, Method.NESTED, None),
+        ProbeStep(1, Method.HASH, 0),
+    }
     with pytest.raises(ValueError, match="input 1 cannot be searched by merge with key 0"):
         model.step(0, 0b001, ProbeStep(1, Method.MERGE, 0))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.join_measures import JoinMeasures
+from penstock.optimizer.join_model import SortOrders
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.joins import JoinOrder, JoinPlan
 
@@ -60,15 +61,15 @@ class JoinBound:
         version: of its plan.
         plan: what is joined.
         running: the order it is joined in until another is chosen.
-        sorted_by: by input, number of the key its runs are sorted by; None: by event time. The first key it has
-            a part in where not given.
+        sorted_by: by input, numbers of the keys that there are runs sorted by; None: by event time alone. The first
+            key it has a part in where not given.
     """
 
     stream: str
     version: int
     plan: JoinPlan
     running: JoinOrder
-    sorted_by: tuple[int | None, ...] | None = None
+    sorted_by: SortOrders | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

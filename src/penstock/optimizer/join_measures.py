@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.optimizer.averages import AveragingSettings, FadingSums, Sums
-from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
+from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts, search_steps
+from penstock.plan.joins import Method
 
 #: weight of what was believed of unit costs beside what is measured of them
 _PRIOR = 0.01
@@ -20,7 +21,7 @@ class Work:
     """What some steps of a join did and what they took; attributes but the last are those of `UnitCosts`, as counts.
 
     Attributes:
-        probes: rows searched for, times the logarithm to the base of 2 of one more than the tuples searched.
+        probes: steps of searches in sorted tuples (`search_steps`).
         pairs: tuples looked at that a search had found.
         outputs: rows put out.
         nested: tuples looked at by nested loops.
@@ -160,6 +161,26 @@ class JoinAverages:
         factors = np.linalg.solve(parts + prior * np.eye(len(parts)), taken + prior * common)
         factors = np.maximum(factors, common / 100)
         return UnitCosts(*(factors * np.array(astuple(self._believed))).tolist())
+
+
+def work_of_step(
+    method: Method, rows: float, looked: float, output: float, searched: float, seconds: float
+) -> Work:
+    """The work of a step of a probe order, its table left out.
+
+    Args:
+        method: of the step.
+        rows: that came to it.
+        looked: pairs looked at.
+        output: rows put out.
+        searched: tuples that were searched.
+        seconds: of a processor.
+    """
+    if method is Method.NESTED:
+        return Work(nested=looked, outputs=output, seconds=seconds)
+    if method is Method.HASH:
+        return Work(lookups=rows, pairs=looked, outputs=output, seconds=seconds)
+    return Work(probes=search_steps(rows, searched), pairs=looked, outputs=output, seconds=seconds)
 
 
 def equal_pairs(left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> tuple[float, float]:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from math import log2
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.optimizer.join_statistics import JoinStatistics
+from penstock.optimizer.join_statistics import JoinStatistics, search_steps
 from penstock.optimizer.output_rate import output_rate
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
 
 #: points at which the volume of event times within the bounds is measured: good for about 1 % with six inputs
 _POINTS = 4096
 _MICROSECONDS = 1e6
+#: by input, numbers of the keys that there are runs sorted by; None: by event time alone
+SortOrders = tuple[tuple[int | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,15 @@ class JoinModel:
     Args:
         plan: the join.
         statistics: of its inputs.
-        sorted_by: by input, number of the key that its runs are sorted by; None: by event time. The first key
-            it has a part in where not given.
+        sorted_by: by input, numbers of the keys that there are runs sorted by; None: by event time alone. The first
+            key it has a part in where not given.
 
     Raises:
         ValueError: the statistics are of another number of inputs.
     """
 
     def __init__(
-        self, plan: JoinPlan, statistics: JoinStatistics, sorted_by: tuple[int | None, ...] | None = None
+        self, plan: JoinPlan, statistics: JoinStatistics, sorted_by: SortOrders | None = None
     ) -> None:
         self.plan = plan
         self.statistics = statistics
@@ -102,27 +103,34 @@ class JoinModel:
 
     def steps(self, first: int, met: int, number: int) -> list[StepFigures]:
         """Every way to search an input for partners of rows of the inputs of a bit set."""
-        costs, kept = self.statistics.costs, self._kept[number]
+        costs, cut = self.statistics.costs, self.statistics.cut_seconds
         rows = self.rows(first, met)
         output = self.rows(first, met | 1 << number)
         bounded = rows * self._reached(first, met, number)
         put = output * costs.output
+        # tables hold what any new tuple of a cut may reach
+        table = self._reached(first, 1 << first, number)
+        if not self.plan.inputs[number].is_static:
+            table += self.statistics.rates[number] * cut
+        building = table / cut * costs.build
+        shares = {
+            key: self._key_share(key, met, number) for key in self._keys[number] if self._partners(key, met)
+        }
+        lies = None in self.sorted_by[number]
+        seconds = bounded * costs.nested + put + (0.0 if lies else building)
+        # the key that drops the most comes first and is taken where all take the same time
         found = [
-            StepFigures(
-                ProbeStep(number, Method.NESTED, None), rows, bounded, output, bounded * costs.nested + put
-            )
+            StepFigures(ProbeStep(number, Method.NESTED, key), rows, bounded, output, seconds)
+            for key in (*sorted(shares, key=shares.__getitem__), None)
         ]
-        for key in self._keys[number]:
-            if not self._partners(key, met):
-                continue
-            equal = self._key_share(key, met, number)
-            if self.sorted_by[number] == key:
-                seconds = rows * costs.probe * log2(1 + kept) + bounded * equal * costs.pair + put
+        for key, equal in shares.items():
+            if key in self.sorted_by[number]:
+                steps = search_steps(rows * cut, self._kept[number]) / cut
+                seconds = steps * costs.probe + bounded * equal * costs.pair + put
                 step = ProbeStep(number, Method.MERGE, key)
                 found.append(StepFigures(step, rows, bounded * equal, output, seconds))
-            built = kept / self.statistics.cut_seconds * costs.build
-            pairs = rows * kept * equal
-            seconds = built + rows * costs.lookup + pairs * costs.pair + put
+            pairs = rows * table * equal
+            seconds = building + rows * costs.lookup + pairs * costs.pair + put
             found.append(StepFigures(ProbeStep(number, Method.HASH, key), rows, pairs, output, seconds))
         return found
 
@@ -285,10 +293,10 @@ def _points(dimensions: int) -> npt.NDArray[np.float64]:
     return np.asarray((0.5 + steps[:, None] * np.arange(_POINTS)) % 1.0)
 
 
-def first_keys(plan: JoinPlan) -> tuple[int | None, ...]:
+def first_keys(plan: JoinPlan) -> SortOrders:
     """By input the first key it has a part in."""
     return tuple(
-        next((key for key, each in enumerate(plan.keys) if each.columns[number] is not None), None)
+        (next((key for key, each in enumerate(plan.keys) if each.columns[number] is not None), None),)
         for number in range(len(plan.inputs))
     )
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import log2
 
 #: selectivity of a key of which nothing is known yet
 UNKNOWN_SELECTIVITY = 0.001
+
+
+def search_steps(rows: float, tuples: float) -> float:
+    """Steps of searching sorted tuples for rows in the same order: for each the logarithm of how many are passed over."""
+    return rows * (1 + log2(1 + tuples / rows)) if rows else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +20,7 @@ class UnitCosts:
     """What pieces of a join's work take, in seconds of a processor. The defaults are of the order of compiled loops.
 
     Attributes:
-        probe: to search sorted tuples for one row, for each halving of their number.
+        probe: to search sorted tuples for one row, for each step of the search (see `search_steps`).
         pair: to look at a tuple that was found.
         output: to put out a row.
         nested: to look at a tuple within the bound by nested loops.
