@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts
@@ -110,13 +110,11 @@ def _again(value: object, codec: Codec[object]) -> object:
     return codec.value(json.loads(json.dumps(codec.document(value))))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_programs_come_back_equal(program: KeyedProgram) -> None:
     assert _again(program, Codec(KeyedProgram)) == program
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(VIEWS)
 def test_bound_views_come_back_equal(views: tuple[BoundWindow, ...]) -> None:
     assert _again(views, Codec(tuple[BoundWindow, ...])) == views

@@ -319,4 +319,4 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLog.settings = settings(max_examples=40, stateful_step_count=40)

@@ -93,7 +93,7 @@ def policies() -> list[SlackPolicy]:
     return [FixedSlack(0), FixedSlack(7), ProportionalDerivativeSlack(0.9), RequiredSlack(BOUND)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(streams(), st.integers(0, 3), st.integers(0, 100))
 def test_final_results_are_those_over_all_tuples(
     stream: tuple[Arrivals, WindowPlan, int], policy: int, gamma: int
@@ -118,7 +118,7 @@ def test_final_results_are_those_over_all_tuples(
     assert final.group_by(["start", "key"]).aggregate([]).num_rows == final.num_rows
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     streams(),
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=2, max_size=4),
@@ -254,7 +254,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     return records
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(logs())
 def test_a_shard_that_is_stored_and_read_goes_on_as_if_nothing_had_happened(records: list[LogRecord]) -> None:
     straight, interrupted, stored = Shard(), Shard(), StoredPanes()

@@ -187,7 +187,7 @@ def test_views_are_listed_and_changed_while_it_is_looked_up_where_new_ones_begin
     def where(_: WindowDefinition) -> Beginning:
         looks = threading.Thread(target=lambda: seen.append(sorted(plans.views)), daemon=True)
         looks.start()
-        looks.join(10)
+        looks.join(60)
         if len(seen) == 1:
             plans.change({"b": ViewDefinition("b", "b:1", "", "x > 2", None)})
         return FROM_THE_START

@@ -196,16 +196,19 @@ def test_a_reader_beside_a_compaction_sees_each_row_once(tmp_path: Path) -> None
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM, levels=Levels(fan_in=2))
     ended = threading.Event()
+    published = reads = 0
 
     def publish() -> None:
+        nonlocal published
         try:
-            _run(publisher, layout, range(90), every=3)
+            while published < 90 or (reads <= 5 and published < 2_000):
+                _run(publisher, layout, range(published, published + 15), every=3)
+                published += 15
         finally:
             ended.set()
 
     thread = threading.Thread(target=publish)
     thread.start()
-    reads = 0
     while not ended.is_set():
         batches = [file.first for file in read_published(layout, STREAM).files]
         assert len(batches) == len(set(batches))
@@ -217,7 +220,7 @@ def test_a_reader_beside_a_compaction_sees_each_row_once(tmp_path: Path) -> None
         reads += 1
     thread.join()
     assert reads > 5
-    assert _rows(layout) == list(range(90))
+    assert _rows(layout) == list(range(published))
 
 
 _KILLED = """

@@ -49,7 +49,7 @@ def start(program: str, folder: Path) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[Any, int, str]:
     """What the program answered, how many functions it compiled and what it said on the way."""
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=900)
     assert process.returncode == 0, errors
     answer, compiled = json.loads(output)
     return answer, compiled, errors

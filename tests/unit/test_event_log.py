@@ -91,6 +91,21 @@ def test_a_reader_beside_a_log_that_turns_sees_no_event_twice(tmp_path: Path) ->
     assert older_files(path)
 
 
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    for number in range(2_000):
+        log.record("batch", number=number)
+    log.close()
+    with path.open("a") as file:
+        file.write('{"kind": "torn')
+    found = newest_events(path, most_bytes=4_096)
+    assert 10 < len(found) < 100
+    assert found[-1]["number"] == 1_999
+    EventLog(path).close()
+    assert json.loads(path.read_text().splitlines()[-1])["number"] == 1_999
+
+
 _KILLED = """
 import sys
 from pathlib import Path

@@ -43,9 +43,9 @@ def test_always_true_queries_cost_their_places_alone() -> None:
         matcher = Matcher(conditions, SCHEMA)
         took = []
         for _ in range(4):
-            began = time.perf_counter()
+            began = time.process_time()
             matches = matcher.match(batch)
-            took.append(time.perf_counter() - began)
+            took.append(time.process_time() - began)
         assert np.array_equal(matches.queries.reshape(rows, -1), np.tile(np.arange(2 * queries), (rows, 1)))
         return min(took)
 

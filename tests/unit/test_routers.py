@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import TypeMismatchError
@@ -89,7 +89,6 @@ inputs = st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=2, m
 keys = st.one_of(st.none(), st.integers(0, 6))
 
 
-@settings(deadline=None)
 @given(
     shares=st.lists(st.integers(1, 4), min_size=3, max_size=3),
     held=inputs,
@@ -120,7 +119,6 @@ def test_rows_that_agree_meet_and_one_cell_says_so(
         assert [grid.is_responsible(cell, [router]) for cell in own].count(True) == 1
 
 
-@settings(deadline=None)
 @given(shares=st.lists(st.integers(1, 4), min_size=1, max_size=4), has=st.lists(st.booleans(), min_size=4))
 def test_parts_cover_every_cell_once(shares: list[int], has: list[bool]) -> None:
     grid = Grid(tuple(Dimension(f"d{n}", ("int64",), share) for n, share in enumerate(shares)))

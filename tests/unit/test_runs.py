@@ -103,7 +103,7 @@ def check(run: Run, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(tuples=rows)
 def test_what_is_written_is_read(plan: RunPlan, tuples: list[tuple[Any, ...]]) -> None:
     run = written(table(tuples), plan)
@@ -113,7 +113,6 @@ def test_what_is_written_is_read(plan: RunPlan, tuples: list[tuple[Any, ...]]) -
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(deadline=None)
 @given(
     entries=st.lists(rows, min_size=1, max_size=5), bounds=st.tuples(st.integers(0, 12), st.integers(0, 12))
 )
@@ -140,7 +139,6 @@ def test_merged_runs_hold_the_tuples_of_all_and_tell_the_entries_apart(
         assert bag(chosen) == bag([tuples for number, tuples in numbered if after < number <= until])
 
 
-@settings(deadline=None)
 @given(words=st.lists(st.integers(0, 2**64 - 1)), small=st.booleans())
 def test_the_radix_order_is_that_of_a_stable_sort(words: list[int], small: bool) -> None:
     numbers = np.asarray([word % 50 if small else word for word in words], np.uint64)

@@ -45,6 +45,6 @@ def test_a_look_that_fails_stops_the_query_before_the_next_is_begun(tmp_path: Pa
     retries = Retries("s", "ingest", Settings(retry_attempts=1, retry_seconds=0.001), events)
     supervisor = Supervisor("s", spark, begin, look, retries, lambda: None, lambda: True)
     supervisor.start()
-    assert supervisor.await_termination(10)
+    assert supervisor.await_termination(60)
     assert [query.isActive for query in begun] == [False, False]
     assert [event["cause"] for event in events.recent] == ["disk_full"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.operators.ingest import tuple_stage
@@ -54,7 +54,6 @@ def batch(tuples: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-@settings(deadline=None)
 @given(tuples=rows, cuts=st.lists(st.integers(0, 30)), held=st.integers(1, 20))
 def test_each_demand_gets_its_tuples_once(tuples: list[tuple[Any, ...]], cuts: list[int], held: int) -> None:
     stage = TupleStage(TupleProgram((LARGE, ALL)))

@@ -78,7 +78,7 @@ def test_a_slow_start_is_tried_again(lane: Any) -> None:
     keyed = Keyed([slow(), slow(), None])
     windows, events = lane(keyed)
     windows.start()
-    assert windows.await_termination(10)
+    assert windows.await_termination(60)
     assert keyed.starts == 3
     told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in events.recent]
     assert told == [("stream_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
@@ -91,7 +91,7 @@ def test_what_is_slow_too_often_is_told(lane: Any) -> None:
     with pytest.raises(
         StreamFailedError, match=r"a Python process did not start in time.*tried again 4 times"
     ):
-        windows.await_termination(10)
+        windows.await_termination(60)
     assert keyed.starts == 5
     assert events.recent[-1]["kind"] == "run_failed"
 
@@ -107,17 +107,17 @@ def test_any_other_failure_is_told_at_once(lane: Any, keyed: Keyed, told: str) -
     windows, _ = lane(keyed)
     windows.start()
     with pytest.raises(StreamFailedError, match=told):
-        windows.await_termination(10)
+        windows.await_termination(60)
 
 
 def test_a_first_start_that_is_refused_is_told_at_the_end(lane: Any) -> None:
     windows, _ = lane(Keyed([None], refused=1))
-    before = threading.active_count()
+    before = threading.enumerate()
     windows.start()
     with pytest.raises(StreamFailedError, match="Permission denied: '/x'"):
-        windows.await_termination(10)
+        windows.await_termination(60)
     windows.stop()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= set(before)
 
 
 def test_a_lane_that_was_never_started_can_be_stopped(lane: Any) -> None:
@@ -131,7 +131,7 @@ def test_a_query_stopped_from_outside_is_told(lane: Any) -> None:
     windows, events = lane(keyed)
     windows.start()
     with pytest.raises(StreamFailedError, match=r"windows of stream s stopped: .*stopped from outside"):
-        windows.await_termination(10)
+        windows.await_termination(60)
     assert keyed.starts == 1
     assert events.recent[-1]["cause"] == "stopped_outside"
 
@@ -142,4 +142,4 @@ def test_a_query_stopped_from_outside_before_it_has_answered_all_is_told(lane: A
     windows, _ = lane(keyed)
     windows.start()
     with pytest.raises(StreamFailedError, match="stopped from outside"):
-        windows.await_termination(10)
+        windows.await_termination(60)

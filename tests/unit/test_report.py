@@ -1,0 +1,70 @@
+"""What is printed beside the status: lengths of time, news, snapshots, warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.cli.check import unused
+from penstock.monitor.report import News, length
+from penstock.monitor.snapshot import take_snapshot
+
+
+def test_lengths_of_time_read_well() -> None:
+    told = [length(seconds) for seconds in (0.25, 45, 60, 200, 7_500, 86_400, 270_000, -5)]
+    assert told == ["0.25 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "1 day", "3 days 3 h", "-5 s"]
+
+
+def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
+    events: list[dict[str, Any]] = [
+        {"time": "x", "kind": "run_started"},
+        {"time": "x", "kind": "batch", "stream": "orders"},
+        {
+            "time": "x",
+            "kind": "source_unreachable",
+            "stream": "orders",
+            "source": "topic t",
+            "told": "no broker",
+        },
+    ]
+    news = News(lambda: list(events))
+    assert news.lines() == ["x stream orders: source out of reach: no broker (source topic t)"]
+    assert news.lines() == []
+    events.append(
+        {"time": "y", "kind": "files_changed", "stream": "orders", "files": ["a", "b"], "rows": 1_200}
+    )
+    assert news.lines() == ["y stream orders: files changed (files a, b, rows 1,200)"]
+    events.append(
+        {"time": "z", "kind": "files_changed", "told": "a was replaced", "files": [{"path": "a"}], "count": 1}
+    )
+    assert news.lines() == ["z files changed: a was replaced (count 1)"]
+    counts = {
+        "views": 2,
+        "batches": 1,
+        "tuples": 4,
+        "matched": 3,
+        "pairs": 3,
+        "quarantined": {},
+        "errors": {},
+    }
+    status = {
+        **counts,
+        **{
+            "unusable_times": 0,
+            "tuples_per_second": 2.0,
+            "evaluations_per_tuple": 1.5,
+            "sequence": "a > __d0",
+        },
+        **{"windows": {}, "state": "source unreachable", "lag": {"backlog": 1_200, "unit": "records"}},
+    }
+    (snapshot,) = take_snapshot({"orders": status})
+    assert snapshot.line() == (
+        "SOURCE UNREACHABLE | orders: 4 tuples | 2/s | 3 matched, 25.0% matched by no query | 2 queries | "
+        "backlog 1,200 records"
+    )
+
+
+def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
+    assert list(unused({"orders": ["large"], "clicks": []})) == [
+        "clicks: no view reads it, nothing will be answered"
+    ]
+    assert list(unused({})) == ["no stream is declared, there is nothing to run"]
