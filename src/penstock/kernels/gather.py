@@ -24,6 +24,15 @@ _BYTE, _HALF, _WORD, _LONG = np.uint8(0), np.uint16(0), np.uint32(0), np.uint64(
 
 
 @compiled(nogil=True)
+def pick(ids: Ids, places: npt.NDArray[np.int32]) -> Ids:
+    """The ids at some places."""
+    found = np.empty(len(places), np.int64)
+    for each in range(len(places)):
+        found[each] = ids[places[each]]
+    return found
+
+
+@compiled(nogil=True)
 def gather_values(addresses: Addresses, ids: Ids, out: npt.NDArray[Any]) -> None:
     """Writes the value of each row; values are as wide as those of `out`."""
     like = out.dtype.type(0)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.kernels.gather import Ids
+from penstock.kernels.gather import Ids, pick
 from penstock.kernels.partners import (
     Ranges,
     Table,
@@ -219,7 +219,7 @@ class Step:
         return Table(ids[order], numbers[order], times[order], np.zeros(0, np.int64))
 
     def _joined(self, probe: Probe, tuples: npt.NDArray[np.int32], ids: Ids) -> Rows:
-        rows = {number: own[tuples] for number, own in probe.rows.items()}
+        rows = {number: pick(own, tuples) for number, own in probe.rows.items()}
         rows[self._step.input] = ids
         return rows
 
