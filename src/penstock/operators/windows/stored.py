@@ -2,6 +2,9 @@
 
 {"format": 5, "tables": ["", "v"], ...}
 an IPC stream for each table, one behind the other, and what else follows
+
+The line ends in so many spaces that the streams begin at a multiple of eight bytes: Arrow computes on them as they lie, and
+warns of every buffer that does not.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN = pa.ipc.IpcWriteOptions()
 #: smaller tables are written faster as they are, and hardly larger
 _WORTH_COMPRESSING = 2_048
+_ALIGNMENT = 8
 _REMEDY = "start with a new checkpoint and a new output folder"
 
 
@@ -45,7 +49,8 @@ def packed(
     """A part of the state in bytes: of tables that are slices only their own rows."""
     line = {"format": STATE_VERSION, "tables": list(tables), **(header or {})}
     sink = pa.BufferOutputStream()
-    sink.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    text = json.dumps(line, separators=(",", ":")).encode()
+    sink.write(text + b" " * (-(len(text) + 1) % _ALIGNMENT) + b"\n")
     for table in tables.values():
         options = _COMPRESSED if table.nbytes >= _WORTH_COMPRESSING else _PLAIN
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
