@@ -13,7 +13,8 @@ from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.probe_orders import EXACT_INPUTS, cardinality_order, plan_joins
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from planning_cases import arrivals, join, planned
+from penstock.simulate.joins import shaped_join as join
+from planning_cases import arrivals, planned
 
 CHAIN = join(3, [(0, 1), (1, 2)])
 
@@ -90,20 +91,22 @@ def test_a_step_of_each_method_at_points_computed_by_hand() -> None:
         plan, JoinStatistics((10.0, 102.3), (0, 0), {(0, 0, 1): 0.1}, cut_seconds=0.5, costs=costs)
     )
     by_method = {step.step.method: step for step in model.steps(0, 0b01, 1) if step.step.key is not None}
-    # each of 10 tuples a second meets what came before it within 5 s: 511.5 tuples, of which a tenth is equal
-    within, out = 5115.0, 511.5
-    # what the tuples of a cut of half a second may reach is put in a table, twice a second
-    table = 511.5 + 51.15
+    # each of 10 tuples a second meets what came within 5 s before it, and half a cut of half a second: 537.075
+    # tuples, of which a tenth is equal
+    within, out = 5370.75, 537.075
+    # what the tuples of a cut may reach is put in a table, twice a second: 5.5 s
+    table = 562.65
     assert model.rows(0, 0b11) == pytest.approx(out)
     assert by_method[Method.NESTED].seconds == pytest.approx(within * 4e-6 + out * 3e-6 + 2 * table * 5e-6)
     assert by_method[Method.HASH].seconds == pytest.approx(
         2 * table * 5e-6 + 10 * 6e-6 + table * 2e-6 + out * 3e-6
     )
-    # 5 rows a cut pass 102.3 tuples each; 2 to the power of 6.6908 are 103.3
+    # 5 rows a cut pass 112.53 tuples each; 2 to the power of 6.8270 are 113.53
     assert by_method[Method.MERGE].seconds == pytest.approx(
-        10 * (1 + 6.6908) * 1e-6 + out * 2e-6 + out * 3e-6, rel=1e-4
+        10 * (1 + 6.8270) * 1e-6 + out * 2e-6 + out * 3e-6, rel=1e-4
     )
-    assert model.pairs() == pytest.approx(2 * out)
+    # in the other direction it is half a cut less
+    assert model.pairs() == pytest.approx(2 * 10 * 102.3 * 5 * 0.1)
     by_time = JoinModel(plan, model.statistics, sorted_by=((0, None), (0, None)))
     assert by_time.step(0, 0b01, ProbeStep(1, Method.NESTED, 0)).seconds == pytest.approx(
         within * 4e-6 + out * 3e-6
@@ -115,7 +118,7 @@ def test_predicted_pairs_are_those_that_arrivals_give(inputs: int) -> None:
     plan = join(inputs, [], span=2.0, spans={(0, 1): (-1.0, 3.0), (1, 2): (0.0, 2.0)})
     rng = np.random.default_rng(3)
     times = [arrivals(4.0, 1500.0, rng) for _ in range(inputs)]
-    model = JoinModel(plan, JoinStatistics((4.0,) * inputs, (0,) * inputs, {}))
+    model = JoinModel(plan, JoinStatistics((4.0,) * inputs, (0,) * inputs, {}, cut_seconds=1e-3))
     rows = times[0][:, None]
     for number in range(1, inputs):
         low = np.full(len(rows), -np.inf)
@@ -137,11 +140,11 @@ def test_predicted_pairs_are_those_that_arrivals_give(inputs: int) -> None:
 
 def test_tuples_that_arrive_late_find_what_was_there_before_them() -> None:
     plan = join(2, [], spans={(0, 1): (0.0, 10.0)})
-    ahead = JoinModel(plan, JoinStatistics((1.0, 1.0), (0, 0), {}))
+    ahead = JoinModel(plan, JoinStatistics((1.0, 1.0), (0, 0), {}, cut_seconds=1e-9))
     # all partners of a come after it: it is b that finds them
-    assert (ahead.rows(0, 0b11), ahead.rows(1, 0b11)) == (0, 10)
-    late = JoinModel(plan, JoinStatistics((1.0, 1.0), (0, 0), {}, delays=(4.0, 0.0)))
-    assert (late.rows(0, 0b11), late.rows(1, 0b11)) == (4, 6)
+    assert (ahead.rows(0, 0b11), ahead.rows(1, 0b11)) == pytest.approx((0, 10), abs=1e-6)
+    late = JoinModel(plan, JoinStatistics((1.0, 1.0), (0, 0), {}, delays=(4.0, 0.0), cut_seconds=1e-9))
+    assert (late.rows(0, 0b11), late.rows(1, 0b11)) == pytest.approx((4, 6))
 
 
 def test_what_lets_the_fewest_pairs_through_comes_first() -> None:

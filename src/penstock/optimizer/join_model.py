@@ -79,13 +79,13 @@ class JoinModel:
             for comparison in plan.comparisons
             if {left, right} == {_owner(plan, comparison.left), _owner(plan, comparison.right)}
         }
-        streams = tuple(number for number, each in enumerate(plan.inputs) if not each.is_static)
+        streams = self.firsts()
         bounds = tuple(
             (b.left, b.right, b.lower / _MICROSECONDS, b.upper / _MICROSECONDS) for b in plan.bounds
         )
         delays = tuple(round(statistics.delay(number), 3) for number in range(self.inputs))
         self._volumes = [
-            _Volumes(first, streams, bounds, delays) if first in streams else None
+            _Volumes(first, streams, bounds, delays, statistics.cut_seconds) if first in streams else None
             for first in range(self.inputs)
         ]
         self._kept = [self._kept_tuples(number, bounds, delays) for number in range(self.inputs)]
@@ -110,8 +110,10 @@ class JoinModel:
         put = output * costs.output
         # tables hold what any new tuple of a cut may reach
         table = self._reached(first, 1 << first, number)
+        kept = self._kept[number]
         if not self.plan.inputs[number].is_static:
-            table += self.statistics.rates[number] * cut
+            table += self.statistics.rates[number] * cut / 2
+            kept += self.statistics.rates[number] * cut if number > first else 0.0
         building = table / cut * costs.build
         shares = {
             key: self._key_share(key, met, number) for key in self._keys[number] if self._partners(key, met)
@@ -123,12 +125,14 @@ class JoinModel:
             StepFigures(ProbeStep(number, Method.NESTED, key), rows, bounded, output, seconds)
             for key in (*sorted(shares, key=shares.__getitem__), None)
         ]
+        searching = search_steps(rows * cut, kept) / cut * costs.probe
+        if lies:
+            merge = ProbeStep(number, Method.MERGE, None)
+            found.append(StepFigures(merge, rows, bounded, output, searching + bounded * costs.pair + put))
         for key, equal in shares.items():
             if key in self.sorted_by[number]:
-                steps = search_steps(rows * cut, self._kept[number]) / cut
-                seconds = steps * costs.probe + bounded * equal * costs.pair + put
-                step = ProbeStep(number, Method.MERGE, key)
-                found.append(StepFigures(step, rows, bounded * equal, output, seconds))
+                merge, pairs = ProbeStep(number, Method.MERGE, key), bounded * equal
+                found.append(StepFigures(merge, rows, pairs, output, searching + pairs * costs.pair + put))
             pairs = rows * table * equal
             seconds = building + rows * costs.lookup + pairs * costs.pair + put
             found.append(StepFigures(ProbeStep(number, Method.HASH, key), rows, pairs, output, seconds))
@@ -224,7 +228,7 @@ class JoinModel:
     ) -> float:
         if self.plan.inputs[number].is_static:
             return self.statistics.sizes[number]
-        spans = [self.statistics.cut_seconds]
+        spans = [0.0]
         for left, right, lower, upper in bounds:
             if number in (left, right):
                 other = right if number == left else left
@@ -234,7 +238,8 @@ class JoinModel:
 
 
 class _Volumes:
-    """How much event time the partners of a tuple have, that arrived before it and lie within the bounds.
+    """How much event time the partners of a new tuple have that lie within the bounds and are met by it and not the other way
+    round: those that arrived in earlier cuts, and of inputs behind its own those of the same cut.
 
     With one partner it is the length of an interval, with more the volume of a polytope, in seconds to the power of the number of
     partners, measured at fixed points.
@@ -246,6 +251,7 @@ class _Volumes:
         streams: tuple[int, ...],
         bounds: tuple[tuple[int, int, float, float], ...],
         delays: tuple[float, ...],
+        cut_seconds: float,
     ) -> None:
         self._streams = sum(1 << number for number in streams) & ~(1 << first)
         others = [number for number in streams if number != first]
@@ -255,7 +261,9 @@ class _Volumes:
         for left, right, lower, upper in bounds:
             if first in (left, right):
                 other, low, high = (right, lower, upper) if first == left else (left, -upper, -lower)
-                high = min(high, delays[first] - delays[other])
+                # a new tuple has arrived half a cut before its end, on average
+                half = cut_seconds / 2 if other > first else -cut_seconds / 2
+                high = min(high, delays[first] - delays[other] + half)
                 self._length[other] = max(0.0, high - low)
                 times[other] = low + (high - low) * points[others.index(other)]
         self._within = {

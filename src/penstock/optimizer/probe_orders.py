@@ -110,9 +110,15 @@ def plan_joins(model: JoinModel) -> PlannedJoin:
     )
 
 
-def cardinality_order(model: JoinModel) -> JoinOrder:
-    """The baseline: orders with the least sum of intermediate cardinalities, by hash where there is a key."""
-    found = [_two_best(model, first, _hashed, lambda step: step.output)[0] for first in model.firsts()]
+def cardinality_order(model: JoinModel, cheapest_methods: bool = False) -> JoinOrder:
+    """The baseline: orders with the least sum of intermediate cardinalities.
+
+    Args:
+        model: of the join.
+        cheapest_methods: whether methods are those of the least work; else hash wherever there is a key.
+    """
+    choose = _cheapest if cheapest_methods else _hashed
+    found = [_two_best(model, first, choose, lambda step: step.output)[0] for first in model.firsts()]
     return JoinOrder(tuple(each.order for each in found))
 
 
