@@ -11,7 +11,7 @@ BATCHES ?= 100000
 MINUTES ?= 1440
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-runs bench-join-kernels bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-runs bench-join-kernels bench-plans bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -67,6 +67,9 @@ bench-runs: $(INSTALLED) ## sorted runs of tuples: written, merged, mapped and p
 
 bench-join-kernels: $(INSTALLED) ## joins of sorted runs on one thread, beside DuckDB
 	$(BIN)/python benchmarks/joins_kernels.py
+
+bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: pictures, model error, crossover, regret, recovery
+	$(BIN)/python benchmarks/plans.py
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py
