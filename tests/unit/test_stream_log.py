@@ -9,7 +9,9 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.stream_log import LogReader, StreamLog
+from penstock.spark.log.envelopes import write_envelopes
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import SEGMENT, LogReader, StreamLog
 
 
 def put(log: StreamLog, number: int) -> Entry:
@@ -30,6 +32,26 @@ def test_entries_are_read_as_they_were_put(tmp_path: Path) -> None:
     assert not reader.has(5)
     assert not log.append(entries[2])
     assert reader.entry(2) == entries[2]
+
+
+def test_the_newest_entry_is_found_by_who_has_not_looked_for_longer_than_history_is_kept(
+    tmp_path: Path,
+) -> None:
+    log, reader, tidier = StreamLog(tmp_path), LogReader(tmp_path), Segments(tmp_path, 1e12, 0)
+    log.path("partials", "").mkdir()
+    for number in range(3 * SEGMENT):
+        write_envelopes([], log.path("partials", f"{number}.parquet"))
+        put(log, number)
+        if number == 3:
+            assert reader.newest() == log.newest() == log.entry(number)
+    log.put_mark("reader", 3 * SEGMENT - 1)
+    assert tidier.tidy() is not None
+    assert log.first > 3
+    assert reader.newest() == log.newest() == log.entry(3 * SEGMENT - 1)
+    for path in (tmp_path / "entries").iterdir():
+        path.unlink()
+    with pytest.raises(CheckpointError, match=f"kept from {log.first} on, and none is there"):
+        LogReader(tmp_path).newest()
 
 
 def test_an_entry_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -78,14 +78,24 @@ class LogReader:
         Raises:
             CheckpointError: entries before it are gone.
         """
-        if self._known < 0:
-            # the newest entry is never in a segment alone, so that few names are listed, and once
-            singles = numbered(self.folder / "entries")
-            self._refuse_gaps(singles)
-            self._known = max(singles, default=-1)
-        while self.has(self._known + 1):
-            self._known += 1
-        return self.entry(self._known) if self._known >= 0 else None
+        while True:
+            first = self.first
+            if self._known < first:
+                # nothing is known, or all of it was removed since the last call. The newest entry is never in a
+                # segment alone, so that few names are listed, and seldom
+                singles = numbered(self.folder / "entries")
+                self._refuse_gaps(singles)
+                self._known = max(singles, default=-1)
+                if self._known < first and first:
+                    raise CheckpointError(
+                        f"the log in {self.folder} has lost entries: it is kept from {first} on, and none is there; {REMEDY}"
+                    )
+            while self.has(self._known + 1):
+                self._known += 1
+            if self._known < 0:
+                return None
+            if self._known >= self.first:
+                return self.entry(self._known)
 
     def entry(self, number: int) -> Entry:
         """An entry.
