@@ -76,7 +76,7 @@ class LogWriter:
         assert self.program is not None, "views first"
         self.batch += 1
         rows: dict[str, list[tuple[int, Envelope]]] = {}
-        moments: list[np.ndarray] = []
+        moments = [np.zeros(0, np.int64)]
         self.taken += size
         for operator, (view, every) in self._bound.items():
             row = pc.field(_ROW)

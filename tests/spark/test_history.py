@@ -95,3 +95,35 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     kept_windows = [row for row in whole.to_pylist() if row["w"]["start"].timestamp() * 1e6 >= kept.before]
     assert len(kept_windows) > 10
     assert {repr(list(row.values())) for row in kept_windows} <= found
+
+
+@pytest.mark.parametrize("begins", [0, 80], ids=["from the first entry that is kept", "with the first views"])
+def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout: Layout, begins: int) -> None:
+    """Another reader had it before them; entries without window views are of no use to them."""
+    table = tuples(150 * EACH, 9)
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    reader = LogReader(layout.log(STREAM))
+    tidier = Segments(layout.log(STREAM), 0, 10**9, lambda: SEGMENT)
+    if begins:
+        log.views(0, {})
+    for number in range(140):
+        if number == begins:
+            log.views(1, {0: bound(spark, "v", TEXT, table)})
+        last = log.put(EACH)
+        reader.put_mark("other", last.number)
+        tidier.tidy()
+        log.kept_before = reader.kept().before
+    assert reader.first == SEGMENT
+    first = max(begins, SEGMENT)
+    query = keyed(spark, layout, entries=24)
+    for _ in range(2):
+        query.start()
+        assert query.finish(last.number)
+        log.put(EACH)
+        last = log.put(EACH)
+    query.start()
+    assert query.finish(log.end().number)
+    told = windows(layout)[0]
+    assert told["entry"] - told["entries"] == first - 1
+    rows = table.slice(first * EACH, log.taken - first * EACH)
+    assert groups(window_results(spark, layout, STREAM, "v").toArrow()) == groups(answer(spark, rows))

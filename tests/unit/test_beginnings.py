@@ -20,7 +20,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest import beginnings, compiling
 from penstock.spark.ingest.beginnings import Beginnings
 from penstock.spark.ingest.plans import StreamPlans
-from penstock.spark.log.programs import store_program
+from penstock.spark.log.programs import prune_programs, store_program
 from penstock.spark.publication.history import Stretch, lengthened
 from penstock.spark.publication.manifests import Merged, PublishedBatches, read_published
 from penstock.spark.storage.bindings import (
@@ -30,6 +30,7 @@ from penstock.spark.storage.bindings import (
     ViewDefinition,
     WindowDefinition,
 )
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 
@@ -140,6 +141,19 @@ def test_a_view_that_returns_begins_where_it_left_off_or_with_what_came_without_
     assert where(5)(VIEW).floor == 25
     known(layout, 2, 1, definition="v:other")
     assert where(5)(VIEW).floor == 25
+
+
+def test_a_view_begins_the_same_when_old_plans_are_gone(layout: Layout) -> None:
+    published(layout, (0, 0, 20, 9), (1, 5, 45, 9), (1, 33, 60, 9), (3, 47, 70, 9), (3, 50, 80, 9))
+    for plan in range(3):
+        known(layout, 0, plan)
+    store_program(layout, "s", KeyedProgram(3, (), 0, 0))
+    answered(layout, 0, 0, (60, 1, True))
+    where = Beginnings(layout, "s", Settings())
+    assert where(5)(VIEW).floor == 47, "the oldest tuple of batches 3 and 4"
+    prune_programs(layout, "s", 0, 3)
+    assert numbered(layout.keyed("s")) == [2, 3]
+    assert where(5)(VIEW).floor == 47
 
 
 def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: Layout) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -78,3 +82,28 @@ def test_readers_say_how_far_they_have_come(tmp_path: Path) -> None:
     reader.put_mark("join", 2)
     reader.put_mark("windows", 6)
     assert log.marks() == {"windows": 6, "join": 2}
+
+
+def test_threads_may_share_a_reader(tmp_path: Path) -> None:
+    """Each looks on where the newest entry was; none may pass over what another has found."""
+    log, reader = StreamLog(tmp_path), LogReader(tmp_path)
+    put(log, 0)
+    assert reader.newest() is not None
+    last = put_many(log, range(1, 400))
+    begins = threading.Barrier(4)
+
+    def ask(_: int) -> Entry | None:
+        begins.wait()
+        return reader.newest()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(ask, range(4))) == [last] * 4
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def put_many(log: StreamLog, numbers: Iterable[int]) -> Entry:
+    return [put(log, number) for number in numbers][-1]

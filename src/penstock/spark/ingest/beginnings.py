@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.window_views import window_query
-from penstock.spark.log.programs import stored_program
+from penstock.spark.log.programs import operators_of
 from penstock.spark.publication.history import Stretch
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import PublishedBatches, read_published
@@ -141,8 +141,7 @@ class Beginnings:
 
         def is_answered(plan: int) -> bool:
             if plan not in answered:
-                program = stored_program(self._layout, self._stream, plan)
-                answered[plan] = program is not None and operator in {each.id for each in program.operators}
+                answered[plan] = operator in operators_of(self._layout, self._stream, plan)
             return answered[plan]
 
         for stretch in reversed(stretches):

@@ -155,15 +155,8 @@ class CutLane(Lane):
         return _Standing(standing.number, reach)
 
     def _joined(self, stream: str) -> Reach:
-        """Where a lane begins in a log it has not read yet: nothing of it is removed from now on."""
-        reader = self.readers[stream]
-        first = reader.first
-        while True:
-            reader.put_mark(self.name, first - 1)
-            kept = reader.first
-            if kept == first:
-                return Reach(first - 1)
-            first = kept
+        """Where a lane begins in a log it has not read yet."""
+        return Reach(self.readers[stream].join(self.name))
 
     def _next(self, standing: _Standing) -> _Task | None:
         """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, takewhile
 from typing import Any
@@ -16,7 +16,7 @@ from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.programs import store_program, stored_program
+from penstock.spark.log.programs import prune_programs, store_program, stored_program
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
 from penstock.spark.publication.compaction import tell_compaction_failed
@@ -47,6 +47,8 @@ class IngestLog:
         self._events = events
         self._segments = Segments(layout.log(stream), settings.history_seconds, settings.history_bytes)
         self._tidying: threading.Thread | None = None
+        #: window views of older plan versions need not be looked at; touched by the thread that tidies alone
+        self._pruned = 0
         #: called for each entry that is put
         self.on_put: Callable[[], None] = lambda: None
         self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
@@ -88,17 +90,21 @@ class IngestLog:
             plan: the plan version of the batch that is about to be bound.
 
         Returns:
-            Microseconds; a time before all others where nothing of the history is gone, or some reader has not
-            told yet how far the plan's views are final.
+            Microseconds; a time before all others where nothing of the history is gone. Until a reader has told how far the
+            plan's views are final, what it told of another plan holds for those of that one, and of the others
+            the windows that were over before they began.
         """
         with self._lock:
             log, kept_before = self._log, self._kept_before
         if log is None or kept_before is None:
             return BEFORE_ALL
-        told = [reader for reader in log.readers().values() if FINAL in reader]
-        if not told or any(reader[PLAN] != plan for reader in told):
-            return BEFORE_ALL
-        return min([kept_before, *(int(reader[FINAL]) for reader in told)])
+        limits = [kept_before]
+        told = [reader for reader in log.readers().values() if PLAN in reader]
+        for reader in told:
+            limits.append(int(reader[FINAL]))
+            if reader[PLAN] != plan:
+                limits += _begins(self.program(plan), self.program(int(reader[PLAN])))
+        return min(limits) if told else BEFORE_ALL
 
     def program(self, version: int) -> KeyedProgram | None:
         """The window views of a plan version; None where it has none."""
@@ -284,6 +290,9 @@ class IngestLog:
             try:
                 removed = self._segments.tidy()
                 kept = LogReader(self._layout.log(self._stream)).kept()
+                if removed is not None:
+                    prune_programs(self._layout, self._stream, self._pruned, removed.plan)
+                    self._pruned = removed.plan
             except (OSError, ValueError, CheckpointError, pa.ArrowException) as error:
                 tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
                 return
@@ -295,6 +304,16 @@ class IngestLog:
         last = -1 if self._last is None else self._last.batch
         self._tidying = threading.Thread(target=tidy, daemon=True, name="penstock-log")
         self._tidying.start()
+
+
+def _begins(program: KeyedProgram | None, before: KeyedProgram | None) -> Iterator[int]:
+    """Of each view that an earlier plan version has not: before which event time tuples are in no window it answers."""
+    known = {(each.id, view.name) for each in (before.operators if before else ()) for view in each.views}
+    for operator in program.operators if program else ():
+        floors = dict(operator.floors)
+        for view in operator.views:
+            if (operator.id, view.name) not in known:
+                yield floors.get(view.name, BEFORE_ALL) - view.windows.size
 
 
 def _behind(last: Entry, **said: Any) -> Entry:

@@ -1,10 +1,17 @@
-"""The window views of each plan version, as the ingest query tells them to those who answer them."""
+"""The window views of each plan version, as the ingest query tells them to those who answer them.
+
+They are needed for as long as the log has entries of the version. Of older versions those stay that are the last ones
+to have some operator: so it is known for good up to where in the stream a view was answered that was dropped.
+"""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from penstock.errors import CheckpointError
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.spark.storage.codec import Codec
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import PROGRAM
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import REMEDY
@@ -16,6 +23,31 @@ def store_program(layout: Layout, stream: str, program: KeyedProgram) -> None:
     """Stores the window views of a plan version, before any batch is bound to it."""
     path = layout.keyed(stream) / f"{program.version}.json"
     PROGRAM.put(path, {"program": _PROGRAMS.document(program)})
+
+
+def prune_programs(layout: Layout, stream: str, first: int, before: int) -> None:
+    """Removes the window views of old plan versions, but for the last version of each operator.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        first: the oldest version that is looked at: what was looked at once need not be again.
+        before: the oldest version of which entries are kept, or readers have come no further.
+    """
+    versions = [version for version in numbered(layout.keyed(stream)) if first <= version <= before]
+    operators = {version: operators_of(layout, stream, version) for version in versions}
+    for version, following in pairwise(versions):
+        if operators[version] <= operators[following]:
+            (layout.keyed(stream) / f"{version}.json").unlink(missing_ok=True)
+
+
+def operators_of(layout: Layout, stream: str, version: int) -> frozenset[int]:
+    """The operators of a plan version; of one that was removed those of the next one, which has them and maybe more."""
+    program = stored_program(layout, stream, version)
+    if program is None:
+        later = (each for each in numbered(layout.keyed(stream)) if each > version)
+        program = stored_program(layout, stream, next(later, version))
+    return frozenset(each.id for each in program.operators) if program is not None else frozenset()
 
 
 def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | None:

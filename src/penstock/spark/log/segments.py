@@ -73,6 +73,7 @@ class Removed:
         entries, bytes: how much went.
         before: windows that begin before it, microseconds, may lack tuples from now on.
         reason: `age` or `size`.
+        plan: the plan version of the last entry that went.
     """
 
     first: int
@@ -80,16 +81,21 @@ class Removed:
     bytes: int
     before: int | None
     reason: str
+    plan: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """A segment that need not be kept: windows that begin before a time may lack tuples without it."""
+    """A segment that need not be kept: windows that begin before a time may lack tuples without it.
+
+    `plan` is the plan version of its last entry.
+    """
 
     number: int
     before: int | None
     bytes: int
     reason: str
+    plan: int
 
 
 class Segments:
@@ -253,9 +259,9 @@ class Segments:
             return None
         for each in gone:
             self._remove(each.number)
-        return Removed(
-            kept.first, SEGMENT * len(gone), sum(each.bytes for each in gone), kept.before, gone[-1].reason
-        )
+        last = gone[-1]
+        size = sum(each.bytes for each in gone)
+        return Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan)
 
     def _leaving(self, first: int, made: int) -> list[_Leaving]:
         """The segments at the front that need not be kept, without regard to who may read them."""
@@ -275,7 +281,7 @@ class Segments:
             else:
                 break
             before = None if last.furthest is None else last.furthest + 1
-            found.append(_Leaving(number, before, document["bytes"], reason))
+            found.append(_Leaving(number, before, document["bytes"], reason, last.plan))
         return found
 
     def _document(self, segment: int) -> dict[str, Any]:

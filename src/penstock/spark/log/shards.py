@@ -26,12 +26,14 @@ class KeyedContext:
         stream: the stream's name.
         identity: of the checkpoint: tells caches of two of them apart.
         keys: grouping keys of the shards.
+        after: the entry of the log before the first one of a shard that has no state; -1 for the beginning.
     """
 
     layout: Layout
     stream: str
     identity: str
     keys: tuple[int, ...]
+    after: int = -1
 
 
 def shard_keys(partitions: int) -> tuple[int, ...]:

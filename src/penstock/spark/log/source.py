@@ -18,24 +18,24 @@ from penstock.spark.log.stream_log import LogReader
 
 #: the column of its rows
 ENTRY = "entry"
-_BEFORE_ALL = -1
 
 
-def following(session: SparkSession, folder: Path, entries: int) -> DataFrame:
+def following(session: SparkSession, folder: Path, after: int, entries: int) -> DataFrame:
     """A streaming DataFrame of one column, `entry`, with one row a batch: the last entry the batch takes in.
 
     Args:
         session: the query's.
         folder: the log's.
+        after: the entry before the first batch's first one; -1 for the beginning. Once a batch is committed it is not asked for.
         entries: most entries of a batch.
     """
     session.dataSource.register(LogSource)
-    reader = session.readStream.format(LogSource.name())
-    return reader.option("folder", str(folder)).option("entries", str(entries)).load()
+    options = {"folder": str(folder), "after": str(after), "entries": str(entries)}
+    return session.readStream.format(LogSource.name()).options(**options).load()
 
 
 class LogSource(DataSource):
-    """Follows a log: options `folder`, and `entries`, the most of a batch."""
+    """Follows a log: options `folder`, `after`, the entry before the first, and `entries`, the most of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,16 +48,18 @@ class LogSource(DataSource):
 
     def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
         """What Spark asks how far the log has come."""
-        return _Follower(Path(self.options["folder"]), int(self.options["entries"]))
+        after, entries = int(self.options["after"]), int(self.options["entries"])
+        return _Follower(LogReader(Path(self.options["folder"])), after, entries)
 
 
 class _Follower(SimpleDataSourceStreamReader):
-    def __init__(self, folder: Path, entries: int) -> None:
-        self._log = LogReader(folder)
+    def __init__(self, log: LogReader, after: int, entries: int) -> None:
+        self._log = log
+        self._after = after
         self._entries = entries
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {ENTRY: _BEFORE_ALL}
+        return {ENTRY: self._after}
 
     def read(self, start: Mapping[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
         first = last = start[ENTRY]

@@ -43,7 +43,7 @@ class Kept:
 
 
 class LogReader:
-    """Reads the log of one stream; safe beside its writer, in any process.
+    """Reads the log of one stream; safe beside its writer, in any process, and in several threads.
 
     Args:
         folder: the log's.
@@ -51,6 +51,7 @@ class LogReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        #: what is remembered, each replaced as a whole: an entry that there is, and the segment read last
         self._known = -1
         self._segment: tuple[int, tuple[Entry, ...]] = -1, ()
 
@@ -78,24 +79,26 @@ class LogReader:
         Raises:
             CheckpointError: entries before it are gone.
         """
+        known = self._known
         while True:
             first = self.first
-            if self._known < first:
+            if known < first:
                 # nothing is known, or all of it was removed since the last call. The newest entry is never in a
                 # segment alone, so that few names are listed, and seldom
                 singles = numbered(self.folder / "entries")
                 self._refuse_gaps(singles)
-                self._known = max(singles, default=-1)
-                if self._known < first and first:
+                known = max(singles, default=-1)
+                if known < first and first:
                     raise CheckpointError(
                         f"the log in {self.folder} has lost entries: it is kept from {first} on, and none is there; {REMEDY}"
                     )
-            while self.has(self._known + 1):
-                self._known += 1
-            if self._known < 0:
+            while self.has(known + 1):
+                known += 1
+            self._known = known
+            if known < 0:
                 return None
-            if self._known >= self.first:
-                return self.entry(self._known)
+            if known >= self.first:
+                return self.entry(known)
 
     def entry(self, number: int) -> Entry:
         """An entry.
@@ -103,8 +106,9 @@ class LogReader:
         Raises:
             CheckpointError: it is gone, or was never put.
         """
-        if self._segment[0] == number // SEGMENT:
-            return self._segment[1][number % SEGMENT]
+        segment, entries = self._segment
+        if segment == number // SEGMENT:
+            return entries[number % SEGMENT]
         found = self._single(number) or self._of_segment(number) or self._single(number)
         if found is None:
             raise CheckpointError(f"the entry {self.entry_path(number)} of the log is missing; {REMEDY}")
@@ -150,7 +154,32 @@ class LogReader:
             number: the last entry it will never read again, whatever happens.
             told: what else it says to the writer.
         """
-        LOG_READER.replace(self.folder / "readers" / f"{reader}.json", {**told, "number": number})
+        LOG_READER.replace(self._reader_path(reader), {**told, "number": number})
+
+    def join(self, reader: str, **told: Any) -> int:
+        """Lets a reader begin with the first entry that is kept: from now on nothing goes that it has not left behind.
+
+        Args:
+            reader: its name; one that comes again after it left begins anew.
+            told: what else it says to the writer.
+
+        Returns:
+            Number of the entry before that one; -1 where nothing is gone.
+        """
+        first = self.first
+        while True:
+            self.put_mark(reader, first - 1, **told)
+            kept = self.first
+            if kept == first:
+                return first - 1
+            first = kept
+
+    def leave(self, reader: str) -> None:
+        """Lets the log go on without a reader, which has ended: nothing waits for it any more."""
+        self._reader_path(reader).unlink(missing_ok=True)
+
+    def _reader_path(self, reader: str) -> Path:
+        return self.folder / "readers" / f"{reader}.json"
 
     def _refuse_gaps(self, singles: list[int]) -> None:
         """Makes sure that the entry before each is there."""
@@ -185,8 +214,9 @@ class LogReader:
         document = LOG_SEGMENT.read(path)
         if document is None:
             return None
-        self._segment = segment, tuple(Entry.of(each, path) for each in document["entries"])
-        return self._segment[1][number % SEGMENT]
+        entries = tuple(Entry.of(each, path) for each in document["entries"])
+        self._segment = segment, entries
+        return entries[number % SEGMENT]
 
 
 class StreamLog(LogReader):

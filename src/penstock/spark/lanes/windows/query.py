@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import CheckpointError, StreamFailedError
-from penstock.plan.times import BEFORE_ALL
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.lanes.windows.processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.lanes.windows.shard_task import ShardReport
+from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import KeyedContext, fixed_shards
 from penstock.spark.log.source import ENTRY, following
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
@@ -148,10 +149,8 @@ class KeyedQuery:
         self._rests = rests
         self._woken.clear()
         self._before = None
-        marks = self._log.marks()
-        if WINDOWS not in marks:
-            self._log.put_mark(WINDOWS, -1, **{FINAL: BEFORE_ALL, PLAN: -1})
-        self._marked = marks.get(WINDOWS, -1)
+        mark = self._log.marks().get(WINDOWS)
+        self._marked = self._join() if mark is None else mark
         self.error = None
         session = SparkSession(
             self._spark.sparkContext,
@@ -162,8 +161,8 @@ class KeyedQuery:
         self._log.newest()  # tells now what is gone
         drop_unbegun(self._layout.keyed_spark(self.stream))
         identity = read_json(self._layout.checkpoint / "identity.json") or {}
-        context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys)
-        entries = following(session, self._layout.log(self.stream), self._entries_per_batch)
+        context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys, self._marked)
+        entries = following(session, self._layout.log(self.stream), self._marked, self._entries_per_batch)
         keys = F.explode(F.array(*(F.lit(key) for key in self._keys)))
         reports = (
             entries.select(keys.alias("shard"), ENTRY)
@@ -176,6 +175,21 @@ class KeyedQuery:
         writer = writer.outputMode("append")
         writer = writer.option("checkpointLocation", str(self._layout.keyed_spark(self.stream)))
         self._query = writer.trigger(processingTime=interval).start()
+
+    def _join(self) -> int:
+        """Puts the first mark: in what is kept of the log, before the entries that have window views."""
+        # of the views of no plan all windows are final
+        told = {FINAL: AFTER_ALL, PLAN: -1}
+        first, newest = self._log.join(WINDOWS, **told), self._log.newest()
+        after = first if newest is None else newest.number
+        while after > first and self._has_views(self._log.entry(after).plan):
+            after -= 1
+        self._log.put_mark(WINDOWS, after, **told)
+        return after
+
+    def _has_views(self, plan: int) -> bool:
+        program = stored_program(self._layout, self.stream, plan)
+        return program is not None and bool(program.operators)
 
     @property
     def active(self) -> bool:

@@ -211,7 +211,7 @@ class ShardTask:
         )
         found = self._scalars.get()
         if found is None:
-            return _Stored("", -1, {}, b""), Shard(), 0
+            return _Stored("", context.after, {}, b""), Shard(), 0
         stored = _Stored.loaded(bytes(found[0]))
         if held.stamp == stored.stamp:
             return stored, older, 0
