@@ -74,6 +74,8 @@ class PairLane(CutLane):
         seconds: float = 0.0,
     ) -> None:
         super().__init__(name, context, streams, entries_per_cut)
+        # one stream needs nothing of what was before
+        self.reads_again = len(streams) > 1
         self._tally = tally
         self._seconds = seconds
         #: cleared, it waits before it answers
@@ -179,6 +181,8 @@ class Feed:
         self._log = StreamLog(layout.log(stream))
         (self._log.folder / "files" / TALLIES).mkdir(parents=True, exist_ok=True)
         self.tuples = SCHEMA.empty_table()
+        #: by entry how many tuples there are up to it
+        self._sizes: list[int] = []
         self.entries = 0
         self._ahead = 0
 
@@ -194,6 +198,7 @@ class Feed:
                 schema=SCHEMA,
             )
             self.tuples = pa.concat_tables([self.tuples, rows])
+            self._sizes.append(self.tuples.num_rows)
             name = f"{self.entries}.parquet"
             pq.write_table(rows, self._log.path(TALLIES, name))
             assert self._log.append(
@@ -201,6 +206,11 @@ class Feed:
             )
             self.entries += 1
             self._ahead += int(seconds * 1e6)
+
+    def of(self, first: int, last: int) -> pa.Table:
+        """The tuples of the entries from one to another."""
+        begin, end = (self._sizes[entry] if entry >= 0 else 0 for entry in (first - 1, last))
+        return self.tuples.slice(begin, max(0, end - begin))
 
     def clock(self) -> int:
         """The time, ahead of the clock by what was played so far, microseconds since the epoch."""
@@ -263,11 +273,10 @@ def added_pairs(cut: Cut, readers: Mapping[str, LogReader], tally: Tally) -> pa.
 
     def between(stream: str, after: int, until: int) -> pa.Table:
         reader = readers[stream]
-        return _summed(tally(reader, reader.between(max(after, reader.first - 1), until)))
+        return _summed(tally(reader, reader.between(after, until)))
 
     new = {name: between(name, cut.before[name].entry, cut.until[name].entry) for name in readers}
-    # one stream needs nothing of what was before
-    old = {name: between(name, -1, cut.before[name].entry) for name in readers if len(readers) > 1}
+    old = {name: between(name, since.entry - 1, cut.before[name].entry) for name, since in cut.since.items()}
     found = []
     for place, name in enumerate(readers):
         joined = new[name]

@@ -28,7 +28,7 @@ from penstock.spark.log.run_files import open_runs, tuples_kind
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import LogReader, StreamLog
+from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
 from penstock.spark.storage import formats
 
 SEGMENT, SHARDS, FANOUT = 4, 2, 2
@@ -121,6 +121,8 @@ class Log(RuleBasedStateMachine):
         self.brought: list[dict[int, list[Envelope]]] = []
         self.tuples: list[list[int]] = []
         self.marks = dict.fromkeys(READERS[:2], -1)
+        #: from where on the quick one reads tuples again
+        self.since = 0
         self.final = 0
         self.start()
         for reader in self.marks:
@@ -212,6 +214,7 @@ class Log(RuleBasedStateMachine):
         """The readers go on, so much of what they have not read."""
         last = LogReader(self.folder).newest()
         assert (last.number if last else -1) == len(self.entries) - 1
+        self.since = LogReader(self.folder).kept().since
         for reader, part in zip(self.marks, (slow, quick, quick), strict=False):
             mark = self.marks[reader]
             self.marks[reader] = mark + round(part * (len(self.entries) - 1 - mark))
@@ -226,7 +229,8 @@ class Log(RuleBasedStateMachine):
 
     def put_mark(self, reader: str) -> None:
         self.final = max(self.final, self.time - 10)
-        self.log.put_mark(reader, self.marks[reader], final=self.final)
+        again = {SINCE: self.since} if reader == "quick" else {}
+        self.log.put_mark(reader, self.marks[reader], final=self.final, **again)
 
     @rule()
     def tidy(self) -> None:
@@ -307,6 +311,10 @@ class Log(RuleBasedStateMachine):
                 assert sorted(map(repr, reader.of(entry))) == sorted(map(repr, expected))
         behind = min(self.marks.values())
         assert first <= behind + 1
+        kept = log.kept()
+        assert first <= self.since <= kept.since
+        gone = [time for number in range(kept.since) for time in self.tuples[number]]
+        assert max(gone, default=None) == (kept.lacks[DEMAND] - 1 if DEMAND in kept.lacks else None)
         lost = self.entries[first - 1].furthest if first else None
         # who joins later knows from the beginning what lacks
         behind = min(mark for reader, mark in self.marks.items() if reader != READERS[-1])

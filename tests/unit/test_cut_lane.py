@@ -20,7 +20,8 @@ from penstock.errors import StreamFailedError
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
 from penstock.spark.lanes.lane import Lane
-from penstock.spark.log.stream_log import LogReader
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import SEGMENT, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.files import numbered
@@ -171,6 +172,35 @@ def test_a_lane_goes_on_where_it_stopped(
     assert last.await_termination(MOST_SECONDS)
     assert [cut.number for cut in (*answered, *last.answered)] == cuts_of(layout), "none is answered twice"
     assert published(layout, NAME) == wanted(*feeds)
+
+
+def test_a_lane_that_leaves_is_waited_for_no_more_and_begins_anew_when_it_comes_again(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    """Nor is a cut answered that it had put: what that is about may be gone."""
+    feed, keeper = feeds[0], feeds[0].keeper()
+    reader = LogReader(layout.log("a"))
+    tidier = Segments(layout.log("a"), 0, 1 << 40, feed.clock)
+    feed.put(5)
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    wait(lambda: reader.marks() == {NAME: 4})
+    lane.stop()
+    feed.put(SEGMENT)
+    CutFolder(layout.cuts(NAME)).put(Cut(1, {"a": Reach(4)}, {"a": Reach(9)}))
+    lane.leave()
+    assert reader.marks() == {}
+    assert not numbered(layout.cuts(NAME))
+    feed.put(SEGMENT, seconds=1.0)
+    reader.put_mark("another", feed.entries - 1)
+    tidier.tidy()
+    tidier.tidy()
+    assert reader.first == 2 * SEGMENT
+    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    end(keeper)
+    assert again.await_termination(10)
+    assert again.answered[0].number == 1
+    assert again.answered[0].before == {"a": Reach(2 * SEGMENT - 1)}
+    assert reader.marks() == {NAME: feed.entries - 1, "another": feed.entries - 1}
 
 
 def test_a_cut_that_was_put_has_its_orders_whatever_they_are_now(

@@ -129,7 +129,7 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
         document.pop("starting", None)
     for stream in document["streams"].values():
-        stream.update(state="waiting", retries=0, outage=None, recent=[])
+        stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
 
 
 def _run_ended(document: Document, _: Mapping[str, Any]) -> None:
@@ -247,6 +247,19 @@ def _cut(document: Document, event: Mapping[str, Any]) -> None:
             stream["state"] = "running"
 
 
+def _lane_left(document: Document, event: Mapping[str, Any]) -> None:
+    document.get("lanes", {}).pop(event["lane"], None)
+
+
+def _history_held(document: Document, event: Mapping[str, Any]) -> None:
+    held = {name: event.get(name) for name in ("entry", "seconds", "bytes", "is_known", "time")}
+    _stream(document, event["stream"]).setdefault("held_by", {})[event["reader"]] = held
+
+
+def _history_released(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).get("held_by", {}).pop(event["reader"], None)
+
+
 def _decision(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["decision"] = f"{event.get('action')}: {event.get('reason')}"
 
@@ -307,6 +320,9 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "batch": _batch,
     "windows": _windows,
     "cut": _cut,
+    "lane_left": _lane_left,
+    "history_held": _history_held,
+    "history_released": _history_released,
     "decision": _decision,
     "sequence_sampled": _sampled,
     "source_unreachable": _unreachable,

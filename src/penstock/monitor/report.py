@@ -34,6 +34,8 @@ _WORDS = {
     "backfill_failed": "windows of earlier batches are not whole until the next start",
     "windows_restarted": "its windows were started again",
     "run_failed": "stopped by a failure",
+    "history_held": "its log is held back",
+    "history_released": "its log is not held back any more",
     "records_quarantined": "records set aside",
     "expression_raised": "an expression raised for some tuples",
     "event_times_unusable": "tuples kept from windows",
@@ -156,6 +158,13 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     ):
         if stream.get(count):
             yield f"  kept from windows: {counted(stream[count], 'tuple')} whose event time {why}"
+    for reader, held in stream.get("held_by", {}).items():
+        whose = "" if held["is_known"] else ", which is no lane of this run"
+        age = length(held["seconds"] + _since(held["time"]))
+        yield (
+            f"  its log is held back by reader {reader}{whose}: entry {held['entry']:,}, put {age} ago, and the "
+            f"{held['bytes']:,} bytes from there on"
+        )
     if stream.get("decision"):
         yield f"  last decision: {stream['decision']}"
 

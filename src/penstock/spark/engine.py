@@ -308,6 +308,7 @@ class Engine:
                     definitions = self._declared.on(name)
                     if definitions:
                         self._run.add_stream(name, stream.source, definitions, stream.probe)
+                self._run.started()
             except BaseException as error:
                 try:
                     self._run.stop()

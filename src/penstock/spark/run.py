@@ -27,9 +27,11 @@ from penstock.spark.ingest.answering import BatchDone
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.lanes.cuts import CutFolder
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.registry import LanePlan, needed_lanes
 from penstock.spark.log.appended import Appended
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.sessions.build import warm_workers
@@ -95,6 +97,8 @@ class Run:
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
+        #: names of the lanes that views need
+        self._needed: frozenset[str] = frozenset()
         self._lane_context = LaneContext(
             spark, layout, self._events, settings, trigger, self._name, self._all_sinks, Appended()
         )
@@ -248,8 +252,22 @@ class Run:
         self._watch.add(name, probe, self._layout.spark(name), lambda: query.newest_event_time)
         query.source_state = partial(self._watch.state, name)
         query.log.on_put = self._lane_context.appended.tell
+        query.log.readers = partial(self._readers, name)
         query.start(self._trigger)
-        self._begin_lanes()
+        self._fit_lanes()
+
+    def started(self) -> None:
+        """All streams that the run begins with are there: lanes of an earlier run that no view needs any more leave."""
+        self.is_starting = False
+        for stream in self.queries:
+            log = LogReader(self._layout.log(stream))
+            for reader in log.marks().keys() - self._readers(stream):
+                cuts = self._layout.cuts(reader)
+                # another program that reads the log has none here
+                if cuts.is_dir():
+                    CutFolder(cuts).clear()
+                    log.leave(reader)
+                    self._events.record("lane_left", lane=reader, streams=[stream])
 
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
@@ -259,7 +277,7 @@ class Run:
         self._events.record(
             "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
         )
-        self._begin_lanes()
+        self._fit_lanes()
 
     def add_lane(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
@@ -270,11 +288,28 @@ class Run:
         self.lanes = {**self.lanes, plan.name: lane}
         return lane
 
-    def _begin_lanes(self) -> None:
-        """Starts the lanes that views need and that do not run yet."""
-        for plan in needed_lanes(self.queries):
-            if plan.name not in self.lanes:
+    def remove_lane(self, name: str) -> None:
+        """Stops a lane that is needed no more; the logs of its streams go on without it, what it has published stays."""
+        lane = self.lanes[name]
+        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
+        lane.stop()
+        lane.leave()
+        self._events.record("lane_left", lane=name, streams=[each.ingest.stream for each in lane.streams])
+
+    def _fit_lanes(self) -> None:
+        """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
+        needed = {plan.name: plan for plan in needed_lanes(self.queries)}
+        for name in self._needed - needed.keys():
+            self.remove_lane(name)
+        for name, plan in needed.items():
+            if name not in self.lanes:
                 self.add_lane(plan)
+        self._needed = frozenset(needed)
+
+    def _readers(self, stream: str) -> set[str]:
+        """The names that this run's lanes have among the readers of a stream's log."""
+        lanes = self.lanes.values()
+        return {lane.reader for lane in lanes if any(each.ingest.stream == stream for each in lane.streams)}
 
     def _keep_log(self, stream: str) -> None:
         if stream not in self._keepers:
@@ -388,6 +423,7 @@ class Run:
                 name: known.get(name)
                 for name in ("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us")
             },
+            "held_by": known.get("held_by", {}),
             "active": query.active,
             "batches": totals.batches,
             "tuples": totals.tuples,

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 from penstock.errors import CheckpointError
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, newest_reach, refuse_another_log
+from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach, refuse_another_log
 from penstock.spark.lanes.lane import Lane, LaneContext
-from penstock.spark.log.stream_log import LogReader
+from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.compaction import tell_compaction_failed
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
@@ -81,6 +81,8 @@ class CutLane(Lane):
     """
 
     part = "lane"
+    #: whether answers take tuples of entries before their cut: these are there as far back as `Cut.since` says
+    reads_again: bool = False
 
     def __init__(
         self, name: str, context: LaneContext, streams: Sequence[LogKeeper], entries_per_cut: int = 64
@@ -117,6 +119,16 @@ class CutLane(Lane):
         """What the lane says to the writer of a log beside how far it has come."""
         return {}
 
+    @property
+    def reader(self) -> str:
+        """The lane's name."""
+        return self.name
+
+    def leave(self) -> None:
+        """Likewise; a cut that is not published is not answered any more, what is published stays."""
+        self._cuts.clear()
+        super().leave()
+
     def status(self) -> dict[str, Any]:
         """The newest cut, by the lane's name."""
         return {"lanes": {self.name: {"active": self.active, **self._told}}}
@@ -151,12 +163,16 @@ class CutLane(Lane):
                 f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
                 f"{standing.number}: it was set back to an older copy or has lost files; {REMEDY}"
             )
-        reach = {stream: standing.reach.get(stream) or self._joined(stream) for stream in self.readers}
+        reach = {stream: self._began(stream, standing.reach.get(stream)) for stream in self.readers}
         return _Standing(standing.number, reach)
 
-    def _joined(self, stream: str) -> Reach:
-        """Where a lane begins in a log it has not read yet."""
-        return Reach(self.readers[stream].join(self.name))
+    def _began(self, stream: str, reach: Reach | None) -> Reach:
+        """Where the lane goes on in a log, given how far it came; one that left, or never read it, begins anew."""
+        reader = self.readers[stream]
+        if reach is not None and self.name in reader.marks():
+            return reach
+        joined = reader.join(self.name, reads_again=self.reads_again)
+        return Reach(joined) if reach is None or reach.entry < joined else reach
 
     def _next(self, standing: _Standing) -> _Task | None:
         """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""
@@ -168,10 +184,15 @@ class CutLane(Lane):
             return None
         found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
         began = time.perf_counter()
-        cut = Cut(standing.number, standing.reach, until, self.orders(until))
+        cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since())
         self._cuts.put(cut)
         failpoint("cut_put", cut.number)
         return _Task(cut, max(0.0, found - newest), time.perf_counter() - began)
+
+    def _since(self) -> Mapping[str, Since]:
+        """Which older tuples the next cut may take: all that are not about to go."""
+        kept = {stream: reader.kept() for stream, reader in self.readers.items() if self.reads_again}
+        return {stream: Since(each.since, each.lacks) for stream, each in kept.items()}
 
     def _wait(self, reach: Mapping[str, Reach]) -> Mapping[str, Reach] | None:
         """Waits for entries behind those that are answered; None where none will come."""
@@ -236,7 +257,8 @@ class CutLane(Lane):
             if rows is not None:
                 sink.take(rows, cut.number)
         for stream, reach in cut.until.items():
-            self.readers[stream].put_mark(self.name, reach.entry, **self.needs(stream, cut))
+            since = {SINCE: cut.since[stream].entry} if stream in cut.since else {}
+            self.readers[stream].put_mark(self.name, reach.entry, **since, **self.needs(stream, cut))
         failpoint("cut_marked", cut.number)
         self._cuts.remove(cut)
 

@@ -35,6 +35,24 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """From where on the tuples of a log are read again that a lane has left behind.
+
+    Attributes:
+        entry: number of the first entry; they are there until the cut is done with.
+        lacks: by demand: of its tuples, those with an event time before this, microseconds, may lack from that entry on.
+    """
+
+    entry: int
+    lacks: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Since:
+        """Of a document as `asdict` gave it, read as JSON."""
+        return cls(document["entry"], {int(demand): moment for demand, moment in document["lacks"].items()})
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """What a lane answers in one go: its answer is a function of this alone.
 
@@ -43,12 +61,14 @@ class Cut:
         before: how far the cut before reached, by stream.
         until: how far this one does.
         orders: what else the answer depends on: plan versions, orders of joins; JSON values.
+        since: by stream which older tuples it may take; of a lane that takes none: none.
     """
 
     number: int
     before: Mapping[str, Reach]
     until: Mapping[str, Reach]
     orders: Mapping[str, Any] = field(default_factory=dict)
+    since: Mapping[str, Since] = field(default_factory=dict)
 
     @property
     def entries(self) -> int:
@@ -66,7 +86,8 @@ class Cut:
             {stream: Reach(**reach) for stream, reach in document[which].items()}
             for which in ("before", "until")
         )
-        return cls(document["number"], before, until, document["orders"])
+        since = {stream: Since.of(each) for stream, each in document.get("since", {}).items()}
+        return cls(document["number"], before, until, document["orders"], since)
 
 
 class CutFolder:
@@ -100,6 +121,11 @@ class CutFolder:
         path = self._folder / f"{cut.number}.json"
         if not CUT.put(path, cut.document()):
             raise CheckpointError(f"{path} is there: another run answers the same lane")
+
+    def clear(self) -> None:
+        """Removes all cuts that are not done with: nobody will answer them."""
+        for number in numbered(self._folder):
+            (self._folder / f"{number}.json").unlink()
 
     def remove(self, cut: Cut) -> None:
         """Removes a cut that is done with; after a power cut it may be there again, which is harmless."""

@@ -14,6 +14,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.appended import Appended
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
@@ -114,6 +115,16 @@ class Lane(ABC):
     def status(self) -> dict[str, Any]:
         """What `Run.status` says of the lane: parts of fields of its streams."""
         return {}
+
+    @property
+    @abstractmethod
+    def reader(self) -> str:
+        """Its name among the readers of its logs."""
+
+    def leave(self) -> None:
+        """Says that the lane, which has been stopped, is needed no more: its logs wait for it no longer."""
+        for keeper in self.streams:
+            LogReader(self.context.layout.log(keeper.ingest.stream)).leave(self.reader)
 
     @abstractmethod
     def _attempt(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, takewhile
 from typing import Any
@@ -16,6 +16,7 @@ from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.holding import Holding
 from penstock.spark.log.programs import prune_programs, store_program, stored_program
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
@@ -46,6 +47,11 @@ class IngestLog:
         self._lock = threading.Lock()
         self._events = events
         self._segments = Segments(layout.log(stream), settings.history_seconds, settings.history_bytes)
+        self._holding = Holding(
+            LogReader(layout.log(stream)), settings.history_seconds, settings.history_bytes
+        )
+        #: gives the names of those readers of the log that are lanes of this run
+        self.readers: Callable[[], Collection[str]] = tuple
         self._tidying: threading.Thread | None = None
         #: window views of older plan versions need not be looked at; touched by the thread that tidies alone
         self._pruned = 0
@@ -293,6 +299,7 @@ class IngestLog:
                 if removed is not None:
                     prune_programs(self._layout, self._stream, self._pruned, removed.plan)
                     self._pruned = removed.plan
+                self._holding.tell(self._events, self._stream, self.readers())
             except (OSError, ValueError, CheckpointError, pa.ArrowException) as error:
                 tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
                 return

@@ -31,6 +31,13 @@ def open_run(path: Path) -> Run:
         raise CheckpointError(f"the tuples in {path} cannot be read: {error}; {REMEDY}") from error
 
 
+def newest_of(path: Path) -> int | None:
+    """The largest event time in a run, microseconds; None where it has none."""
+    return max(
+        (part.newest for part in open_run(path).parts.values() if part.newest is not None), default=None
+    )
+
+
 def write_run_file(path: Path, table: pa.Table, plan: RunPlan) -> None:
     """Writes tuples of one log entry as a run under a name nobody reads yet; its content is synced on return."""
     write_run(table, plan, os.fspath(path))

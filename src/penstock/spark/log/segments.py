@@ -6,15 +6,17 @@ next start: a segment lists what it replaces, and `kept.json` is put before what
 
 Some reader may still have to repeat an entry whose batch was bound before it was known how far back the log would go. So
 the log first announces that windows before some time will lack tuples; entries say which announcement they
-know of, and nothing is removed until every reader has left behind one that knows of this.
+know of, and nothing is removed until every reader has left behind one that knows of this. A reader that takes old tuples again
+says since which entry, and goes on from what `kept.json` announces when it begins something new.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -25,12 +27,12 @@ from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import merge_envelopes
 from penstock.spark.log.run_levels import RunLevels, run_name
-from penstock.spark.log.runs import merge_run_files
-from penstock.spark.log.stream_log import FINAL, SEGMENT, Kept, LogReader
+from penstock.spark.log.runs import merge_run_files, newest_of
+from penstock.spark.log.stream_log import FINAL, SEGMENT, SINCE, Kept, LogReader
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
-from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES
+from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES, demand_of
 from penstock.spark.storage.offsets import REMEDY
 
 #: no run of tuples is made that is larger, or than this part of the history
@@ -86,16 +88,28 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """A segment that need not be kept: windows that begin before a time may lack tuples without it.
+    """A segment that need not be kept.
 
-    `plan` is the plan version of its last entry.
+    Attributes:
+        number: which.
+        before: windows that begin before it, microseconds, may lack tuples without it; None: none does.
+        lacks: by demand: of its tuples, those with an event time before this may lack without it, microseconds.
+        bytes: its size.
+        reason: see `Removed`.
+        plan: the plan version of its last entry.
     """
 
     number: int
     before: int | None
+    lacks: Mapping[int, int]
     bytes: int
     reason: str
     plan: int
+
+    @property
+    def end(self) -> int:
+        """The first entry behind it."""
+        return SEGMENT * (self.number + 1)
 
 
 class Segments:
@@ -133,9 +147,8 @@ class Segments:
         number = self._recover() if self._next is None else self._next
         # what fails on the way is finished by the next call as by a new start
         self._next = None
-        marks = self._log.marks().values()
         newest = self._log.newest()
-        behind = min(marks, default=-1)
+        behind = min(self._log.marks().values(), default=-1)
         # the newest entry is never in a segment: readers find it without one
         while newest is not None and SEGMENT * (number + 1) - 1 < min(behind + 1, newest.number):
             self._make(number)
@@ -178,11 +191,22 @@ class Segments:
         }
         size = len(json.dumps(document)) + sum(log.path(kind, name).stat().st_size for kind, name in files)
         before = LOG_SEGMENT.read(log.segment_path(segment - 1))
+        document |= {"newest": self._newest_tuples(files)}
         document |= {"bytes": size, "bytes_so_far": size + (before["bytes_so_far"] if before else 0)}
         LOG_SEGMENT.replace(log.segment_path(segment), document)
         failpoint("segment_put", segment)
         self._remove_replaced(document)
         self._levels.merge(segment)
+
+    def _newest_tuples(self, files: Collection[tuple[str, str]]) -> dict[int, int]:
+        """By demand the largest event time of its tuples in some files, microseconds."""
+        found: dict[int, int] = {}
+        for kind, name in files:
+            demand = demand_of(kind)
+            newest = None if demand is None else newest_of(self._log.path(kind, name))
+            if demand is not None and newest is not None:
+                found[demand] = max(newest, found.get(demand, newest))
+        return found
 
     def _merged(self, segment: int, kind: str, entries: Sequence[Entry]) -> tuple[list[Entry], Sequence[str]]:
         """The entries with one file in place of their small ones of a kind, and the names of these."""
@@ -230,58 +254,70 @@ class Segments:
             made: number of the first segment that is not made.
             behind: the entry that every reader has left behind.
         """
-        log = self._log
-        kept = log.kept()
-        leaving = self._leaving(kept.first // SEGMENT, made)
+        log, kept = self._log, self._log.kept()
+        leaving = self._leaving(kept.first // SEGMENT, made, behind)
         if not leaving:
             return None
-        lacks = [each.before for each in leaving if each.before is not None]
-        announced = max(lacks, default=None)
-        if announced is not None and (kept.before is None or announced > kept.before):
-            kept = Kept(kept.first, announced)
+        announced = _announced(kept, leaving)
+        if announced != kept:
+            kept = announced
             self._put(kept)
             failpoint("history_announced", leaving[0].number)
         known = log.entry(behind).kept_before if behind >= kept.first else None
+        since = _least_since(log.readers())
 
         def is_left(each: _Leaving) -> bool:
             knows = each.before is None or (known is not None and each.before <= known)
-            return knows and SEGMENT * (each.number + 1) - 1 <= behind
+            return knows and each.end <= min(behind + 1, since)
 
         gone = list(takewhile(is_left, leaving))
         if not gone:
             return None
-        until_now, kept = kept, Kept(SEGMENT * (gone[-1].number + 1), kept.before)
+        last = gone[-1]
+        until_now, kept = kept, replace(kept, first=last.end)
         self._put(kept)
         failpoint("history_kept", gone[0].number)
-        if any(mark < kept.first - 1 for mark in log.marks().values()):
+        readers = log.readers()
+        if kept.first > min(_least_since(readers), *(told["number"] + 1 for told in readers.values())):
             # a reader that puts its mark before it looks where the log begins has joined in between
             self._put(until_now)
             return None
         for each in gone:
             self._remove(each.number)
-        last = gone[-1]
         size = sum(each.bytes for each in gone)
         return Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan)
 
-    def _leaving(self, first: int, made: int) -> list[_Leaving]:
-        """The segments at the front that need not be kept, without regard to who may read them."""
+    def _leaving(self, first: int, made: int, behind: int) -> list[_Leaving]:
+        """The segments at the front that need not be kept, without regard to who may read them.
+
+        Args:
+            first, made: numbers of the first segment, and of the first one that is not made.
+            behind: the entry that every reader has left behind.
+        """
+        readers = self._log.readers().values()
+        is_read_again = any(SINCE in told for told in readers)
+        if is_read_again:
+            # what is read again is as old as it is to the last reader: a lane that is behind misses nothing for that
+            made = min(made, (behind + 1) // SEGMENT)
         if first >= made:
             return []
-        final = self._final()
+        now = self._log.entry(behind).clock if is_read_again else self._clock()
+        final = min((told.get(FINAL, AFTER_ALL) for told in readers), default=AFTER_ALL)
         until = self._document(made - 1)["bytes_so_far"]
         found: list[_Leaving] = []
         for number in range(first, made):
             document = self._document(number)
             last = Entry.of(document["entries"][-1], self._log.segment_path(number))
             is_final = last.furthest is None or last.furthest < final
-            if self._clock() - last.clock > self._history and is_final:
+            if now - last.clock > self._history and is_final:
                 reason = "age"
             elif until - document["bytes_so_far"] + document["bytes"] > self._bytes:
                 reason = "size"
             else:
                 break
             before = None if last.furthest is None else last.furthest + 1
-            found.append(_Leaving(number, before, document["bytes"], reason, last.plan))
+            lacks = {int(demand): newest + 1 for demand, newest in document.get("newest", {}).items()}
+            found.append(_Leaving(number, before, lacks, document["bytes"], reason, last.plan))
         return found
 
     def _document(self, segment: int) -> dict[str, Any]:
@@ -292,12 +328,7 @@ class Segments:
         return document
 
     def _put(self, kept: Kept) -> None:
-        LOG_KEPT.replace(self._log.kept_path, asdict(kept))
-
-    def _final(self) -> int:
-        """Windows of tuples before it are final for every reader that has windows, microseconds."""
-        told = (reader.get(FINAL, AFTER_ALL) for reader in self._log.readers().values())
-        return min(told, default=AFTER_ALL)
+        LOG_KEPT.replace(self._log.kept_path, kept.document())
 
     def _remove(self, segment: int) -> None:
         """Removes a segment below what is kept: its files, then itself."""
@@ -315,3 +346,19 @@ class Segments:
             failpoint("history_half_removed", segment)
         self._levels.remove(segment)
         self._log.segment_path(segment).unlink()
+
+
+def _announced(kept: Kept, leaving: Sequence[_Leaving]) -> Kept:
+    """What is to be known before segments go."""
+    before = [each.before for each in leaving if each.before is not None]
+    lacks = dict(kept.lacks)
+    for each in leaving:
+        for demand, moment in each.lacks.items():
+            lacks[demand] = max(moment, lacks.get(demand, moment))
+    known = [] if kept.before is None else [kept.before]
+    return Kept(kept.first, max([*before, *known], default=None), max(kept.since, leaving[-1].end), lacks)
+
+
+def _least_since(readers: Mapping[str, Mapping[str, Any]]) -> int:
+    """The first entry whose tuples a reader may read again; one behind all others where none reads any."""
+    return min((told[SINCE] for told in readers.values() if SINCE in told), default=sys.maxsize)

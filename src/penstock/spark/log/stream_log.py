@@ -10,8 +10,8 @@ read (`LogReader`), and say how far they have come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ SEGMENT = 64
 #: what a reader with windows tells beside its mark: of tuples before it all windows are final, microseconds,
 #: those of the views of a plan version
 FINAL, PLAN = "final", "plan"
+#: what a reader tells that reads tuples again: the first entry of which it may
+SINCE = "since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,25 @@ class Kept:
         first: number of the first entry that is kept.
         before: windows that begin before it, microseconds, may lack tuples in what is kept; None: none does. Entries
             say it as `kept_before`; for a reader that joins later it is at least what is said here as it does.
+        since: what is before this entry goes as soon as no reader reads its tuples again.
+        lacks: by demand: of its tuples, those with an event time before this, microseconds, may lack from `since` on.
     """
 
     first: int = 0
     before: int | None = None
+    since: int = 0
+    lacks: Mapping[int, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Kept:
+        """Of a document as `document` gave it; those of before tuples were read again do not say since when."""
+        first = document["first"]
+        lacks = {int(demand): moment for demand, moment in document.get("lacks", {}).items()}
+        return cls(first, document["before"], document.get("since", first), lacks)
 
 
 class LogReader:
@@ -62,7 +79,7 @@ class LogReader:
     def kept(self) -> Kept:
         """How far back the log goes."""
         document = LOG_KEPT.read(self.kept_path)
-        return Kept() if document is None else Kept(document["first"], document["before"])
+        return Kept() if document is None else Kept.of(document)
 
     @property
     def first(self) -> int:
@@ -154,13 +171,15 @@ class LogReader:
             number: the last entry it will never read again, whatever happens.
             told: what else it says to the writer.
         """
-        LOG_READER.replace(self._reader_path(reader), {**told, "number": number})
+        LOG_READER.replace(self.reader_path(reader), {**told, "number": number})
 
-    def join(self, reader: str, **told: Any) -> int:
+    def join(self, reader: str, *, reads_again: bool = False, **told: Any) -> int:
         """Lets a reader begin with the first entry that is kept: from now on nothing goes that it has not left behind.
 
         Args:
             reader: its name; one that comes again after it left begins anew.
+            reads_again: whether it will read tuples again that it has left behind: then nothing goes at all until it says
+                `SINCE` when it does.
             told: what else it says to the writer.
 
         Returns:
@@ -168,7 +187,7 @@ class LogReader:
         """
         first = self.first
         while True:
-            self.put_mark(reader, first - 1, **told)
+            self.put_mark(reader, first - 1, **told, **({SINCE: first} if reads_again else {}))
             kept = self.first
             if kept == first:
                 return first - 1
@@ -176,9 +195,10 @@ class LogReader:
 
     def leave(self, reader: str) -> None:
         """Lets the log go on without a reader, which has ended: nothing waits for it any more."""
-        self._reader_path(reader).unlink(missing_ok=True)
+        self.reader_path(reader).unlink(missing_ok=True)
 
-    def _reader_path(self, reader: str) -> Path:
+    def reader_path(self, reader: str) -> Path:
+        """The file that says how far a reader has come."""
         return self.folder / "readers" / f"{reader}.json"
 
     def _refuse_gaps(self, singles: list[int]) -> None:

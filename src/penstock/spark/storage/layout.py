@@ -29,6 +29,12 @@ def tuples_kind(demand: int) -> str:
     return f"{TUPLES_FILES}/{demand}"
 
 
+def demand_of(kind: str) -> int | None:
+    """The demand whose tuples files of a kind hold; None where they hold something else."""
+    folder, _, demand = kind.partition("/")
+    return int(demand) if folder == TUPLES_FILES else None
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Paths of one run.

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.errors import StoppedOutsideError
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.lane import Lane, LaneContext
-from penstock.spark.lanes.windows.query import KeyedDone, KeyedQuery
+from penstock.spark.lanes.windows.query import WINDOWS, KeyedDone, KeyedQuery
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results import read as results
 
@@ -43,6 +43,11 @@ class WindowLane(Lane):
             self._copy,
             context.run,
         )
+
+    @property
+    def reader(self) -> str:
+        """The same in the log of every stream."""
+        return WINDOWS
 
     def status(self) -> dict[str, Any]:
         """Windows told so far, by what was told of them."""

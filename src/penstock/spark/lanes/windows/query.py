@@ -179,7 +179,7 @@ class KeyedQuery:
     def _join(self) -> int:
         """Puts the first mark: in what is kept of the log, before the entries that have window views."""
         # of the views of no plan all windows are final
-        told = {FINAL: AFTER_ALL, PLAN: -1}
+        told: dict[str, Any] = {FINAL: AFTER_ALL, PLAN: -1}
         first, newest = self._log.join(WINDOWS, **told), self._log.newest()
         after = first if newest is None else newest.number
         while after > first and self._has_views(self._log.entry(after).plan):
