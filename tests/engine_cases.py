@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +35,26 @@ def write_orders(folder: Path, files: int, rows: int, seed: int = 7) -> None:
     """Parquet files of orders, exactly the declared columns, several row groups each."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(files):
-        pq.write_table(
-            orders(rows, seed + number, number * rows),
-            folder / f"{number:03d}.parquet",
-            row_group_size=max(1, rows // 3),
+        table = orders(rows, seed + number, number * rows)
+        put_file(
+            folder / f"{number:03d}.parquet", partial(pq.write_table, table, row_group_size=max(1, rows // 3))
         )
+
+
+def put_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Lets a file appear whole, in a folder that may be read meanwhile, and later by its time than those that are there:
+    Spark reads files in the order of their milliseconds.
+
+    Args:
+        path: the file.
+        write: writes it to another path.
+    """
+    before = max((each.stat().st_mtime_ns for each in path.parent.iterdir()), default=0)
+    unfinished = path.with_name(f".{path.name}")
+    write(unfinished)
+    moment = max(before + 1_000_000, unfinished.stat().st_mtime_ns)
+    os.utime(unfinished, ns=(moment, moment))
+    unfinished.rename(path)
 
 
 def orders(rows: int, seed: int, first: int = 0) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from engine_cases import put_file
 from lane_cases import PartialsLane
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.lane import LaneContext
@@ -46,7 +48,7 @@ class Tables:
                         "amount": pa.array(self._rng.integers(0, 9, rows), pa.int32()),
                     }
                 )
-                pq.write_table(table, self._folder / name / f"{self._files:03d}.parquet")
+                put_file(self._folder / name / f"{self._files:03d}.parquet", partial(pq.write_table, table))
                 self.rows[name].append(table)
             self._files += 1
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, write_orders
+from killing import ended, killed, started
 from penstock.spark.results.window_rows import window_results
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.cluster import StandaloneCluster
 
@@ -35,23 +34,24 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     script.write_text(
         "\n".join([f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS ({options});", *views])
     )
-    victim = str(Path(__file__).with_name("victim.py"))
-    command = [
-        *(sys.executable, victim, str(script), str(tmp_path / "out")),
-        *(f"spark.master={cluster.url}", "spark.executor.memory=512m", "spark.driver.host=127.0.0.1"),
-        "spark.driver.bindAddress=127.0.0.1",
-    ]
-    log = (tmp_path / "driver.log").open("wb")
-    driver = subprocess.Popen(
-        command, stdout=log, stderr=log, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
-    )
+    log = tmp_path / "driver.log"
+    conf = {
+        "spark.master": cluster.url,
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    pairs = [f"{key}={value}" for key, value in conf.items()]
+    driver = started("victim.py", script, tmp_path / "out", *pairs, log=log)
     commits = tmp_path / "out/_penstock/checkpoint/orders/spark/commits"
-    deadline = time.monotonic() + 150
-    while driver.poll() is None and time.monotonic() < deadline and len(list(commits.glob("[0-9]*"))) < 2:
-        time.sleep(0.1)
-    assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
-    cluster.kill_worker(0)
-    assert driver.wait(timeout=240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+    try:
+        while driver.poll() is None and len(numbered(commits, "")) < 2:
+            time.sleep(0.1)
+        assert driver.poll() is None, log.read_text()[-3000:]
+        cluster.kill_worker(0)
+        assert ended(driver) == 0, log.read_text()[-3000:]
+    finally:
+        killed(driver)
     tuples = f"read_parquet('{tmp_path / 'in'}/*.parquet')"
     wanted = {
         (key, name)

@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,14 +26,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, orders
+from killing import ended, killed, started
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, KEYED_NAMES, NAMES
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
-#: a start takes some 15 s, many times that on a machine that does other things too
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 ROWS = 5_000
@@ -70,6 +70,7 @@ class Victim:
     def __init__(self, folder: Path, table: str) -> None:
         self._script = folder / "script.sql"
         self._table = table
+        self._told = folder / "victim.log"
         self.output = folder / "out"
         self.write_views(CONDITIONS)
 
@@ -82,70 +83,37 @@ class Victim:
         self._script.write_text("\n".join([self._table, *views]))
 
     def start(self, failpoint: str = "") -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            str(Path(__file__).with_name("victim.py")),
-            str(self._script),
-            str(self.output),
-        ]
         # each victim answers few batches: compiling only the kernels it needs is sooner done
-        command += [
-            f"spark.jars={','.join(map(str, CONNECTOR))}",
-            "spark.python.daemon.module=pyspark.daemon",
-        ]
-        log = (self.output.parent / "victim.log").open("ab")
-        environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        conf = f"spark.jars={','.join(map(str, CONNECTOR))}", "spark.python.daemon.module=pyspark.daemon"
+        return started("victim.py", self._script, self.output, *conf, log=self._told, failpoint=failpoint)
 
     def run_to_end(self) -> None:
-        assert self.start().wait(timeout=900) == 0, (self.output.parent / "victim.log").read_text()[-3000:]
+        assert ended(self.start()) == 0, self._told.read_text()[-3000:]
 
     def kill_at(self, place: str) -> None:
-        """Kills the process where the next batch, or the backfill of `PAST`, reaches a place."""
-        if place in BACKFILL_NAMES:
-            number = len(WINDOWS)
-        else:
-            number = self._committed("spark-keyed" if place in KEYED_NAMES else "spark")
-        if place in COMPACTION_NAMES:
-            # behind each batch with an even number the ones before it are merged
-            number += number % 2 - 1
-        # how much of the log a keyed batch takes in is a matter of speed, and with it which of them has answers to publish
-        later = "+" if place in KEYED_NAMES else ""
-        process = self.start(f"{place}:{number}{later}")
-        code = process.wait(timeout=900)
-        assert code == -signal.SIGKILL, (
-            f"{place}:{number}{later} was never reached; the process ended with {code}"
-        )
-        _reap(process)
+        """Kills the process where the first batch reaches a place.
 
-    def kill_randomly(self, rng: random.Random) -> bool:
+        Which one that is is a matter of speed: how much of the log a keyed batch takes in, with it which of them has
+        answers to publish, and how far the ingest has come when the process is killed elsewhere.
+        """
+        code = ended(self.start(place))
+        assert code == -signal.SIGKILL, f"{place} was never reached; {self._told.read_text()[-3000:]}"
+
+    def kill_randomly(self, rng: random.Random, most_seconds: float) -> bool:
         """Kills the process at a random moment after its first batch; False where it had ended before."""
+        commits = self.output / "_penstock/checkpoint/orders/spark/commits"
+        before = numbered(commits, "")
         process = self.start()
-        before = self._committed("spark")
-        while process.poll() is None and self._committed("spark") <= before:
+        while process.poll() is None and numbered(commits, "") == before:
             time.sleep(0.05)
-        time.sleep(rng.uniform(0.0, 4.0))
-        ended = process.poll() is not None
-        process.kill()
-        process.wait()
-        _reap(process)
-        return not ended
+        time.sleep(rng.uniform(0.0, most_seconds))
+        code = killed(process)
+        assert code in (0, -signal.SIGKILL), self._told.read_text()[-3000:]
+        return code != 0
 
     def bags(self) -> tuple[Bag, Bag]:
         """The matches by the manifests, and by the plain folder."""
         return folder_bag(self.output, "orders", True), folder_bag(self.output, "orders", False)
-
-    def _committed(self, query: str) -> int:
-        return len(list((self.output / f"_penstock/checkpoint/orders/{query}/commits").glob("[0-9]*")))
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Ends what the killed driver left behind: its JVM and Python workers."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    time.sleep(0.5)
 
 
 def _oracle(tables: list[pa.Table], conditions: dict[str, str]) -> Bag:
@@ -187,12 +155,14 @@ def _disturbed(
         victim.kill_at(place)
         if number == 0:
             victim.write_views(CHANGED)
-    kills = attempts = 0
-    while kills < RANDOM_KILLS and attempts < 2 * RANDOM_KILLS:
+    kills, most_seconds = 0, 4.0
+    while kills < RANDOM_KILLS:
         more()
-        kills += victim.kill_randomly(rng)
-        attempts += 1
-    assert kills == RANDOM_KILLS, f"{attempts - kills} runs ended before they could be killed"
+        if victim.kill_randomly(rng, most_seconds):
+            kills += 1
+        else:
+            # on this machine a run is over sooner
+            most_seconds /= 2
     more()
     victim.run_to_end()
     return fed

@@ -6,14 +6,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from killing import ended, killed, started
 from lane_cases import Feed, published, wanted
 from lane_runs import NAME as RUN_LANE
 from lane_runs import Tables
@@ -23,7 +22,7 @@ from penstock.spark.storage.failpoints import CUT_NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+pytestmark = pytest.mark.chaos
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 NAME = "killed.pairs"
@@ -40,23 +39,30 @@ class Victim:
         self._told = folder / "victim.log"
 
     def start(self, failpoint: str = "", seconds: float = 0.0) -> subprocess.Popen[bytes]:
-        program = Path(__file__).with_name("lane_victim.py")
-        folders = self.layout.output, self.layout.checkpoint
-        command = [sys.executable, *map(str, (program, *folders, seconds)), *"ab"]
-        with self._told.open("ab") as told:
-            environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
-            return subprocess.Popen(command, env=environment, stdout=told, stderr=told)
+        arguments = self.layout.output, self.layout.checkpoint, seconds, *"ab"
+        return started("lane_victim.py", *arguments, log=self._told, failpoint=failpoint)
 
     def more(self) -> None:
         self.feeds[0].put(3)
         self.feeds[1].put(5)
 
     def kill_at(self, place: str, cut: int) -> None:
-        code = self.start(f"{place}:{cut}").wait(timeout=300)
+        code = ended(self.start(f"{place}:{cut}"))
         assert code == -signal.SIGKILL, f"{place}:{cut} was never reached; {self._told.read_text()[-3000:]}"
 
+    def kill_randomly(self, rng: random.Random) -> bool:
+        """Kills the process at a random moment after its first cut; False where it had ended before."""
+        before = len(self.cuts())
+        process = self.start(seconds=0.1)
+        while process.poll() is None and len(self.cuts()) == before:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.2))
+        code = killed(process)
+        assert code in (0, -signal.SIGKILL), self._told.read_text()[-3000:]
+        return code != 0
+
     def run_to_end(self) -> None:
-        assert self.start().wait(timeout=300) == 0, self._told.read_text()[-3000:]
+        assert ended(self.start()) == 0, self._told.read_text()[-3000:]
 
     def cuts(self) -> list[int]:
         return [each["batch"] for each in read_published(self.layout, NAME).batches]
@@ -90,15 +96,10 @@ def test_a_lane_killed_at_every_place(tmp_path: Path) -> None:
 def test_a_lane_killed_at_random_moments(tmp_path: Path) -> None:
     rng = random.Random(20_130_101)
     victim = Victim(tmp_path)
-    for _ in range(RANDOM_KILLS):
+    kills = 0
+    while kills < RANDOM_KILLS:
         victim.more()
-        before = len(victim.cuts())
-        process = victim.start(seconds=0.05)
-        while process.poll() is None and len(victim.cuts()) == before:
-            time.sleep(0.01)
-        time.sleep(rng.uniform(0.0, 0.2))
-        process.kill()
-        process.wait()
+        kills += victim.kill_randomly(rng)
     victim.run_to_end()
     victim.check()
 
@@ -118,19 +119,4 @@ def test_a_run_with_a_lane_killed(tmp_path: Path) -> None:
 
 
 def _run(folder: Path, failpoint: str = "") -> int:
-    program = Path(__file__).with_name("lane_run_victim.py")
-    with (folder / "victim.log").open("ab") as told:
-        environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
-        process = subprocess.Popen(
-            [sys.executable, str(program), str(folder)],
-            env=environment,
-            stdout=told,
-            stderr=told,
-            start_new_session=True,
-        )
-        code = process.wait(timeout=900)
-    with suppress(ProcessLookupError):
-        # what the killed driver left behind: its JVM and Python workers
-        os.killpg(process.pid, signal.SIGKILL)
-    time.sleep(0.5)
-    return code
+    return ended(started("lane_run_victim.py", folder, log=folder / "victim.log", failpoint=failpoint))

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyarrow import csv
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from engine_cases import put_file
 from penstock.errors import CheckpointError
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
@@ -63,13 +65,13 @@ def tuples(number: int, *, wide: bool) -> pa.Table:
 def write(folder: Path, kind: str, numbers: range, *, wide: bool) -> Path:
     folder.mkdir(exist_ok=True)
     for number in numbers:
-        table, path = tuples(number, wide=wide), folder / f"{number:03d}.{kind}"
-        if kind == "parquet":
-            pq.write_table(table, path)
-        elif kind == "csv":
-            csv.write_csv(table, path)
-        else:
-            path.write_text("\n".join(records(table)))
+        table = tuples(number, wide=wide)
+        write_as = {
+            "parquet": partial(pq.write_table, table),
+            "csv": partial(csv.write_csv, table),
+            "json": partial(Path.write_text, data="\n".join(records(table))),
+        }
+        put_file(folder / f"{number:03d}.{kind}", write_as[kind])
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from test_engine_windows import (
     write,
 )
 
+from engine_cases import put_file
 from penstock.spark.engine import Engine
 from penstock.spark.ingest import backfill
 from penstock.spark.log.stream_log import LogReader
@@ -110,7 +112,7 @@ def test_a_redefined_view_and_one_that_joins_over_csv_files_are_made_whole(
 def write_csv(folder: Path, numbers: range) -> None:
     folder.mkdir(exist_ok=True)
     for number in numbers:
-        csv.write_csv(tuples(number, 2_000), folder / f"{number:03d}.csv")
+        put_file(folder / f"{number:03d}.csv", partial(csv.write_csv, tuples(number, 2_000)))
 
 
 def newest_of_csv(spark: SparkSession, folder: Path) -> datetime:

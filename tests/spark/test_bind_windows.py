@@ -323,7 +323,7 @@ def queries(draw: st.DrawFn) -> str:
     return f"SELECT {', '.join(named)} FROM t GROUP BY {', '.join(order)}{having}"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=queries())
 def test_random_views_answer_as_their_text(spark: SparkSession, host: SparkExpressionHost, text: str) -> None:
     try:
@@ -372,7 +372,7 @@ _TESTS = (
 _ITEMS = ("{}", "{} IS NULL", "to_json(named_struct('a', {}))", "coalesce({0}, {0})", "array({})")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(texts=selections())
 def test_random_selections_over_window_views_answer_as_their_text(
     spark: SparkSession, host: SparkExpressionHost, texts: list[str]

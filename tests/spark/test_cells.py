@@ -58,7 +58,7 @@ def test_jobs_are_cancelled_by_another_thread_and_others_go_on(spark: SparkSessi
     while not begun.exists():
         time.sleep(0.02)
     jobs.cancel()
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
     assert "cancel" in str(failed[0]).lower()
     assert CellJobs(spark, "pairs").run(task, [0]) == [0]

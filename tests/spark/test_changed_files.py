@@ -80,7 +80,7 @@ def test_a_csv_file_that_grows_is_told_while_the_stream_runs(spark: SparkSession
     (folder / "empty.csv").touch()
     engine = Engine(spark, files_seconds=0.1).execute(script(folder, EVERY, source="csv"))
     run = engine.start(tmp_path / "out", trigger="200 milliseconds")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while run.status()["orders"]["batches"] < 1 and time.monotonic() < deadline:
         time.sleep(0.05)
     for name in ("a b.csv", "empty.csv"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,8 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from engine_cases import orders, put_file, write_orders
 from engine_cases import script as orders_script
-from engine_cases import write_orders
 from penstock.cli.main import main
 from penstock.cli.watch import Watcher
 from penstock.spark.engine import Engine
@@ -56,7 +57,7 @@ def _call(*arguments: object) -> int:
     return 0
 
 
-def _process(*arguments: str, seconds: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+def _process(*arguments: str, seconds: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
     return subprocess.run(
@@ -339,34 +340,39 @@ def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every tuple of a slow replay is answered by the views of the plan its batch is bound to."""
-    write_orders(folder / "orders", files=1, rows=1_200)
+    """Every tuple is answered by the views of the plan its batch is bound to."""
+    write_orders(folder / "orders", files=1, rows=600)
     first = {"stays": "SELECT id FROM orders WHERE id >= 0", "goes": "SELECT id FROM orders WHERE id >= 0"}
     later = {"stays": first["stays"], "comes": "SELECT id FROM orders WHERE id % 2 = 0"}
     path, events = folder / "script.sql", folder / "out" / "events.jsonl"
-    path.write_text(orders_script(folder / "orders", first, "replay", ", speed '100'"))
+    path.write_text(orders_script(folder / "orders", first))
+
+    def told(text: str, times: int = 1) -> None:
+        while not events.exists() or events.read_text().count(text) < times:
+            time.sleep(0.1)
 
     def rewrite() -> None:
-        while not events.exists() or '"kind":"batch"' not in events.read_text():
-            time.sleep(0.1)
-        path.write_text(orders_script(folder / "orders", later, "replay", ", speed '100'"))
+        told('"kind":"batch"')
+        path.write_text(orders_script(folder / "orders", later))
+        told('"added":["comes"]')
+        put_file(folder / "orders" / "more.parquet", partial(pq.write_table, orders(600, 8, 600)))
+        told('"kind":"batch"', 2)
+        os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=rewrite, daemon=True).start()
-    assert _call("run", "script.sql", "--output", "out", "--available-now", "--watch") == 0
+    assert _call("run", "script.sql", "--output", "out", "--watch") == 0
     assert "script.sql: followed: 1 views added (comes), 1 views dropped (goes)" in capsys.readouterr().out
 
     batches = read_published(Layout(folder / "out", folder / "out"), "orders").batches
-    before = sum(figures["tuples"] for figures in batches if figures["plan"] == 0)
-    assert sum(figures["tuples"] for figures in batches) == 1_200
-    assert 0 < before < 1_200
+    assert [(figures["plan"], figures["tuples"]) for figures in batches] == [(0, 600), (1, 600)]
     answers = {}
     for view in ("stays", "goes", "comes"):
         assert _call("results", "out", view, "--format", "csv", "--limit", "0") == 0
         answers[view] = sorted(int(line) for line in capsys.readouterr().out.splitlines()[1:])
     assert answers == {
         "stays": list(range(1_200)),
-        "goes": list(range(before)),
-        "comes": [number for number in range(before, 1_200) if number % 2 == 0],
+        "goes": list(range(600)),
+        "comes": list(range(600, 1_200, 2)),
     }
 
 

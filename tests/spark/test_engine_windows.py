@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from engine_cases import put_file
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -59,7 +61,7 @@ def tuples(number: int, rows: int) -> pa.Table:
 def write(folder: Path, numbers: range, rows: int = 2_000) -> Path:
     folder.mkdir(exist_ok=True)
     for number in numbers:
-        pq.write_table(tuples(number, rows), folder / f"{number:03d}.parquet")
+        put_file(folder / f"{number:03d}.parquet", partial(pq.write_table, tuples(number, rows)))
     return folder
 
 
@@ -198,7 +200,7 @@ def newest_of(data: Path) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=newest)
 
 
-def wait_for(run: Run, count: int, seconds: float = 120) -> None:
+def wait_for(run: Run, count: int, seconds: float = 300) -> None:
     """Until so many tuples of the stream have been published."""
     deadline = time.monotonic() + seconds
     while run.status()["tuples"]["tuples"] < count:

@@ -39,11 +39,11 @@ def test_kafka_keeps_records_over_a_restart(spark: SparkSession, kafka: KafkaBro
         .option("checkpointLocation", str(tmp_path))
     )
 
-    copy.trigger(availableNow=True).start().awaitTermination(60)
+    copy.trigger(availableNow=True).start().awaitTermination()
     kafka.stop()
     kafka.start()
     kafka.produce("restart-in", [f"second-{number}" for number in range(50)])
-    copy.trigger(availableNow=True).start().awaitTermination(60)
+    copy.trigger(availableNow=True).start().awaitTermination()
 
     expected = {f"first-{number}" for number in range(100)} | {f"second-{number}" for number in range(50)}
     copied = [value.decode() for value in kafka.consume("restart-out")]
@@ -86,7 +86,7 @@ def test_cluster_finishes_a_job_without_one_of_its_workers(
             assert driver.poll() is None, "the job ended before the worker took part in it"
             time.sleep(0.05)
         cluster.kill_worker(0)
-        output, _ = driver.communicate(timeout=120)
+        output, _ = driver.communicate(timeout=500)
     finally:
         driver.kill()
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.lanes.windows import query as keyed_query
 from penstock.spark.lanes.windows.query import KeyedQuery
 from penstock.spark.log.shards import shard_keys
 from penstock.spark.results.window_rows import window_changes, window_results
@@ -213,7 +214,12 @@ def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession
     check(spark, layout, "v", text, table)
 
 
-def test_entries_that_come_while_the_query_rests_share_a_batch(spark: SparkSession, layout: Layout) -> None:
+def test_entries_that_come_while_the_query_rests_share_a_batch(
+    spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it rests: here until it is to end."""
+    monkeypatch.setattr(keyed_query, "_REST", 1e6)
+    monkeypatch.setattr(keyed_query, "_MOST_REST", 600.0)
     table = tuples(120, 5)
     text = "SELECT window(ts, '20 seconds') AS w, count(*) AS n FROM t GROUP BY w"
     log = LogWriter(spark, layout, STREAM, SHARDS, table)
@@ -225,12 +231,11 @@ def test_entries_that_come_while_the_query_rests_share_a_batch(spark: SparkSessi
         time.sleep(0.01)
     for _ in range(4):
         log.put(15)
+        # a query that did not rest would follow each alone
         time.sleep(0.1)
     end = log.end()
     query.finish(end.number)
-    told = [each["entries"] for each in windows(layout)]
-    assert told[0] == 1
-    assert told[1] > 1, "an entry alone is followed at once by a query that does not rest"
+    assert [each["entries"] for each in windows(layout)] == [1, 5]
     check(spark, layout, "v", text, table)
 
 

@@ -19,7 +19,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from engine_cases import put_file
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -47,7 +49,7 @@ def write(folder: Path, numbers: range, rows: int = 2_000) -> Path:
                 "value": pa.array(rng.random(rows), mask=rng.random(rows) < 0.05),
             }
         )
-        pq.write_table(table, folder / f"{number:03d}.parquet")
+        put_file(folder / f"{number:03d}.parquet", partial(pq.write_table, table))
     return folder
 
 
@@ -82,7 +84,7 @@ def assert_shared(explained: str, *views: str) -> None:
 
 def wait_for(run: Run, count: int) -> None:
     """Until so many tuples of the stream have been published."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     while run.status()["tuples"]["tuples"] < count:
         assert time.monotonic() < deadline, "in time"
         time.sleep(0.2)

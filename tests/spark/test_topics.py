@@ -122,7 +122,7 @@ def test_partitions_added_to_a_topic(spark: SparkSession, kafka: KafkaBroker, tm
 
 
 def _wait(run: Run, tuples: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while run.status()["orders"]["tuples"] < tuples:
         assert time.monotonic() < deadline
         run.await_termination(0.2)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
@@ -21,6 +21,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = pytest.mark.spark
 
 BATCHES, ROWS = 20, 50_000
+SHARES = BATCHES - 4
 ADDED, DROPPED = 500, 300
 _CONDITION = "SELECT * FROM readings WHERE level BETWEEN {} AND {}"
 
@@ -42,11 +43,17 @@ def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, 
     bounds = {f"q{number}": (number * 190, number * 190 + 150) for number in range(ADDED)}
     names = list(bounds)
     engine.view(names[0], _CONDITION.format(*bounds[names[0]]))
-    turn = threading.Semaphore(0)
-    # a thread of its own changes the views; each published batch lets it go on a little
-    engine.sink(names[0], lambda _rows, _batch: turn.release())
+    turn, begun = threading.Semaphore(0), threading.Semaphore(0)
+
+    def publish(_: DataFrame, batch: int) -> None:
+        """A thread of its own changes the views: each batch lets it go on a little, beside the next one."""
+        turn.release()
+        if batch < SHARES:
+            assert begun.acquire(timeout=120)
+
+    engine.sink(names[0], publish)
     run = engine.start(tmp_path / "out", available_now=True)
-    changer = threading.Thread(target=_change, args=(engine, turn, names, bounds))
+    changer = threading.Thread(target=_change, args=(engine, turn, begun, names, bounds))
     changer.start()
     run.await_termination()
     changer.join(timeout=120)
@@ -69,21 +76,27 @@ def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, 
                 assert len(set(queries)) == len(queries)
                 found.update((key, query) for query in queries)
         assert found == _expected(tables[figures["batch"]], {name: bounds[name] for name in views})
-    assert len(versions) > BATCHES // 2
+    assert len(versions) > SHARES
     assert len(plans.load(max(versions))) < ADDED
 
 
 def _change(
-    engine: Engine, turn: threading.Semaphore, names: list[str], bounds: dict[str, tuple[int, int]]
+    engine: Engine,
+    turn: threading.Semaphore,
+    begun: threading.Semaphore,
+    names: list[str],
+    bounds: dict[str, tuple[int, int]],
 ) -> None:
     """Adds all but the first view and drops 300 of them, a few dozen a published batch."""
     chooser = random.Random(5)
     to_add, present, dropped = names[1:], [], 0
-    share = len(to_add) // (BATCHES - 4) + 1
+    share = len(to_add) // SHARES + 1
     while to_add:
         turn.acquire(timeout=120)
-        for name in [to_add.pop(0) for _ in range(min(share, len(to_add)))]:
+        for number, name in enumerate([to_add.pop(0) for _ in range(min(share, len(to_add)))]):
             engine.view(name, _CONDITION.format(*bounds[name]))
+            if not number:
+                begun.release()
             present.append(name)
             if dropped < DROPPED and len(present) > 10 and chooser.random() < 0.75:
                 engine.drop(present.pop(chooser.randrange(len(present))))

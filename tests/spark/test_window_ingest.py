@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from engine_cases import put_file
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import ROWS as ROWS_OF_GROUP
 from penstock.operators.windows.aggregates import Parts
@@ -82,7 +84,8 @@ def readings(seed: int) -> pa.Table:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     for number in range(FILES):
-        pq.write_table(readings(number), tmp_path / "in" / f"{number}.parquet", row_group_size=1_500)
+        table = readings(number)
+        put_file(tmp_path / "in" / f"{number}.parquet", partial(pq.write_table, table, row_group_size=1_500))
     return tmp_path
 
 

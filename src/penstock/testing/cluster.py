@@ -67,7 +67,7 @@ class StandaloneCluster:
     @property
     def alive_workers(self) -> int:
         """Workers that the master counts as alive; it notices a killed one at once."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._webui_port}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._webui_port}/json/", timeout=30) as answer:
             count: int = json.load(answer)["aliveworkers"]
             return count
 
@@ -78,7 +78,7 @@ class StandaloneCluster:
             ConnectionFailedError: one of them could not be started; none is left running.
         """
         try:
-            self._master.start(self._master_answers)
+            self._master.start(lambda: self._has_workers(0))
             for number in range(len(self._workers)):
                 self.start_worker(number)
         except ConnectionFailedError:
@@ -94,7 +94,7 @@ class StandaloneCluster:
     def start_worker(self, number: int) -> None:
         """Starts a worker that is not running and waits until the master counts it."""
         before = self.alive_workers
-        self._workers[number].start(lambda: self.alive_workers > before)
+        self._workers[number].start(lambda: self._has_workers(before + 1))
 
     def kill_worker(self, number: int) -> None:
         """Kills a worker with its executors and their Python workers, as a crash would."""
@@ -108,9 +108,9 @@ class StandaloneCluster:
     ) -> None:
         self.stop()
 
-    def _master_answers(self) -> bool:
+    def _has_workers(self, least: int) -> bool:
         try:
-            return self.alive_workers >= 0
+            return self.alive_workers >= least
         except OSError:
             return False
 

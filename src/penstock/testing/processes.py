@@ -60,7 +60,7 @@ class ServerProcess:
         """Whether the server was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    def start(self, is_ready: Callable[[], bool], timeout_s: float = 300.0) -> None:
         """Starts the server and waits until `is_ready` says so.
 
         Raises:

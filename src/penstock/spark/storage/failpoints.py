@@ -1,11 +1,10 @@
 """Named places where a test may kill the driver, to prove that a restart mends it.
 
-`PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the
-place, `<name>:<batch>+` when that one or a later one does. Names: bound, staged, half_published, manifest_written,
-logged, before_commit; of the keyed query, with its own
-batches: keyed_staged (its state is committed), keyed_half_published, keyed_manifest_written, keyed_before_commit; of
-a backfill, with the first of its operators: backfill_staged, backfill_published, backfill_logged; of a lane, with
-its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of a compaction, with the last batch that
+`PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the place,
+`PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, half_published, manifest_written, logged,
+before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed), keyed_half_published,
+keyed_manifest_written, keyed_before_commit; of a backfill, with the first of its operators: backfill_staged,
+backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of a compaction, with the last batch that
 it merges: compaction_merged, compaction_named, compaction_listed, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, segment_entries_removed, and as it is removed history_announced,
@@ -36,6 +35,5 @@ BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
 
 def failpoint(name: str, batch: int) -> None:
     """Kills this process if the environment asks for it here."""
-    place, _, number = os.environ.get("PENSTOCK_FAILPOINT", "").partition(":")
-    if place == name and (batch >= int(number[:-1]) if number.endswith("+") else batch == int(number)):
+    if os.environ.get("PENSTOCK_FAILPOINT") in (name, f"{name}:{batch}"):
         os.kill(os.getpid(), signal.SIGKILL)

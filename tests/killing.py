@@ -1,0 +1,69 @@
+"""Processes that get killed: each leads a session of its own, which ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+#: a start takes some 15 s, many times that on a machine that does other things too
+MOST_SECONDS = 900
+
+
+def started(program: str, *arguments: object, log: Path, failpoint: str = "") -> subprocess.Popen[bytes]:
+    """Starts a program of `chaos/`.
+
+    Args:
+        program: the name of its file.
+        arguments: of its command line.
+        log: what it says is added to it.
+        failpoint: where it is to kill itself, see `penstock.spark.storage.failpoints`.
+    """
+    command = [sys.executable, str(Path(__file__).parent / "chaos" / program), *map(str, arguments)]
+    environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
+    with log.open("ab") as told:
+        return subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    """Waits for the end of a process and ends what it has left behind, its JVM and Python workers; the exit code."""
+    try:
+        return process.wait(MOST_SECONDS)
+    finally:
+        _end_session(process)
+
+
+def killed(process: subprocess.Popen[bytes]) -> int:
+    """Kills a process and all of its session; the exit code, which is another one where it had ended before."""
+    process.kill()
+    _end_session(process)
+    return process.wait()
+
+
+def _end_session(leader: subprocess.Popen[bytes]) -> None:
+    """Kills the processes of a session, and waits until none of them runs."""
+    deadline = time.monotonic() + MOST_SECONDS
+    while running := _running(leader.pid):
+        assert time.monotonic() < deadline, running
+        for each in running:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _running(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # behind the name: state, parent, group, session
+            state, _, _, own = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(own) == session and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
