@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -16,6 +16,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.outer import CellOuter
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
@@ -274,28 +275,74 @@ def slices(runs: Sequence[tuple[range, Run]], after: int, until: int) -> tuple[R
     )
 
 
-def joined(case: Case) -> Counter[str]:
-    """All rows that all cells of all cuts tell."""
+def cuts_of(case: Case) -> Iterator[tuple[JoinOrder, list[dict[int | None, InputRuns]]]]:
+    """Of each cut how it is joined, and its tuples."""
     plan = case.plan
-    columns = [column.name for each in plan.inputs for column in each.columns]
     runs = {}
     for number in range(len(plan.inputs)):
         for key in sort_keys(plan, number) + ([None] if case.keyless or not sort_keys(plan, number) else []):
             runs[number, key] = runs_of(case, number, key)
-    found: Counter[str] = Counter()
     before = [ENTRIES - 1 if each.is_static else -1 for each in plan.inputs]
     for until, order in zip(case.cuts, case.orders, strict=True):
         inputs: list[dict[int | None, InputRuns]] = [{} for _ in plan.inputs]
         for (number, key), own in runs.items():
             new = slices(own, before[number], until[number])
             inputs[number][key] = InputRuns(new, slices(own, -1, before[number]))
-        for cell in range(case.grid.cells):
-            join = CellJoin(plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8)
-            for batch in join.batches():
-                assert batch.num_rows
-                batch.validate(full=True)
-                found.update(map(repr, rows_of(batch)))
+        yield order, inputs
         before = list(until)
+
+
+def joined(case: Case) -> Counter[str]:
+    """All rows that all cells of all cuts tell."""
+    columns = [column.name for each in case.plan.inputs for column in each.columns]
+    found: Counter[str] = Counter()
+    for order, inputs in cuts_of(case):
+        for cell in range(case.grid.cells):
+            join = CellJoin(case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8)
+            found.update(texts_of(join.batches()))
+    return found
+
+
+def unmatched(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
+    """After each cut the left tuples that are told to have no partner, those withdrawn taken away."""
+    columns = [column.name for column in case.plan.inputs[0].columns]
+    found: Counter[str] = Counter()
+    after = -(2**63)
+    for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
+        for cell in range(case.grid.cells):
+            outer = CellOuter(
+                case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8
+            )
+            gone = texts_of(outer.withdrawn(after))
+            assert gone <= found
+            found = found - gone + texts_of(outer.unmatched(after, until))
+        yield found
+        after = until
+
+
+def expected_unmatched(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
+    """After each cut the left tuples that are due and match none of the right ones so far."""
+    plan = case.plan
+    left, right = case.tuples
+    rows = rows_of(table_of(plan, 0, left, range(len(left))))
+    for until, limit in zip(case.cuts, limits, strict=True):
+        partners = [each for each in right if each.entry <= until[1]]
+        yield Counter(
+            repr(row)
+            for each, row in zip(left, rows, strict=True)
+            if each.entry <= until[0]
+            and (each.time is None or each.time <= limit)
+            and not any(matches(plan, [each, other]) for other in partners)
+        )
+
+
+def texts_of(batches: Iterator[pa.RecordBatch]) -> Counter[str]:
+    """Rows as texts; all batches are sound and have rows."""
+    found: Counter[str] = Counter()
+    for batch in batches:
+        assert batch.num_rows
+        batch.validate(full=True)
+        found.update(map(repr, rows_of(batch)))
     return found
 
 

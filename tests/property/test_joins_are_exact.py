@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
-from join_cases import Case, cases, expected, joined
+from join_cases import Case, cases, expected, expected_unmatched, joined, unmatched
+
+LARGE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+LIMITS = st.lists(st.integers(-15, 15) | st.just(2**63 - 1), min_size=4, max_size=4).map(sorted)
 
 
-@settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(deadline=None, max_examples=120, suppress_health_check=LARGE)
 @given(case=cases())
 def test_every_row_comes_once_whatever_the_plan(case: Case) -> None:
     assert joined(case) == expected(case)
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[*LARGE, HealthCheck.filter_too_much])
+@given(case=cases(inputs=(2, 2)), limits=LIMITS)
+def test_after_each_cut_the_due_tuples_without_a_partner_are_told(case: Case, limits: list[int]) -> None:
+    assume(not case.plan.inputs[0].is_static)
+    assert list(unmatched(case, limits)) == list(expected_unmatched(case, limits))

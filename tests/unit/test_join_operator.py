@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from join_cases import TIME, rows_of, written
 from penstock.kernels.partners import narrow
 from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.outer import CellOuter
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
 from penstock.operators.runs.run import Run, RunPlan, hash_numbers, merge_runs
@@ -279,6 +281,26 @@ def test_an_order_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CellJoin(plan_of(pa.int64(), 0), JoinOrder(tuple(order)), 0, inputs, columns)
+
+
+def test_an_outer_join_whose_matches_kernels_do_not_judge_is_refused() -> None:
+    order = order_of(Method.MERGE)
+    inputs = [runs([RUN]), runs([OTHER])]
+    plan = plan_of(pa.int64(), 0)
+    with pytest.raises(ValueError, match="not only columns of the left input: b_k"):
+        CellOuter(plan, order, 0, inputs, ["b_k"])
+    with pytest.raises(ValueError, match="residual conditions"):
+        CellOuter(replace(plan, residual=("f(a_k, b_k)",)), order, 0, inputs, ["a_k"])
+
+
+def test_one_partner_is_enough_to_have_one() -> None:
+    new = run_of("a", pa.array([1, 2]), [0, 0])
+    other = run_of("b", pa.array([1] * 1_000), [0] * 1_000)
+    plan = plan_of(pa.int64(), 0)
+    outer = CellOuter(plan, order_of(Method.MERGE), 0, [runs([new]), runs(old=[other])], ["a_k"])
+    told = [row for batch in outer.unmatched(-1, 0) for row in rows_of(batch)]
+    assert told == [(2,)]
+    assert outer.step.looked == 1
 
 
 def test_runs_that_are_not_dealt_out_along_a_grid_are_refused() -> None:

@@ -30,6 +30,10 @@ _COMPARE_WORDS = {
 }
 
 
+#: event times without a bound, microseconds, both inclusive
+ALL_TIMES = (-(2**63), 2**63 - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """Event times of partners of a tuple: its own + lower to its own + upper.
@@ -68,6 +72,12 @@ def bounds_of(plan: JoinPlan, target: int, joined: tuple[int, ...]) -> tuple[Bou
         elif bound.left == target and bound.right in joined:
             found.append(Bound(bound.right, -bound.upper, -bound.lower))
     return tuple(found)
+
+
+def reach_of(plan: JoinPlan, source: int, target: int, span: tuple[int, int]) -> tuple[int, int]:
+    """Event times that partners of tuples within a span may have, microseconds, both inclusive."""
+    bounds = bounds_of(plan, target, (source,))
+    return (span[0] + bounds[0].lower, span[1] + bounds[0].upper) if bounds else ALL_TIMES
 
 
 def source_of(plan: JoinPlan, key: int, joined: tuple[int, ...]) -> int:

@@ -14,6 +14,8 @@ class StepMeasure:
 
     Attributes:
         tuples: joined rows that came in.
+        probes: of rows that searched sorted parts, summed over rows and parts: 1 + log2(1 + rows of the part / rows that
+            searched it), which is what a galloping search compares.
         built: tuples of the probed input that were copied into a table.
         looked: pairs that were looked at.
         pairs: joined rows that went out.
@@ -22,6 +24,7 @@ class StepMeasure:
     """
 
     tuples: int = 0
+    probes: float = 0.0
     built: int = 0
     looked: int = 0
     pairs: int = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from penstock.kernels.partners import (
 from penstock.kernels.radix import radix_order
 from penstock.operators.joins.columns import Bools
 from penstock.operators.joins.conditions import (
+    ALL_TIMES,
     bounds_of,
     compare,
     comparisons_of,
@@ -38,10 +40,10 @@ from penstock.operators.runs.run import hash_numbers, is_ordinal
 from penstock.plan.joins import JoinPlan, Method, ProbeStep
 
 Ints = npt.NDArray[np.int64]
+#: joined rows of a piece, unless told otherwise
+PIECE_ROWS = 1 << 16
 #: joined rows: of each input joined so far the ids of its tuples
 Rows = dict[int, Ids]
-
-_OLDEST, _NEWEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +74,7 @@ class Step:
         span: event times that partners of the new tuples may have, microseconds, both inclusive.
         piece_rows: joined rows are made in pieces of about so many.
         measure: what is done is added to it.
+        any_partner: not all partners are asked for, but at least one of each row that has some.
 
     Raises:
         ValueError: the plan does not allow the step, or runs are not sorted for it.
@@ -87,6 +90,8 @@ class Step:
         span: tuple[int, int],
         piece_rows: int,
         measure: StepMeasure,
+        *,
+        any_partner: bool = False,
     ) -> None:
         self._plan, self._step, self._tuples, self._measure = plan, step, tuples, measure
         self._target = tuples[step.input]
@@ -106,6 +111,8 @@ class Step:
             settled = None
         self._equalities = equalities_of(plan, step.input, joined, settled)
         self._comparisons = comparisons_of(plan, step.input, joined)
+        #: whether the first pair of a range tells as much as all of them
+        self._one_is_enough = any_partner and not self._equalities and not self._comparisons
         self._made: Table | None = None
 
     def partners(self, pieces: Iterator[Rows]) -> Iterator[Rows]:
@@ -138,8 +145,7 @@ class Step:
             numbers, valid = key_numbers(self._plan, self._tuples, self._source, self._searched, rows)
         if valid is not None:
             rows, numbers = kept(rows, valid), numbers[valid]
-        low = np.full(len(numbers), _OLDEST)
-        high = np.full(len(numbers), _NEWEST)
+        low, high = (np.full(len(numbers), limit) for limit in ALL_TIMES)
         for bound in self._bounds:
             times = self._tuples[bound.source].times.words(rows[bound.source])
             assert times is not None, "event times are whole numbers"
@@ -155,11 +161,14 @@ class Step:
         oldest, newest = int(probe.low.min()), int(probe.high.max())
         slots = [slot for slot in self._slots if _meets(slot, oldest, newest)]
         ranges = _no_ranges(len(probe.numbers) * len(slots))
-        used = 0
+        used, count = 0, len(probe.numbers)
         for slot in slots:
             keys, times = _fixed(slot.part.keys), _fixed(slot.part.times)
+            self._measure.probes += count * (1 + log2(1 + len(keys) / count))
             used = search(probe.numbers, probe.low, probe.high, keys, times, slot.number << 32, ranges, used)
         entries, after, until = self._target.entries
+        if self._one_is_enough and not entries.any():
+            np.minimum(ranges.counts[:used], 1, out=ranges.counts[:used])
         cursor = np.zeros(3, np.int64)
         while cursor[0] < used:
             before = int(cursor[2])
@@ -262,6 +271,14 @@ def key_numbers(
         assert numbers is not None, "ordinal types have words"
         return numbers, valid
     return hash_numbers(pa.table({name: column.take(ids)}), (name,)).astype(np.int64), valid
+
+
+def rows_of(number: int, slots: Iterable[Slot], piece_rows: int) -> Iterator[Rows]:
+    """The tuples of an input's slots that are meant and not loose, in pieces of at most so many."""
+    for slot in slots:
+        ids = slot.ids()
+        for begin in range(0, len(ids), piece_rows):
+            yield {number: ids[begin : begin + piece_rows]}
 
 
 def coalesced(pieces: Iterator[Rows], rows: int) -> Iterator[Rows]:

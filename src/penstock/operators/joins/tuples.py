@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from penstock.kernels.gather import SLOT_SHIFT, Addresses, Ids
 from penstock.operators.joins.columns import Column
+from penstock.operators.routing.routers import GridRouter
 from penstock.operators.runs.run import Part, Run
+from penstock.plan.joins import JoinPlan, Method, ProbeOrder
 
 Ints = npt.NDArray[np.int64]
 
@@ -77,12 +79,15 @@ class Slot:
 
     def rows(self) -> Ints:
         """The rows that are meant and not loose."""
-        found = len(self.part.times)
+        return self.meant(np.arange(len(self.part.times)))
+
+    def meant(self, rows: Ints) -> Ints:
+        """Those of some rows that are meant."""
         if self.limits is None:
-            return np.arange(found)
+            return rows
         assert self.part.entries is not None, "otherwise all of its rows are of one entry"
-        entries = self.part.entries[:found]
-        return np.flatnonzero((entries > self.limits[0]) & (entries <= self.limits[1]))
+        entries = self.part.entries[rows]
+        return rows[(entries > self.limits[0]) & (entries <= self.limits[1])]
 
     def ids(self) -> Ids:
         """Ids of the rows that are meant and not loose, in the part's order."""
@@ -163,6 +168,64 @@ class CellTuples:
                 addresses[slot.number] = slot.part.entries.ctypes.data
                 after[slot.number], until[slot.number] = slot.limits
         return addresses, after, until
+
+
+def span_of(slots: Iterable[Slot]) -> tuple[int, int] | None:
+    """Event times that rows of some slots lie between, microseconds, both inclusive; None where no row has one."""
+    spans = [
+        (each.part.summary.oldest, each.part.summary.newest)
+        for each in slots
+        if each.part.summary.oldest is not None and each.part.summary.newest is not None
+    ]
+    return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+
+
+class CellInputs:
+    """The tuples of all inputs of a join in a cell, opened as they are asked for.
+
+    Args:
+        plan: the join.
+        cell: number of the cell.
+        inputs: of each input its tuples by the key they are sorted by (None: by event time alone); all of these hold the
+            same tuples, dealt out by routers of one grid.
+    """
+
+    def __init__(self, plan: JoinPlan, cell: int, inputs: Sequence[Mapping[int | None, InputRuns]]) -> None:
+        self._plan, self._cell, self._inputs = plan, cell, inputs
+        self._opened: dict[tuple[int, int | None], CellTuples] = {}
+
+    def open(self, number: int, key: int | None) -> CellTuples:
+        """The tuples of an input sorted by a key, or otherwise if there is no such order."""
+        orders = self._inputs[number]
+        key = key if key in orders else next(iter(orders))
+        if (number, key) not in self._opened:
+            self._opened[number, key] = CellTuples(orders[key], key, self._cell)
+        return self._opened[number, key]
+
+    def opened(self, order: ProbeOrder) -> dict[int, CellTuples]:
+        """By input its tuples, in the sort order that a probe order reads."""
+        found = {order.first: self.open(order.first, order.steps[0].key)}
+        for step in order.steps:
+            key = None if step.method is Method.NESTED and None in self._inputs[step.input] else step.key
+            found[step.input] = self.open(step.input, key)
+        return found
+
+    def is_responsible(self, numbers: Iterable[int]) -> bool:
+        """Whether rows that some inputs make together are this cell's to tell; False where one of them has no runs.
+
+        Raises:
+            ValueError: runs are not dealt out along a grid.
+        """
+        routers = []
+        for number in numbers:
+            runs = next((each for each in self._inputs[number].values() if each.new or each.old), None)
+            if runs is None:
+                return False
+            router = (*runs.new, *runs.old)[0].run.plan.router
+            if not isinstance(router, GridRouter):
+                raise ValueError(f"join {self._plan.name}: runs are dealt out by {router}, not along a grid")
+            routers.append(router)
+        return routers[0].grid.is_responsible(self._cell, routers)
 
 
 def _plain(numbers: npt.NDArray[Any]) -> pa.Array:
