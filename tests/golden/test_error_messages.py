@@ -24,7 +24,7 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT origin, count(*) FROM flights GROUP BY origin",
     "CREATE VIEW v AS SELECT /*+ DEADLINE('3 parsecs') */ * FROM flights",
     "CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 4) */ * FROM flights",
-    "CREATE VIEW v AS SELECT * FROM flights JOIN weather ON distance = 1",
+    "CREATE VIEW v AS SELECT * FROM flights RIGHT JOIN flights b ON distance = 1",
     "CREATE VIEW v AS SELECT * FROM flights WHERE origin = 'JFK",
     "CREATE TABLE alerts OPTIONS (topic 'x')",
     "DELETE FROM flights",

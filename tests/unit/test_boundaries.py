@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
 #: the rooms of a package, or modules that are rooms of their own, the lowest first: each imports from those before it
 ROOMS = {
-    "sql": ("text", "conditions", "windows", "script"),
+    "sql": ("text", "conditions", "windows", "joins", "script"),
     "operators": ("hashing", "routing", "runs", "selection", "windows", "joins", "ingest"),
     "spark": (
         "storage",

@@ -122,7 +122,7 @@ def test_hints_are_validated(hint: str, message: str) -> None:
         ("SELECT DISTINCT a FROM t", "DISTINCT"),
         ("SELECT a FROM t ORDER BY a", "ORDER BY"),
         ("SELECT a FROM t WHERE a > 1 LIMIT 3", "LIMIT"),
-        ("SELECT a FROM t LEFT JOIN u", "LEFT"),
+        ("SELECT a FROM t RIGHT JOIN u ON a = b", "RIGHT"),
         ("SELECT a FROM t, u", ","),
         ("SELECT a FROM t UNION SELECT b FROM t", "UNION"),
         ("SELECT a FROM (SELECT 1)", "("),

@@ -221,7 +221,7 @@ _WINDOW = "window(ts, '1 hour')"
         (f"SELECT count(*) AS window FROM t GROUP BY {_WINDOW}", "count(*) AS window"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} ORDER BY 1", "ORDER BY"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} LIMIT 1", "LIMIT"),
-        (f"SELECT count(*) FROM t JOIN u GROUP BY {_WINDOW}", "JOIN"),
+        (f"SELECT count(*) FROM t JOIN u ON t.a = u.a GROUP BY {_WINDOW}", "GROUP BY"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} WINDOW x AS (ORDER BY a)", "WINDOW"),
         (f"SELECT (SELECT 1), count(*) FROM t GROUP BY {_WINDOW}", "(SELECT 1)"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} HAVING count(*) > (SELECT 1)", "SELECT"),

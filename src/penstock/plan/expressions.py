@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,21 @@ class Aggregated:
     result: pa.DataType
     argument: pa.DataType
     argument_sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommonType:
+    """The type to which Spark brings both sides of a comparison.
+
+    Attributes:
+        type: as `ExpressionHost.types` gives it.
+        sql: the same in Spark SQL.
+        is_plain: see `ExpressionHost.plain`.
+    """
+
+    type: pa.DataType
+    sql: str
+    is_plain: bool
 
 
 class ExpressionHost(Protocol):
@@ -106,6 +121,13 @@ class ExpressionHost(Protocol):
         """
         ...
 
+    def common_types(self, pairs: Sequence[tuple[str, str]]) -> list[CommonType | None]:
+        """The type in which Spark compares both expressions of each pair.
+
+        None where it compares them in another way. Raises what `types` raises; `text` is `(left) = (right)`.
+        """
+        ...
+
     def aggregates(self, calls: Sequence[str]) -> list[Aggregated]:
         """What Spark makes of calls of aggregate functions such as `sum(DISTINCT x)`.
 
@@ -120,5 +142,38 @@ class ExpressionHost(Protocol):
             UnsupportedError: a value that differs from one evaluation to the next, a subquery in an
                 expression, a window function or a generator.
             SqlError: as `types`; `text` is the query.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """An expression over the columns of one stream or table: the name of that, and Spark SQL."""
+
+    relation: str
+    text: str
+
+
+class JoinHost(Protocol):
+    """Answers questions about queries over several streams and tables."""
+
+    #: the session's time zone
+    time_zone: str
+
+    def name_of(self, relation: str) -> str:
+        """The name by which the queries given to `schema_of` call a stream or table."""
+        ...
+
+    def schema_of(self, query: str) -> pa.Schema:
+        """The columns that a SELECT on streams and tables has; see `ExpressionHost.schema_of`."""
+        ...
+
+    def over(self, columns: Mapping[str, SourceColumn]) -> ExpressionHost:
+        """Answers questions about expressions over rows that were joined.
+
+        Args:
+            columns: by name in these rows what each column is.
+
+        Raises what `ExpressionHost.types` raises.
         """
         ...

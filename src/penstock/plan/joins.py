@@ -128,6 +128,8 @@ class JoinPlan:
         residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
         outputs: the view's columns.
         optional: numbers of the inputs that a LEFT OUTER JOIN fills with NULL where none of their tuples matches.
+        filters: Spark SQL as in `residual`, to be true of a row once optional inputs are filled with NULL: what WHERE says
+            of them. What comes before says only which tuples match.
     """
 
     name: str
@@ -138,6 +140,7 @@ class JoinPlan:
     residual: tuple[str, ...]
     outputs: tuple[JoinOutput, ...]
     optional: tuple[int, ...] = ()
+    filters: tuple[str, ...] = ()
 
 
 class Method(StrEnum):

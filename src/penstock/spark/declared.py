@@ -11,7 +11,9 @@ from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.sql.script.script import CreateTable, Query, Script
+from penstock.sql.script.script import CreateTable, Query, Script, sources_of
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +86,7 @@ class Declared:
             raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
         return found
 
-    def stream_name(self, query: Query) -> str:
+    def stream_name(self, query: SelectQuery | WindowQuery) -> str:
         """The name of a flattened query's stream as declared.
 
         Raises:
@@ -106,8 +108,9 @@ class Declared:
         """
         sources = {name.upper() for name in (*self.streams, *self.views)}
         for name, view in self.views.items():
-            if view.query.source.upper() not in sources:
-                raise InputError(f"view {name} selects from {view.query.source}; drop {name} too, or first")
+            for source, _ in sources_of(view.query):
+                if source.upper() not in sources:
+                    raise InputError(f"view {name} selects from {source}; drop {name} too, or first")
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
@@ -147,7 +150,8 @@ class Declared:
         while grown:
             grown = False
             for name, view in self.views.items():
-                if name.upper() not in found and view.query.source.upper() in found:
+                below = {source.upper() for source, _ in sources_of(view.query)}
+                if name.upper() not in found and not found.isdisjoint(below):
                     found.add(name.upper())
                     order.append(name)
                     grown = True

@@ -17,7 +17,7 @@ from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.window_schemas import MARKS, ROW
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.sql.script.script import Query
+from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
@@ -146,13 +146,15 @@ def beneath(
         texts: the text of every view.
         known: the query of every view, by name in upper case.
     """
-    found: list[tuple[str, str]] = []
+    found: dict[str, tuple[str, str]] = {}
     by_name = {name.upper(): (name, text) for name, text in texts.items()}
-    source = query.source.upper()
-    while source in known:
-        found.append(by_name[source])
-        source = known[source].source.upper()
-    return tuple(found)
+    reached = [query]
+    while reached:
+        for source, _ in sources_of(reached.pop()):
+            if source.upper() in known and source.upper() not in found:
+                found[source.upper()] = by_name[source.upper()]
+                reached.append(known[source.upper()])
+    return tuple(found.values())
 
 
 def _identity(name: str, *parts: object) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.settings import Settings, tuned
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -34,7 +34,16 @@ from penstock.spark.sources.tables import check_columns, open_table, stream_sour
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.layout import Layout
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
-from penstock.sql.script.script import CreateTable, CreateView, InsertInto, Query, parse_query, parse_script
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.script.script import (
+    CreateTable,
+    CreateView,
+    InsertInto,
+    Query,
+    parse_query,
+    parse_script,
+    sources_of,
+)
 from penstock.sql.script.views import flatten
 from penstock.sql.text.intervals import trigger_microseconds
 from penstock.sql.text.query import SelectQuery
@@ -348,6 +357,10 @@ class Engine:
             known[name.upper()] = query
             _refuse_circle(name, known)
             flat = flatten(query, known)
+            if isinstance(flat, JoinQuery):
+                clause = flat.sources[1].clause
+                message = "A join view is read and not run yet."
+                raise clause.error(UnsupportedError, message, 0, len(clause.text))
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
             definition: ViewDefinition | WindowDefinition
@@ -377,8 +390,12 @@ class Engine:
         with table.pointing():
             write = open_sink(table)
         query = insert.query
-        plain = isinstance(query, SelectQuery) and query.projection is None and not query.conditions
-        if plain and query.source.upper() in {name.upper() for name in staged.views}:
+        if (
+            isinstance(query, SelectQuery)
+            and query.projection is None
+            and not query.conditions
+            and query.source.upper() in {name.upper() for name in staged.views}
+        ):
             view = staged.view_name(query.source)
         else:
             view = _insert_view(insert)
@@ -428,9 +445,12 @@ def _insert_view(insert: InsertInto) -> str:
 
 
 def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:
-    source, passed = views[name.upper()].source.upper(), {name.upper()}
-    while source in views:
-        if source in passed:
-            raise InputError(f"view {name} would select from itself")
-        passed.add(source)
-        source = views[source].source.upper()
+    passed: set[str] = set()
+    reached = [name.upper()]
+    while reached:
+        for source, _ in sources_of(views[reached.pop()]):
+            if source.upper() == name.upper():
+                raise InputError(f"view {name} would select from itself")
+            if source.upper() in views and source.upper() not in passed:
+                passed.add(source.upper())
+                reached.append(source.upper())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
-from penstock.plan.expressions import Aggregated, Raised
+from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.spark.analysis.catalyst import empty_frame, text_array, try_form
 from penstock.spark.analysis.raising import raising
 
@@ -91,21 +91,16 @@ class SparkExpressionHost:
     def schema_of(self, query: str) -> pa.Schema:
         """See `ExpressionHost.schema_of`."""
         if query not in self._schemas:
-            self._schemas[query] = self._schema_of(query)
+            self._schemas[query] = query_schema(self._spark, query, {self.stream: self._table})
         return self._schemas[query]
 
-    def _schema_of(self, query: str) -> pa.Schema:
-        self._table.createOrReplaceTempView(self.stream)
-        try:
-            with _unlogged():
-                frame = self._spark.sql(query)
-        except PySparkException as error:
-            raise _translated(error, query, self._table.columns, 0) from None
-        finally:
-            self._spark.catalog.dropTempView(self.stream)
-        if (reason := _not_of_groups(frame)) is not None:
-            raise UnsupportedError(f"{reason} cannot be used here.", query, 0, len(query))
-        return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
+    def common_types(self, pairs: Sequence[tuple[str, str]]) -> list[CommonType | None]:
+        """See `ExpressionHost.common_types`."""
+        return _chunked([f"({left}\n) = ({right}\n)" for left, right in pairs], self._common_types)
+
+    def spark_types(self, expressions: Sequence[str]) -> list[DataType]:
+        """The Spark type of each expression; raises what `types` raises."""
+        return self._types(expressions)
 
     def _aggregated(self, call: str) -> Aggregated:
         selected = text_array(self._spark, [f"({call}\n) AS _0"])
@@ -119,6 +114,19 @@ class SparkExpressionHost:
         argument = function.children().head().dataType()
         kind = DataType.fromDDL(argument.sql())
         return Aggregated(_arrow_type(frame.schema[0].dataType), _arrow_type(kind), argument.sql())
+
+    def _common_types(self, comparisons: Sequence[str]) -> list[CommonType | None]:
+        analysed = _analyse(self._table, comparisons)._jdf.queryExecution().analyzed().projectList()
+        found: list[CommonType | None] = []
+        for position in range(len(comparisons)):
+            comparison = analysed.apply(position).child()
+            if comparison.nodeName() != "EqualTo":
+                found.append(None)
+                continue
+            sql = comparison.left().dataType().sql()
+            kind = DataType.fromDDL(sql)
+            found.append(CommonType(_arrow_type(kind), sql, _plain(kind)))
+        return found
 
     def _types(self, expressions: Sequence[str]) -> list[DataType]:
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
@@ -166,6 +174,24 @@ class SparkExpressionHost:
             return [False]
         middle = len(pairs) // 2
         return self._equivalent(pairs[:middle]) + self._equivalent(pairs[middle:])
+
+
+def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame]) -> pa.Schema:
+    """The columns of a query on tables given by name; see `ExpressionHost.schema_of`."""
+    for name, table in tables.items():
+        table.createOrReplaceTempView(name)
+    try:
+        with _unlogged():
+            frame = spark.sql(query)
+    except PySparkException as error:
+        columns = [column for table in tables.values() for column in table.columns]
+        raise _translated(error, query, columns, 0) from None
+    finally:
+        for name in tables:
+            spark.catalog.dropTempView(name)
+    if (reason := _not_of_groups(frame)) is not None:
+        raise UnsupportedError(f"{reason} cannot be used here.", query, 0, len(query))
+    return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
 
 
 def _chunked(items: Sequence[Any], answer: Callable[[Sequence[Any]], list[_Answer]]) -> list[_Answer]:

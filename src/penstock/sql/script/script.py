@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.joins.parsing import is_join, parse_join_query
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.literals import string
 from penstock.sql.text.parts import split_query
@@ -29,7 +32,7 @@ _BEGINNINGS = (
 )
 
 #: what a view may be
-Query = SelectQuery | WindowQuery
+Query = SelectQuery | WindowQuery | JoinQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,9 @@ def parse_script(text: str, known: Iterable[str] = ()) -> Script:
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
         else:
-            source = statement.query.source
-            if source.upper() not in names:
-                raise statement.query.source_clause.error(
-                    UnknownNameError, _missing(source, names), 0, len(statement.query.source_clause.text)
-                )
+            for source, clause in sources_of(statement.query):
+                if source.upper() not in names:
+                    raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
             elif statement.table.upper() not in names:
@@ -183,7 +184,16 @@ def parse_query(text: str) -> Query:
     return _parse(text, tokens)
 
 
+def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
+    """The names of the tables and views a query selects from, and where they were written."""
+    if isinstance(query, JoinQuery):
+        return tuple((each.source, each.clause) for each in query.sources)
+    return ((query.source, query.source_clause),)
+
+
 def _parse(script: str, tokens: Sequence[Token]) -> Query:
+    if is_join(tokens):
+        return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
     return parse_selection(parts) if parts.group_by is None else parse_window_query(parts)
 

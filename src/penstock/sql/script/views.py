@@ -1,15 +1,21 @@
-"""Views on views: a view on selections is one on the table beneath, a selection on a window view a window view."""
+"""Views on views: a view on selections is one on the table beneath, a selection on a window view a window view.
+
+The rows of a join view are a stream of their own: a view on one stays a view on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import overload
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.joins.parsing import ALLOWED_JOIN
+from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.parts import ALLOWED_OVER_WINDOWS
 from penstock.sql.text.query import Output, SelectQuery
@@ -17,25 +23,37 @@ from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.selections import selected_from
 
 
+@overload
+def flatten(query: JoinQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]) -> JoinQuery: ...
+
+
+@overload
 def flatten(
-    query: SelectQuery | WindowQuery, views: Mapping[str, SelectQuery | WindowQuery]
-) -> SelectQuery | WindowQuery:
-    """Rewrites a query to one on a table.
+    query: SelectQuery | WindowQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
+) -> SelectQuery | WindowQuery: ...
+
+
+def flatten(
+    query: SelectQuery | WindowQuery | JoinQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
+) -> SelectQuery | WindowQuery | JoinQuery:
+    """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
-    window view becomes a window view.
+    window view becomes a window view. The inputs of a join that are selections are marked with what they stand for.
 
     Args:
-        query: a selection or window view on a table or on one of `views`.
+        query: a selection, window view or join view on tables or on some of `views`.
         views: the views defined before it, by name in upper case.
 
     Raises:
         UnknownNameError: a name the inner view does not put out.
         UnsupportedError: a selection of an expression without a name, on a view that computes
-            columns; a window view on a window view.
+            columns; a window view on a window view, or a join of one.
     """
+    if isinstance(query, JoinQuery):
+        return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
     inner = views.get(query.source.upper())
-    if inner is None:
+    if inner is None or isinstance(inner, JoinQuery):
         return query
     below = flatten(inner, views)
     if isinstance(below, WindowQuery):
@@ -71,6 +89,19 @@ def flatten(
         ),
         below=below.projection,
     )
+
+
+def _flat_source(
+    source: JoinSource, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
+) -> JoinSource:
+    inner = views.get(source.source.upper())
+    if inner is None or isinstance(inner, JoinQuery):
+        return source
+    below = flatten(inner, views)
+    if isinstance(below, SelectQuery):
+        return replace(source, below=below)
+    message = f"{source.source} is a window view; a join of one is not supported yet. {ALLOWED_JOIN}"
+    raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
 
 
 class _Names:

@@ -200,6 +200,16 @@ def arguments(tokens: Sequence[Token], opening: int) -> tuple[list[tuple[int, in
     return found, len(tokens)
 
 
+def ended(text: str) -> str:
+    """A text behind which more may be written: on a new line where a remark may run to the end of its last."""
+    return f"{text}\n" if "--" in text else text
+
+
+def enclosed(text: str) -> str:
+    """An expression in parentheses."""
+    return f"({ended(text)})"
+
+
 def quote(name: str) -> str:
     """A name in backquotes."""
     return "`" + name.replace("`", "``") + "`"

@@ -22,7 +22,8 @@ ALLOWED_WINDOW = (
 )
 ALLOWED_OVER_WINDOWS = "Allowed over a window view: SELECT its columns and scalar expressions of them FROM the view WHERE a condition."
 
-_UNSUPPORTED = {
+#: clauses that no view may have, and what they are called
+UNSUPPORTED = {
     TokenType.ORDER_BY: "ORDER BY",
     TokenType.SORT_BY: "SORT BY",
     TokenType.CLUSTER_BY: "CLUSTER BY",
@@ -111,7 +112,7 @@ def split_query(script: str, tokens: Sequence[Token]) -> Parts:
         UnsupportedError: a clause that no view may have.
         SqlError: no query.
     """
-    return _Splitter(script, tokens).split()
+    return Splitter(script, tokens).split()
 
 
 def parse_tree(clause: Clause) -> exp.Expression:
@@ -128,16 +129,25 @@ def parse_tree(clause: Clause) -> exp.Expression:
     return tree
 
 
-class _Splitter:
-    def __init__(self, script: str, tokens: Sequence[Token]) -> None:
+class Splitter:
+    """Finds clauses, from left to right.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of a query.
+        allowed: what a view may be, for messages.
+    """
+
+    def __init__(self, script: str, tokens: Sequence[Token], allowed: str = ALLOWED) -> None:
         self.script = script
         self.tokens = tokens
         self.kinds = token_kinds(tokens)
         self.position = 0
         self.qualifier = ""
-        self.allowed = ALLOWED
+        self.allowed = allowed
 
-    def split(self) -> Parts:
+    def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
+        """The hints and the token ranges of the SELECT list; moves past FROM."""
         if self._kind() in (TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
             raise self._unsupported("This form of query")
         if self._kind() is not TokenType.SELECT:
@@ -155,6 +165,11 @@ class _Splitter:
         if self._kind() is not TokenType.FROM:
             raise self._expected("FROM")
         self.position += 1
+        return hints, items
+
+    def split(self) -> Parts:
+        """See `split_query`."""
+        hints, items = self._head()
         source, source_clause, alias = self._source()
         self.qualifier = (alias or source).upper()
         if any(token.token_type is TokenType.GROUP_BY for token in self.tokens[self.position :]):
@@ -241,8 +256,8 @@ class _Splitter:
         while (kind := self._kind()) is not None:
             if kind is TokenType.COMMA:
                 raise self._unsupported("Selecting from several tables")
-            if kind in _UNSUPPORTED:
-                raise self._unsupported(_UNSUPPORTED[kind])
+            if kind in UNSUPPORTED:
+                raise self._unsupported(UNSUPPORTED[kind])
             if kind not in following:
                 raise self._expected(
                     "WHERE, or the end of the query" if not found else "The end of the query"
@@ -263,8 +278,8 @@ class _Splitter:
             if depth == 0 and kind in _TAIL:
                 return
             depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if depth == 0 and kind in _UNSUPPORTED and not self._is_name():
-                raise self._unsupported(_UNSUPPORTED[kind])
+            if depth == 0 and kind in UNSUPPORTED and not self._is_name():
+                raise self._unsupported(UNSUPPORTED[kind])
             if kind is TokenType.SELECT:
                 raise self._unsupported("A subquery")
             self.position += 1

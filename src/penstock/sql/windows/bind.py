@@ -13,10 +13,11 @@ from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.group_expressions import in_parentheses
 from penstock.sql.windows.query import WindowQuery
-from penstock.sql.windows.query_texts import PlacedText, QueryTexts
+from penstock.sql.windows.query_texts import QueryTexts
 
 #: what the early answers of a view without MAX_ERROR may be off by
 DEFAULT_BOUND = ErrorBound(0.05, 0.05)

@@ -1,0 +1,225 @@
+"""Binding of join views: from the text to inputs, keys, bounds on event time and what is left to Spark.
+
+`bind_join` takes what `penstock.sql.script.views.flatten` makes of a view's query, in which inputs are tables or
+selections over tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
+from penstock.plan.expressions import JoinHost
+from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan
+from penstock.plan.spark_types import spark_name
+from penstock.sql.joins.conditions import JoinConditions
+from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
+from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
+from penstock.sql.joins.outputs import Output, select_list
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.scope import Column, Scope
+from penstock.sql.joins.streams import bound_streams, refuse_unjoined
+from penstock.sql.joins.texts import written
+from penstock.sql.text.lexing import enclosed, quote
+from penstock.sql.text.placed import PlacedText
+
+
+def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], host: JoinHost) -> JoinPlan:
+    """Binds a join view.
+
+    Args:
+        query: the view, flattened.
+        name: the view's name.
+        relations: the streams and static tables that may be joined, by name in upper case.
+        host: Spark's analysis over them.
+
+    Raises:
+        UnknownNameError: an input, a column or a function that does not exist, or a name that several columns have.
+        TypeMismatchError: values that Spark does not compare.
+        DuplicateNameError: two columns of one name.
+        UnsupportedError: streams without a bound between their event times, inputs that no condition joins, or what no
+            join view may have.
+        SqlError: anything else that Spark refuses. In all cases with the place underlined.
+    """
+    inputs = read_inputs(query, relations, host)
+    text = written(query, inputs, host)
+    try:
+        scope, on, where = _conditions(query, inputs)
+        outputs = select_list(query, scope)
+    except UnknownNameError as error:
+        _require_refused(text, host, error)
+        raise
+    schema = _schema(text, host)
+    kept = _kept(inputs, (*on, *where), outputs, host)
+    _check_outputs(outputs, schema, kept)
+    matching, restricting, after = _parted(query, on, where, kept)
+    is_outer = after is not None
+    refuse_unjoined(inputs, (*matching, *restricting))
+    times = [None if each.time is None else kept.column(each.time) for each in inputs]
+    bounds = bound_streams(inputs, matching, kept.host, host.time_zone)
+    conditions = JoinConditions(kept, 0 if is_outer else None)
+    conditions.add([each for each in matching if each not in bounds.exact])
+    for each in restricting:
+        conditions.push(each)
+    keys = conditions.keys()
+    filters = tuple(each.text(kept.text) for each in after or ())
+    columns = tuple(
+        _output(output, field, kept, is_outer) for output, field in zip(outputs, schema, strict=True)
+    )
+    return JoinPlan(
+        name,
+        tuple(_input(number, time, kept, conditions) for number, time in enumerate(times)),
+        keys,
+        bounds.bounds,
+        tuple(conditions.comparisons),
+        tuple(conditions.residual),
+        columns,
+        (1,) if is_outer else (),
+        filters,
+    )
+
+
+def _conditions(query: JoinQuery, inputs: Sequence[Input]) -> tuple[Scope, list[Conjunct], list[Conjunct]]:
+    """What the SELECT list sees, what ON and USING say, and what WHERE says."""
+    first = inputs[0]
+    scope = Scope([first.source.alias], [first.columns], first.columns)
+    on: list[Conjunct] = []
+    for each in inputs[1:]:
+        source = each.source
+        right = Scope([source.alias], [each.columns], each.columns)
+        on += [equality(name, scope.expression(name), right.expression(name)) for name in source.using]
+        scope = scope.joined(source.alias, each.columns, source.using)
+        if source.on is not None:
+            on += conjuncts(source.on, scope)
+    return scope, on, conjuncts(query.where, scope) if query.where is not None else []
+
+
+def _schema(text: PlacedText, host: JoinHost) -> pa.Schema:
+    try:
+        return host.schema_of(text.text)
+    except SqlError as error:
+        raise text.placed(error) from None
+
+
+def _require_refused(text: PlacedText, host: JoinHost, error: UnknownNameError) -> None:
+    """Makes sure that Spark does not know a name either.
+
+    Raises:
+        UnsupportedError: it does.
+    """
+    try:
+        host.schema_of(text.text)
+    except SqlError:
+        return
+    message = "Spark finds a meaning for this name that a join view cannot follow: write columns with their input's name."
+    raise UnsupportedError(message, error.text, error.start, error.end)
+
+
+def _kept(
+    inputs: tuple[Input, ...], conditions: Sequence[Conjunct], outputs: Sequence[Output], host: JoinHost
+) -> KeptColumns:
+    """The inputs with nothing kept yet, on a host that has been asked for the types of all expressions at once."""
+    expressions = [operand for each in conditions for operand in each.operands]
+    expressions += [output.expression for output in outputs]
+    columns = dict.fromkeys(each.time for each in inputs if each.time is not None)
+    columns.update(dict.fromkeys(column for expression in expressions for column in expression.columns))
+    over_rows = hosted(inputs, tuple(columns), host)
+    over_rows.types([*map(row_text, columns), *(expression.text(row_text) for expression in expressions)])
+    return KeptColumns(inputs, over_rows)
+
+
+def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColumns) -> None:
+    """Makes sure that names and types of the view's columns are those that Spark gives them."""
+    types = kept.host.types([output.expression.text(row_text) for output in outputs])
+    taken: set[str] = set()
+    for output, kind, column in zip(outputs, types, schema, strict=True):
+        name = column.name
+        if str(kind).replace(" not null", "") != str(column.type).replace(" not null", ""):
+            message = f"Spark reads this in another way, of type {spark_name(column.type)}: write names with their input's."
+            raise output.clause.error(UnsupportedError, message, 0, len(output.clause.text))
+        if name.upper() in taken:
+            message = f"Two columns are called {name}: name the columns to select, and give one of them another name with AS."
+            raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
+        taken.add(name.upper())
+
+
+def _parted(
+    query: JoinQuery, on: list[Conjunct], where: list[Conjunct], kept: KeptColumns
+) -> tuple[list[Conjunct], list[Conjunct], list[Conjunct] | None]:
+    """By which conditions rows match, which restrict the first input, and which are judged after the outer join.
+
+    The last is None for an inner join, as which an outer join is read whose condition after WHERE is true of no row that
+    it fills with NULL.
+
+    Raises:
+        UnsupportedError: the first input of an outer join is a static table.
+    """
+    if not query.sources[-1].is_optional:
+        return on + where, [], None
+    after = [each for each in where if 1 in each.inputs]
+    if any(_rejects_null(each, kept) for each in after):
+        return on + where, [], None
+    if kept.inputs[0].relation.is_static:
+        clause = query.sources[0].clause
+        message = (
+            f"{query.sources[0].alias} is a static table: which of its rows match nothing in a stream is never known. "
+            "Put the stream first."
+        )
+        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    return on, [each for each in where if 1 not in each.inputs], after
+
+
+def _rejects_null(conjunct: Conjunct, kept: KeptColumns) -> bool:
+    """Whether a condition is not true where all columns of the optional input are NULL."""
+    if conjunct.inputs == {1}:
+        return _without_partner(conjunct.text, kept) is not True
+    sides = [operand for operand in conjunct.operands if operand.inputs == {1}]
+    return conjunct.operator is not None and any(_without_partner(side.text, kept) is None for side in sides)
+
+
+def _without_partner(text: Callable[[Callable[[Column], str]], str], kept: KeptColumns) -> object:
+    """The value of an expression over the optional input where all of its columns are NULL."""
+    columns: dict[Column, str] = {}
+
+    def null(column: Column) -> str:
+        name = row_text(column)
+        if column not in columns:
+            (common,) = kept.host.common_types([(name, name)])
+            columns[column] = "NULL" if common is None else f"CAST(NULL AS {common.sql})"
+        return columns[column]
+
+    (value,) = kept.host.constants([text(null)])
+    return value
+
+
+def _input(number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions) -> JoinInput:
+    source, relation = kept.inputs[number].source, kept.inputs[number].relation
+    texts = [clause.text for clause in source.below.conditions] if source.below is not None else []
+    texts += conditions.pushed.get(number, ())
+    condition = " AND ".join(map(enclosed, texts)) if len(texts) > 1 else None
+    return JoinInput(
+        source.alias,
+        relation.name,
+        relation.is_static,
+        condition or (texts[0] if texts else None),
+        kept.of(number),
+        time,
+    )
+
+
+def _output(output: Output, field: pa.Field, kept: KeptColumns, is_outer: bool) -> JoinOutput:
+    """A column of the view; computed per tuple where that is the same as per joined row."""
+    expression = output.expression
+    column: str | None = None
+    if expression.column is not None:
+        column = kept.column(expression.column)
+    elif (
+        len(expression.inputs) == 1
+        and not (is_outer and expression.inputs == {1})
+        and not kept.host.may_raise([expression.text(row_text)])[0]
+    ):
+        column = kept.computed(expression)
+    text = quote(column) if column is not None else expression.text(kept.text)
+    return JoinOutput(field.name, text, field.type, column)

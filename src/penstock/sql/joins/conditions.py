@@ -1,0 +1,144 @@
+"""What the conditions of a join become: keys, comparisons, conditions on one input, and what is left to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.plan.expressions import CommonType
+from penstock.plan.joins import Comparison, JoinKey, Operator
+from penstock.sql.joins.conjuncts import Conjunct
+from penstock.sql.joins.inputs import KeptColumns, cast_text, own_text, row_text
+from penstock.sql.joins.scope import Column, Expression
+from penstock.sql.text.lexing import enclosed
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A side of a comparison, over its input's relation; `cast` is the type it is brought to, None where it has it."""
+
+    input: int
+    text: str
+    cast: CommonType | None
+    expression: Expression = field(compare=False)
+
+    @property
+    def own(self) -> str:
+        """Over the relation, cast."""
+        return cast_text(self.text, self.cast)
+
+    def over_rows(self, name: Callable[[Column], str]) -> str:
+        """Over joined rows, cast."""
+        return cast_text(self.expression.text(name), self.cast)
+
+
+@dataclass(slots=True)
+class JoinConditions:
+    """Takes conjuncts and finds the place where each is judged.
+
+    Attributes:
+        kept: the columns that are kept; those that conditions need are added.
+        preserved: an input of which every tuple has a row, whatever the conditions say; None in an inner join.
+        pushed: by input conditions over its relation.
+        comparisons, residual: see `JoinPlan`.
+    """
+
+    kept: KeptColumns
+    preserved: int | None
+    pushed: dict[int, list[str]] = field(default_factory=dict)
+    comparisons: list[Comparison] = field(default_factory=list)
+    residual: list[str] = field(default_factory=list)
+    _equal: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
+
+    def add(self, conjuncts: Sequence[Conjunct]) -> None:
+        """Adds conditions by which rows match."""
+        types = self._common_types(conjuncts)
+        compared = {number: self._sides(conjuncts[number], common) for number, common in types.items()}
+        unequal = [number for number in compared if conjuncts[number].operator != "="]
+        texts = [side.over_rows(row_text) for number in unequal for side in compared[number]]
+        raises = iter(self.kept.host.may_raise(texts))
+        # computed before it is known what matches, so that what may raise is left to Spark
+        left_to_spark = {number for number in unequal if any([next(raises), next(raises)])}
+        for number, each in enumerate(conjuncts):
+            if number not in compared or number in left_to_spark:
+                self._leave(each)
+                continue
+            left, right = compared[number]
+            if each.operator == "=":
+                self._equal.append((left, right, types[number].type))
+            else:
+                self._compare(left, Operator(each.operator or ""), right)
+
+    def push(self, conjunct: Conjunct) -> None:
+        """Adds a condition that restricts the tuples of one input, or none, whatever they match."""
+        (number,) = conjunct.inputs or {0}
+        self._restrict(number, conjunct.text(own_text))
+
+    def keys(self) -> tuple[JoinKey, ...]:
+        """The keys: columns that are equal to one another, by way of others too."""
+        classes: list[list[_Side]] = []
+        types: dict[_Side, pa.DataType] = {}
+        for left, right, kind in self._equal:
+            types[left] = types[right] = kind
+            touched = [each for each in classes if left in each or right in each]
+            merged = list(dict.fromkeys(side for each in (*touched, [left, right]) for side in each))
+            classes = [each for each in classes if each not in touched] + [merged]
+        return tuple(self._key(sides, types[sides[0]]) for sides in classes)
+
+    def _key(self, sides: Iterable[_Side], kind: pa.DataType) -> JoinKey:
+        found: dict[int, _Side] = {}
+        for side in sides:
+            first = found.setdefault(side.input, side)
+            if side == first:
+                continue
+            if side.input == self.preserved:
+                self.residual.append(_equated(each.over_rows(self.kept.text) for each in (first, side)))
+            else:
+                self._restrict(side.input, _equated((first.own, side.own)))
+        names = {number: self.kept.computed(side.expression, side.cast) for number, side in found.items()}
+        return JoinKey(tuple(names.get(number) for number in range(len(self.kept.inputs))), kind)
+
+    def _common_types(self, conjuncts: Sequence[Conjunct]) -> dict[int, CommonType]:
+        """By number of a comparison of two inputs the type in which Spark compares, where kernels can do as Spark does."""
+        numbers = [number for number, each in enumerate(conjuncts) if each.sides is not None]
+        pairs = [conjuncts[number].operands for number in numbers]
+        found = self.kept.host.common_types(
+            [(left.text(row_text), right.text(row_text)) for left, right in pairs]
+        )
+        return {
+            number: common
+            for number, common in zip(numbers, found, strict=True)
+            if common is not None and common.is_plain and not pa.types.is_null(common.type)
+        }
+
+    def _sides(self, conjunct: Conjunct, common: CommonType) -> list[_Side]:
+        types = self.kept.host.types([operand.text(row_text) for operand in conjunct.operands])
+        return [
+            _Side(number, operand.text(own_text), None if kind == common.type else common, operand)
+            for operand, kind in zip(conjunct.operands, types, strict=True)
+            for number in operand.inputs
+        ]
+
+    def _compare(self, left: _Side, operator: Operator, right: _Side) -> None:
+        names = [self.kept.computed(side.expression, side.cast) for side in (left, right)]
+        comparison = Comparison(names[0], operator, names[1])
+        if comparison not in self.comparisons:
+            self.comparisons.append(comparison)
+
+    def _leave(self, conjunct: Conjunct) -> None:
+        """Leaves a condition to Spark: over the relation where it speaks of one input, else over joined rows."""
+        inputs = conjunct.inputs
+        restricts = self.preserved is None or (bool(inputs) and self.preserved not in inputs)
+        if len(inputs) < 2 and restricts:
+            self.push(conjunct)
+        else:
+            self.residual.append(conjunct.text(self.kept.text))
+
+    def _restrict(self, number: int, text: str) -> None:
+        self.pushed.setdefault(number, []).append(text)
+
+
+def _equated(texts: Iterable[str]) -> str:
+    return " = ".join(map(enclosed, texts))

@@ -1,0 +1,64 @@
+"""The SELECT list of a join view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.errors import UnsupportedError
+from penstock.sql.joins.parsing import ALLOWED_JOIN
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.scope import Column, Expression, Reference, Scope
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import quote
+from penstock.sql.text.parts import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the view: what it is, and the item of the SELECT list that says so."""
+
+    expression: Expression
+    clause: Clause
+
+
+def select_list(query: JoinQuery, scope: Scope) -> tuple[Output, ...]:
+    """The outputs, stars written out.
+
+    Raises:
+        UnknownNameError: a name that no column has, or several columns.
+        UnsupportedError: a star of something else than an input.
+    """
+    found: list[Output] = []
+    named: dict[str, Expression] = {}
+    for item in query.items:
+        star = _star(item, scope)
+        if star is not None:
+            found += (Output(_whole(column, item.clause), item.clause) for column in star)
+            continue
+        expression = scope.expression(item.expression, named)
+        found.append(Output(expression, item.clause))
+        if item.alias is not None:
+            named.setdefault(item.alias.upper(), expression)
+    return tuple(found)
+
+
+def _star(item: Item, scope: Scope) -> list[Column] | None:
+    """The columns that a star stands for, None for another item."""
+    clause, tree = item.clause, item.tree
+    if clause.text.strip() == "*":
+        return list(scope.star(clause, None))
+    if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) and len(tree.parts) == 2:
+        if not any(tree.this.args.values()):
+            return list(scope.star(clause, tree.parts[0].name))
+    elif not isinstance(tree, exp.Star):
+        return None
+    message = f"`*` stands alone or after the name of an input; name the columns. {ALLOWED_JOIN}"
+    raise clause.error(UnsupportedError, message, 0, len(clause.text))
+
+
+def _whole(column: Column, written: Clause) -> Expression:
+    """A column that a star stands for."""
+    clause = Clause(quote(column.name), written.script, written.start)
+    return Expression(clause, (Reference(0, len(clause.text), column),))

@@ -1,0 +1,238 @@
+"""From tokens to a join view's query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import is_call, name_of, token_kinds
+from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
+
+ALLOWED_JOIN = (
+    "Allowed in a join view: SELECT columns and scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] "
+    f"WHERE condition, with JOIN, INNER JOIN or, of two inputs, LEFT JOIN; USING (columns) for ON; up to {MOST_INPUTS} inputs."
+)
+
+#: words a join begins with
+_JOINS = {
+    TokenType.JOIN,
+    TokenType.INNER,
+    TokenType.LEFT,
+    TokenType.RIGHT,
+    TokenType.FULL,
+    TokenType.CROSS,
+    TokenType.NATURAL,
+    TokenType.SEMI,
+    TokenType.ANTI,
+}
+_REFUSED_JOINS = {
+    TokenType.RIGHT: "RIGHT JOIN",
+    TokenType.FULL: "FULL OUTER JOIN",
+    TokenType.CROSS: "CROSS JOIN",
+    TokenType.NATURAL: "NATURAL JOIN",
+    TokenType.SEMI: "SEMI JOIN",
+    TokenType.ANTI: "ANTI JOIN",
+}
+_ABOVE = "in a join view is not supported: make the join a view of its own, and a window view over that"
+_REFUSED = {
+    exp.Query: "A subquery is not supported yet",
+    exp.AggFunc: f"An aggregate function {_ABOVE}",
+    exp.Window: "A window function is not supported yet",
+    exp.UDTF: "A table-generating function is not supported yet",
+    exp.Aliases: "A list of names is not supported yet",
+}
+#: what ends a condition
+_ENDS = {
+    **UNSUPPORTED,
+    TokenType.WHERE: "WHERE",
+    TokenType.GROUP_BY: "GROUP BY",
+    TokenType.HAVING: "HAVING",
+    TokenType.COMMA: "A list of tables",
+}
+_WINDOWS = {"window", "session_window", "window_time"}
+
+
+def is_join(tokens: Sequence[Token]) -> bool:
+    """Whether a query selects from several tables."""
+    depth, after_from = 0, False
+    for position, (token, kind) in enumerate(zip(tokens, token_kinds(tokens), strict=True)):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth:
+            continue
+        if kind is TokenType.FROM:
+            after_from = True
+        elif after_from and (kind is TokenType.COMMA or _is_join_word(tokens, position)):
+            return True
+        elif after_from and kind in (TokenType.WHERE, TokenType.GROUP_BY):
+            return False
+    return False
+
+
+def _is_join_word(tokens: Sequence[Token], position: int) -> bool:
+    """Whether a join begins there; LEFT and RIGHT are functions too."""
+    kind = tokens[position].token_type
+    return kind in _JOINS and not (kind in (TokenType.LEFT, TokenType.RIGHT) and is_call(tokens, position))
+
+
+def parse_join_query(script: str, tokens: Sequence[Token]) -> JoinQuery:
+    """Reads a query for which `is_join` holds.
+
+    Raises:
+        UnsupportedError: a kind of join, a clause or a function that no join view may have.
+        SqlError: no query, two inputs of one name, or a hint that only window views can have.
+    """
+    return _JoinSplitter(script, tokens, ALLOWED_JOIN).join()
+
+
+class _JoinSplitter(Splitter):
+    def join(self) -> JoinQuery:
+        hints, items = self._head()
+        if hints:
+            message = "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window(...); a join has no windows."
+            raise SqlError(message, self.script, hints.start, hints.end)
+        sources = [self._named()]
+        while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:
+            sources.append(self._joined(sources))
+        where = self._where()
+        if sources[-1].is_optional and len(sources) > 2:
+            raise self._at(sources[-1], "A LEFT JOIN is of two inputs")
+        return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
+
+    def _named(self) -> JoinSource:
+        """The name of an input and its alias."""
+        if self._kind() is TokenType.LATERAL:
+            raise self._unsupported("LATERAL")
+        source, clause, alias = self._source()
+        if alias is None and self.tokens[self.position - 1].token_type is TokenType.ALIAS:
+            alias = name_of(self.tokens[self.position]) if self._kind() else None
+            if alias is None:
+                raise self._expected("A name")
+            self.position += 1
+        return JoinSource(source, alias or source, clause)
+
+    def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
+        """The next input, from JOIN to the end of its condition."""
+        if before[-1].is_optional:
+            raise self._unsupported("Another join beside a LEFT JOIN")
+        is_optional = self._keywords()
+        found = replace(self._named(), is_optional=is_optional)
+        if len(before) == MOST_INPUTS:
+            raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
+        namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
+        if namesake is not None:
+            message = (
+                f"Two inputs are called {found.alias}: give each a name of its own, as in "
+                f"{namesake.source} AS a JOIN {found.source} AS b."
+            )
+            raise found.clause.error(SqlError, message, 0, len(found.clause.text))
+        if self._kind() is TokenType.USING:
+            return replace(found, using=self._using())
+        if self._kind() is not TokenType.ON:
+            message = (
+                f"{found.alias} is joined by no condition. A cross join is not supported: add ON and a condition on columns "
+                f"of {found.alias} and {before[0].alias if len(before) == 1 else 'an input before it'}. {ALLOWED_JOIN}"
+            )
+            raise found.clause.error(UnsupportedError, message, 0, len(found.clause.text))
+        self.position += 1
+        return replace(found, on=self._condition())
+
+    def _keywords(self) -> bool:
+        """Moves past the words of a join; whether it is a LEFT JOIN."""
+        kind = self._kind()
+        if kind is TokenType.COMMA:
+            raise self._unsupported("A list of tables: write JOIN ... ON; this", "")
+        following = (
+            self.tokens[self.position + 1].token_type if self.position + 1 < len(self.tokens) else None
+        )
+        refused = _REFUSED_JOINS.get(
+            following if kind is TokenType.LEFT and following else kind or TokenType.JOIN
+        )
+        if refused is not None:
+            raise self._unsupported(refused)
+        is_left = kind is TokenType.LEFT
+        if is_left or kind is TokenType.INNER:
+            self.position += 1
+        if is_left and self._kind() is TokenType.OUTER:
+            self.position += 1
+        if self._kind() is not TokenType.JOIN:
+            raise self._expected("JOIN")
+        self.position += 1
+        return is_left
+
+    def _using(self) -> tuple[Clause, ...]:
+        self.position += 1
+        if self._kind() is not TokenType.L_PAREN:
+            raise self._expected("A list of columns in parentheses")
+        names: list[Clause] = []
+        while self._kind() is not TokenType.R_PAREN or not names:
+            self.position += 1
+            if self._kind() is None or name_of(self.tokens[self.position]) is None:
+                raise self._expected("The name of a column")
+            names.append(self._clause(self.position, self.position + 1))
+            self.position += 1
+            if self._kind() not in (TokenType.COMMA, TokenType.R_PAREN):
+                raise self._expected("A comma or a closing parenthesis")
+        self.position += 1
+        return tuple(names)
+
+    def _condition(self) -> Clause:
+        """The condition that begins here, up to the next join or clause."""
+        first, depth = self.position, 0
+        while (kind := self._kind()) is not None:
+            nesting = self._nesting()
+            if depth == 0 and (
+                _is_join_word(self.tokens, self.position) or (kind in _ENDS and not self._is_name())
+            ):
+                break
+            if kind is TokenType.SELECT:
+                raise self._unsupported("A subquery")
+            depth += nesting
+            self.position += 1
+        if first == self.position:
+            raise self._expected("A condition")
+        clause = self._clause(first, self.position)
+        _refuse(parse_tree(clause), clause)
+        return clause
+
+    def _where(self) -> Clause | None:
+        """The condition after WHERE, behind which nothing follows."""
+        where = None
+        if self._kind() is TokenType.WHERE:
+            self.position += 1
+            where = self._condition()
+        kind = self._kind()
+        if kind is None:
+            return where
+        if kind is TokenType.GROUP_BY or kind is TokenType.HAVING:
+            raise self._unsupported(f"An aggregation {_ABOVE}. This", "")
+        if kind in UNSUPPORTED and kind not in _JOINS:
+            raise self._unsupported(UNSUPPORTED[kind])
+        raise self._expected(
+            "JOIN, WHERE or the end of the query" if where is None else "The end of the query"
+        )
+
+    def _checked(self, places: tuple[int, int]) -> Item:
+        item = self._item(*places)
+        if item.tree is not None:
+            _refuse(item.tree, item.clause)
+        return item
+
+    def _at(self, source: JoinSource, what: str) -> UnsupportedError:
+        message = f"{what} is not supported yet. {self.allowed}"
+        return source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+
+
+def _refuse(tree: exp.Expression, clause: Clause) -> None:
+    for node in tree.walk():
+        for kind, what in _REFUSED.items():
+            if isinstance(node, kind):
+                raise clause.error(UnsupportedError, f"{what}. {ALLOWED_JOIN}", 0, len(clause.text))
+        if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
+            message = f"{node.name}() {_ABOVE}. {ALLOWED_JOIN}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))

@@ -1,0 +1,226 @@
+"""Names in a join: which column of which input each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.sql.conditions.operands import BARE_FUNCTIONS
+from penstock.sql.joins.parsing import ALLOWED_JOIN
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import enclosed
+from penstock.sql.text.parts import parse_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that an input shows to the query.
+
+    Attributes:
+        input: the input's number.
+        name: its name.
+        text: Spark SQL over the relation's columns.
+    """
+
+    input: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name in a text.
+
+    Attributes:
+        start, end: its place in the text, fields behind it apart.
+        target: the column, or the expression that an earlier item of the SELECT list gives this name to.
+    """
+
+    start: int
+    end: int
+    target: Column | Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A piece of a query over the columns of its inputs.
+
+    Attributes:
+        clause: the piece.
+        references: the names in it, in order.
+    """
+
+    clause: Clause
+    references: tuple[Reference, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns it is computed from, each once."""
+        found: dict[Column, None] = {}
+        for reference in self.references:
+            target = reference.target
+            found.update(dict.fromkeys((target,) if isinstance(target, Column) else target.columns))
+        return tuple(found)
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        """The inputs it is computed from."""
+        return frozenset(column.input for column in self.columns)
+
+    @property
+    def column(self) -> Column | None:
+        """The one column that it is, parentheses apart."""
+        if len(self.references) != 1 or not isinstance(target := self.references[0].target, Column):
+            return None
+        reference = self.references[0]
+        around = self.clause.text[: reference.start] + self.clause.text[reference.end :]
+        return None if around.strip("() \t\r\n") else target
+
+    def text(self, name: Callable[[Column], str]) -> str:
+        """The piece with other names for its columns."""
+        text = self.clause.text
+        for each in reversed(self.references):
+            target = each.target
+            written = name(target) if isinstance(target, Column) else enclosed(target.text(name))
+            text = text[: each.start] + written + text[each.end :]
+        return text
+
+    def part(self, start: int, end: int) -> Expression:
+        """The piece between two offsets, neither within a name."""
+        clause = Clause(self.clause.text[start:end], self.clause.script, self.clause.start + start)
+        return Expression(
+            clause,
+            tuple(
+                Reference(each.start - start, each.end - start, each.target)
+                for each in self.references
+                if start <= each.start and each.end <= end
+            ),
+        )
+
+
+class Scope:
+    """The columns that a piece of a query sees.
+
+    Args:
+        aliases: what the inputs are called.
+        columns: by input what it shows.
+        visible: the columns that bare names stand for; others, those after USING, need the input's name.
+    """
+
+    def __init__(
+        self, aliases: Sequence[str], columns: Sequence[Sequence[Column]], visible: Sequence[Column]
+    ) -> None:
+        self.aliases = aliases
+        self.columns = columns
+        self.visible = visible
+        self._hidden: tuple[Column, ...] = ()
+
+    def joined(self, alias: str, columns: Sequence[Column], using: Iterable[Clause]) -> Scope:
+        """The scope with one more input.
+
+        Raises:
+            UnknownNameError: a name after USING that is no column of both sides, or several.
+        """
+        right = Scope([alias], [columns], columns)
+        pairs = [(self.named(name), right.named(name)) for name in using]
+        merged = [left for left, _ in pairs]
+        hidden = [other for _, other in pairs]
+        visible = [column for column in (*self.visible, *columns) if column not in (*merged, *hidden)]
+        scope = Scope([*self.aliases, alias], [*self.columns, columns], [*merged, *visible])
+        scope._hidden = (*hidden, *self._hidden)
+        return scope
+
+    def named(self, clause: Clause) -> Column:
+        """The column that a clause names.
+
+        Raises:
+            UnknownNameError: there is none, or several.
+        """
+        found = self.expression(clause).column
+        if found is None:
+            raise clause.error(
+                UnknownNameError, "The name of a column is expected here.", 0, len(clause.text)
+            )
+        return found
+
+    def star(self, clause: Clause, qualifier: str | None) -> Sequence[Column]:
+        """What `*`, or `qualifier.*`, stands for.
+
+        Raises:
+            UnknownNameError: no input is called so.
+        """
+        if qualifier is None:
+            return self.visible
+        for number, alias in enumerate(self.aliases):
+            if alias.upper() == qualifier.upper():
+                return [column for column in (*self._hidden, *self.visible) if column.input == number]
+        message = f"No input is called {qualifier}. There are: {', '.join(self.aliases)}"
+        raise clause.error(UnknownNameError, message, 0, len(clause.text))
+
+    def expression(self, clause: Clause, named: Mapping[str, Expression] | None = None) -> Expression:
+        """A piece of the query with its names resolved.
+
+        Args:
+            clause: an expression without an alias.
+            named: by name in upper case what earlier items of the SELECT list are.
+
+        Raises:
+            UnknownNameError: a name that no column has, or several columns.
+            UnsupportedError: a star.
+            SqlError: no expression.
+        """
+        found: list[Reference] = []
+        for node in parse_tree(clause).find_all(exp.Column):
+            parts = [(part.name, part.meta["start"], part.meta["end"] + 1) for part in node.parts]
+            if isinstance(node.this, exp.Star):
+                message = f"`*` is not supported here; name the columns. {ALLOWED_JOIN}"
+                raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            target, length = self._resolved(clause, parts, named or {})
+            if target is not None:
+                found.append(Reference(parts[0][1], parts[length - 1][2], target))
+        return Expression(clause, tuple(sorted(found, key=lambda each: each.start)))
+
+    def _resolved(
+        self, clause: Clause, parts: Sequence[tuple[str, int, int]], named: Mapping[str, Expression]
+    ) -> tuple[Column | Expression | None, int]:
+        """What a name stands for, and how many of its parts say so; the others are fields.
+
+        Spark looks for an input and its column first, for a column of any input next.
+        """
+        first, start, end = parts[0]
+        owner = next((n for n, alias in enumerate(self.aliases) if alias.upper() == first.upper()), None)
+        if owner is not None and len(parts) > 1:
+            found = _called(parts[1][0], self.columns[owner])
+            if found:
+                return self._single(clause, found, start, parts[1][2]), 2
+        if found := _called(first, self.visible):
+            return self._single(clause, found, start, end), 1
+        if (earlier := named.get(first.upper())) is not None:
+            return earlier, 1
+        if len(parts) == 1 and first.upper() in BARE_FUNCTIONS:
+            return None, 1
+        if owner is not None and len(parts) > 1:
+            names = ", ".join(column.name for column in self.columns[owner])
+            message = f"{self.aliases[owner]} has no column {parts[1][0]}. Its columns: {names}"
+            raise clause.error(UnknownNameError, message, start, parts[1][2])
+        names = ", ".join(
+            f"{alias}: {', '.join(column.name for column in columns)}"
+            for alias, columns in zip(self.aliases, self.columns, strict=True)
+        )
+        message = f"Column {first} does not exist. Existing columns of {names}"
+        raise clause.error(UnknownNameError, message, start, end)
+
+    def _single(self, clause: Clause, found: Sequence[Column], start: int, end: int) -> Column:
+        if len(found) == 1:
+            return found[0]
+        choices = [f"{self.aliases[column.input]}.{column.name}" for column in found]
+        advice = "Write one of these." if len(set(choices)) == len(choices) else "Rename one."
+        message = f"{clause.text[start:end]} is ambiguous: it may be {' or '.join(choices)}. {advice}"
+        raise clause.error(UnknownNameError, message, start, end)
+
+
+def _called(name: str, columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if column.name.upper() == name.upper()]

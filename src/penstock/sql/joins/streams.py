@@ -1,0 +1,141 @@
+"""What joins the inputs: that a condition does, and that event times of streams are bound to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import pyarrow as pa
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.plan.expressions import ExpressionHost
+from penstock.plan.joins import TimeBound
+from penstock.sql.joins.bounds import DifferenceBounds
+from penstock.sql.joins.conjuncts import Conjunct
+from penstock.sql.joins.inputs import Input, row_text
+from penstock.sql.joins.times import EventTimes, Length
+from penstock.sql.text.lexing import quote
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStreams:
+    """Bounds between event times.
+
+    Attributes:
+        bounds: of every two streams.
+        exact: the conjuncts that say no more than these bounds do.
+    """
+
+    bounds: tuple[TimeBound, ...]
+    exact: tuple[Conjunct, ...]
+
+
+def refuse_unjoined(inputs: Sequence[Input], conjuncts: Sequence[Conjunct]) -> None:
+    """Makes sure that conditions join all inputs.
+
+    Raises:
+        UnsupportedError: one is joined with those before it by none.
+    """
+    joined = {0}
+    grown = True
+    while grown:
+        grown = False
+        for conjunct in conjuncts:
+            if conjunct.inputs & joined and not conjunct.inputs <= joined:
+                joined |= conjunct.inputs
+                grown = True
+    for number, each in enumerate(inputs):
+        if number not in joined:
+            alias, clause = each.source.alias, each.source.clause
+            message = (
+                f"No condition joins {alias} with the other inputs. A cross join is not supported: compare a column of "
+                f"{alias} with one of another input."
+            )
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+
+
+def bound_streams(
+    inputs: Sequence[Input], conjuncts: Sequence[Conjunct], host: ExpressionHost, zone: str
+) -> BoundStreams:
+    """The bounds that conditions set to the event times of every two streams.
+
+    Args:
+        inputs: of the join.
+        conjuncts: its conditions.
+        host: Spark's analysis over joined rows.
+        zone: the session's time zone.
+
+    Raises:
+        UnsupportedError: two streams without one, with the bound to add.
+        SqlError: bounds that contradict one another.
+    """
+    streams = [number for number, each in enumerate(inputs) if not each.relation.is_static]
+    shown = [each.time for each in inputs if each.time is not None and each.shows_time]
+    types = host.types([row_text(column) for column in shown])
+    local = {column: kind.tz is None for column, kind in zip(shown, types, strict=True)}
+    times = EventTimes(local, zone, lambda text: _length(text, host))
+    bounds = DifferenceBounds(streams)
+    exact: list[Conjunct] = []
+    for conjunct in conjuncts:
+        found = times.differences(conjunct)
+        for each in found:
+            bounds.add(each.earlier, each.later, each.most)
+        if found and conjunct.operator != "=" and all(each.is_exact for each in found):
+            exact.append(conjunct)
+    for earlier, later in combinations(streams, 2):
+        if bounds.most(earlier, later) is None or bounds.most(later, earlier) is None:
+            raise _unbound(inputs[earlier], inputs[later], bounds)
+    if bounds.is_contradictory:
+        clause = inputs[streams[-1]].source.clause
+        message = "The bounds on event times contradict one another, so that no rows can match."
+        raise clause.error(SqlError, message, 0, len(clause.text))
+    return BoundStreams(bounds.bounds(), tuple(exact))
+
+
+def _length(text: str, host: ExpressionHost) -> Length | None:
+    """The length of time that a constant is."""
+    (kind,) = host.types([text])
+    if pa.types.is_duration(kind):
+        (value,) = host.constants([text])
+        return Length(value, value) if isinstance(value, int) else None
+    if kind == pa.month_day_nano_interval():
+        try:
+            (months,) = host.constants([f"CAST(CAST(({text}\n) AS INTERVAL MONTH) AS INT)"])
+        except SqlError:
+            return None
+        return Length.of_months(months) if isinstance(months, int) else None
+    return None
+
+
+def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> UnsupportedError:
+    """That two streams have no bound, and how to write one."""
+    one, other = first.source, second.source
+    clause = other.clause
+    hidden = next((each for each in (first, second) if not each.shows_time), None)
+    if hidden is not None:
+        message = (
+            f"Streams {one.alias} and {other.alias} are joined without a bound on event time, and {hidden.source.source} "
+            f"does not show its event time: add {hidden.relation.time} to the SELECT list of that view."
+        )
+        return clause.error(UnsupportedError, message, 0, len(clause.text))
+    assert first.time is not None
+    assert second.time is not None
+    number, last = first.time.input, second.time.input
+    earlier, later = _named(one.alias, first.time.name), _named(other.alias, second.time.name)
+    low, high = f"{earlier} - INTERVAL 1 HOUR", f"{earlier} + INTERVAL 1 HOUR"
+    if bounds.most(number, last) is not None:
+        bound, which = f"{later} >= {low}", "a lower bound"
+    elif bounds.most(last, number) is not None:
+        bound, which = f"{later} <= {high}", "an upper bound"
+    else:
+        bound, which = f"{later} BETWEEN {low} AND {high}", "a bound"
+    message = (
+        f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so that nothing could ever be "
+        f"forgotten. Add one to the condition, such as: AND {bound}"
+    )
+    return clause.error(UnsupportedError, message, 0, len(clause.text))
+
+
+def _named(alias: str, column: str) -> str:
+    return ".".join(name if name.isidentifier() else quote(name) for name in (alias, column))

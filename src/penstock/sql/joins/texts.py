@@ -1,0 +1,49 @@
+"""A join view's query as text for Spark to analyse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.plan.expressions import JoinHost
+from penstock.sql.joins.inputs import Input
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import ended, quote
+from penstock.sql.text.placed import PlacedText
+
+
+def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> PlacedText:
+    """The query as it was written, on empty tables; views among its inputs are subqueries."""
+    text = "SELECT "
+    pieces: list[tuple[int, int, Clause]] = []
+
+    def add(clause: Clause) -> None:
+        nonlocal text
+        pieces.append((len(text), len(text) + len(clause.text), clause))
+        text += clause.text
+
+    for number, item in enumerate(query.items):
+        text += ", " if number else ""
+        add(item.clause)
+    for number, (source, each) in enumerate(zip(query.sources, inputs, strict=True)):
+        text += ("\nLEFT JOIN " if source.is_optional else "\nJOIN ") if number else "\nFROM "
+        text += f"{_table(each, host)} AS {quote(source.alias)}"
+        if source.on is not None:
+            text += "\nON "
+            add(source.on)
+        for place, name in enumerate(source.using):
+            text += ", " if place else "\nUSING ("
+            add(name)
+        text += ")" if source.using else ""
+    if query.where is not None:
+        text += "\nWHERE "
+        add(query.where)
+    return PlacedText(text, tuple(pieces), query.sources[0].clause)
+
+
+def _table(each: Input, host: JoinHost) -> str:
+    name = host.name_of(each.relation.name)
+    if each.source.below is None:
+        return name
+    columns = ", ".join(f"{ended(column.text)} AS {quote(column.name)}" for column in each.columns)
+    return f"(SELECT {columns} FROM {name})"

@@ -1,0 +1,108 @@
+"""A bound join view answered in the simplest way: every combination of tuples is looked at, one input after the other."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.plan.joins import JoinPlan, Operator
+
+Row = dict[str, Any]
+_MICROSECOND = timedelta(microseconds=1)
+_JUDGES = {
+    Operator.LESS: operator.lt,
+    Operator.LESS_EQUAL: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.GREATER_EQUAL: operator.ge,
+    Operator.NOT_EQUAL: operator.ne,
+}
+
+
+def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
+    """The view's rows over tables of the session that are called as the plan's relations.
+
+    Conditions of keys, bounds and comparisons are judged here; what the plan leaves to Spark is left to it.
+    """
+    tuples = [_tuples(spark, plan, number) for number in range(len(plan.inputs))]
+    joined: list[Row] = [{}]
+    for number, own in enumerate(tuples):
+        joined = [
+            {**row, **each, f"_row{number}": place}
+            for row in joined
+            for place, each in enumerate(own)
+            if _matches(plan, {**row, **each}, number)
+        ]
+    found = _frame(spark, plan, joined, plan.residual)
+    if plan.optional:
+        matched = found.toArrow().to_pylist()
+        partners = {row["_row0"] for row in matched}
+        filled = [
+            {**dict.fromkeys(found.columns), **row, "_row0": place}
+            for place, row in enumerate(tuples[0])
+            if place not in partners
+        ]
+        found = _frame(spark, plan, [*matched, *filled], plan.filters)
+    outputs = [
+        f"{output.text if output.column is None else f'`{output.column}`'}\n AS `{output.name}`"
+        for output in plan.outputs
+    ]
+    return found.selectExpr(*outputs).toArrow()
+
+
+def _tuples(spark: SparkSession, plan: JoinPlan, number: int) -> list[Row]:
+    source = plan.inputs[number]
+    columns = ", ".join(f"{column.text}\n AS `{column.name}`" for column in source.columns)
+    table = spark.sql(
+        f"SELECT {columns or '1 AS _'} FROM {source.relation} WHERE {source.condition or 'TRUE'}"
+    ).toArrow()
+    for column in source.columns:
+        assert str(table.schema.field(column.name).type).replace(" not null", "") == str(column.type)
+    return table.to_pylist()
+
+
+def _matches(plan: JoinPlan, row: Row, number: int) -> bool:
+    """Whether a row of the inputs up to one satisfies what the plan says of these."""
+    for key in plan.keys:
+        names = [name for name in key.columns[: number + 1] if name is not None]
+        values = [_comparable(row[name]) for name in names]
+        if len(names) > 1 and (None in values or any(value != values[0] for value in values)):
+            return False
+    for bound in plan.bounds:
+        if bound.right <= number:
+            left, right = (row[plan.inputs[each].time or ""] for each in (bound.left, bound.right))
+            if left is None or right is None:
+                return False
+            apart = (right.replace(tzinfo=None) - left.replace(tzinfo=None)) // _MICROSECOND
+            if not bound.lower <= apart <= bound.upper:
+                return False
+    for each in plan.comparisons:
+        if each.left in row and each.right in row:
+            left, right = _comparable(row[each.left]), _comparable(row[each.right])
+            if left is None or right is None or not _JUDGES[each.operator](left, right):
+                return False
+    return True
+
+
+def _comparable(value: Any) -> Any:
+    """A value in Spark's order: NaN is the largest number."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value
+
+
+def _frame(spark: SparkSession, plan: JoinPlan, rows: Sequence[Row], conditions: Sequence[str]) -> DataFrame:
+    schema = pa.schema(
+        [(column.name, column.type) for each in plan.inputs for column in each.columns]
+        + [(f"_row{number}", pa.int64()) for number in range(len(plan.inputs))]
+    )
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=schema))
+    for condition in conditions:
+        frame = frame.where(f"({condition}\n)")
+    return frame

@@ -1,0 +1,144 @@
+"""Join views as they are read: inputs and conditions, and what no join view may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.script.script import parse_query, parse_script, sources_of
+from penstock.sql.script.views import flatten
+from penstock.sql.text.query import SelectQuery
+
+
+def joined(text: str) -> JoinQuery:
+    query = parse_query(text)
+    assert isinstance(query, JoinQuery)
+    return query
+
+
+def test_inputs_and_conditions_keep_their_places() -> None:
+    text = (
+        "SELECT /*+ BROADCAST(a) */ f.x, left(a.y, 2) AS z FROM flights AS f -- first\n"
+        "JOIN weather h ON f.k = h.k AND (f.a OR left(h.b, 1) = 'x')\n"
+        "INNER JOIN `air ports` USING (k, `code`) WHERE CASE WHEN h.left THEN f.x END > 3"
+    )
+    query = joined(text)
+    assert [(each.source, each.alias) for each in query.sources] == [
+        ("flights", "f"),
+        ("weather", "h"),
+        ("air ports", "air ports"),
+    ]
+    on, where = query.sources[1].on, query.where
+    assert on is not None
+    assert where is not None
+    assert on.text == "f.k = h.k AND (f.a OR left(h.b, 1) = 'x')"
+    assert text[on.start :].startswith(on.text)
+    assert [name.text for name in query.sources[2].using] == ["k", "`code`"]
+    assert where.text == "CASE WHEN h.left THEN f.x END > 3"
+    assert [(item.clause.text, item.alias) for item in query.items] == [
+        ("f.x", None),
+        ("left(a.y, 2) AS z", "z"),
+    ]
+
+
+@pytest.mark.parametrize("words", ["LEFT JOIN", "LEFT OUTER JOIN"])
+def test_the_second_of_two_inputs_may_be_optional(words: str) -> None:
+    query = joined(f"SELECT * FROM a {words} b ON a.x = b.x")
+    assert [source.is_optional for source in query.sources] == [False, True]
+
+
+def test_selections_among_the_inputs_are_brought_down_to_tables() -> None:
+    views = {
+        "LATE": parse_query("SELECT * FROM flights WHERE delay > 60"),
+        "LATER": parse_query("SELECT k, delay * 2 AS d FROM late WHERE delay > 90"),
+        "PAIRS": joined("SELECT a.k FROM late a JOIN weather b ON a.k = b.k"),
+        "SEEN": parse_query("SELECT k FROM pairs WHERE k > 3"),
+    }
+    query = flatten(joined("SELECT * FROM later l JOIN seen s ON l.k = s.k JOIN pairs p ON p.k = l.k"), views)
+    assert [source.relation for source in query.sources] == ["flights", "pairs", "pairs"]
+    below = query.sources[0].below
+    assert below is not None
+    assert [clause.text for clause in below.conditions] == ["delay > 60", "delay > 90"]
+    assert query.sources[2].below is None, "a join view is a stream of its own"
+    above = flatten(parse_query("SELECT k FROM seen"), views)
+    assert isinstance(above, SelectQuery)
+    assert above.source == "pairs"
+
+
+def test_scripts_know_the_inputs_of_joins() -> None:
+    script = "CREATE TABLE a USING x; CREATE TABLE b USING x;\nCREATE VIEW v AS SELECT * FROM a JOIN b USING (k) JOIN c USING (k)"
+    with pytest.raises(SqlError, match="c does not exist") as raised:
+        parse_script(script)
+    assert script[raised.value.start - 5 : raised.value.end] == "JOIN c"
+    view = parse_script(script.replace("JOIN c", "JOIN a AS c")).views[0]
+    assert [name for name, _ in sources_of(view.query)] == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "marked", "message"),
+    [
+        ("SELECT * FROM a RIGHT JOIN b ON a.x = b.x", "RIGHT", "RIGHT JOIN is not supported yet"),
+        ("SELECT * FROM a FULL OUTER JOIN b ON a.x = b.x", "FULL", "FULL OUTER JOIN is not supported yet"),
+        ("SELECT * FROM a NATURAL JOIN b", "NATURAL", "NATURAL JOIN is not supported yet"),
+        ("SELECT * FROM a CROSS JOIN b", "CROSS", "CROSS JOIN is not supported yet"),
+        ("SELECT * FROM a LEFT SEMI JOIN b ON a.x = b.x", "LEFT", "SEMI JOIN is not supported yet"),
+        ("SELECT * FROM a ANTI JOIN b ON a.x = b.x", "ANTI", "ANTI JOIN is not supported yet"),
+        ("SELECT * FROM a JOIN b", "b", "b is joined by no condition"),
+        ("SELECT * FROM a, b WHERE a.x = b.x", ",", "write JOIN ... ON"),
+        ("SELECT * FROM a JOIN a ON a.x = a.y", "a", "Two inputs are called a"),
+        ("SELECT * FROM a JOIN b x ON a.x = x.y JOIN c X ON 1 = 1", "c", "Two inputs are called X"),
+        (
+            "SELECT * FROM a JOIN b USING (k) JOIN c USING (k) JOIN d USING (k) JOIN e USING (k) JOIN f USING (k) "
+            "JOIN g USING (k)",
+            "g",
+            "more than 6 inputs",
+        ),
+        ("SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)", "JOIN", "Another join beside a LEFT JOIN"),
+        ("SELECT * FROM a JOIN b USING (k) LEFT JOIN c USING (k)", "c", "A LEFT JOIN is of two inputs"),
+        ("SELECT count(*) AS n FROM a JOIN b USING (k)", "count(*) AS n", "a window view over that"),
+        ("SELECT k FROM a JOIN b USING (k) GROUP BY k", "GROUP BY", "a window view over that"),
+        ("SELECT window(t, '1 hour') FROM a JOIN b USING (k)", "window(t, '1 hour')", "a window view over"),
+        ("SELECT k FROM a JOIN b USING (k) ORDER BY k", "ORDER BY", "ORDER BY is not supported yet"),
+        ("SELECT k FROM a JOIN b ON a.k = b.k LIMIT 3", "LIMIT", "LIMIT is not supported yet"),
+        ("SELECT DISTINCT k FROM a JOIN b USING (k)", "DISTINCT", "DISTINCT is not supported yet"),
+        ("SELECT k FROM a JOIN (SELECT 1) b USING (k)", "(", "A subquery is not supported yet"),
+        ("SELECT k FROM a JOIN b ON a.k IN (SELECT 1)", "SELECT", "A subquery is not supported yet"),
+        ("SELECT sum(k) OVER () FROM a JOIN b USING (k)", "sum(k) OVER ()", "supported"),
+        ("SELECT k FROM a JOIN b ON max(a.k) > b.k", "max(a.k) > b.k", "An aggregate function"),
+        ("SELECT k FROM a JOIN b USING (k) UNION SELECT 1", "UNION", "UNION is not supported yet"),
+        ("SELECT k FROM a JOIN LATERAL b", "LATERAL", "LATERAL"),
+    ],
+)
+def test_what_is_not_supported_is_refused(query: str, marked: str, message: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        parse_query(query)
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+    assert message in raised.value.message
+    assert isinstance(raised.value, UnsupportedError) or "called" in message
+
+
+@pytest.mark.parametrize(
+    ("query", "marked", "message"),
+    [
+        ("SELECT * FROM a JOIN b ON", "ON", "A condition is expected here"),
+        ("SELECT * FROM a JOIN b ON WHERE a.x", "WHERE", "A condition is expected here"),
+        ("SELECT * FROM a JOIN b USING k", "k", "A list of columns in parentheses"),
+        ("SELECT * FROM a JOIN b USING ()", ")", "The name of a column"),
+        ("SELECT * FROM a JOIN b USING (k j)", "j", "A comma or a closing parenthesis"),
+        ("SELECT * FROM a INNER b", "b", "JOIN is expected here"),
+        ("SELECT * FROM a JOIN b ON a.x = b.x WHERE a.y > 1 JOIN c", "JOIN", "The end of the query"),
+        (
+            "SELECT /*+ MAX_ERROR(0.1, 0.1) */ * FROM a JOIN b USING (k)",
+            "/*+ MAX_ERROR(0.1, 0.1) */",
+            "no windows",
+        ),
+        ("SELECT /*+ BACKFILL */ * FROM a JOIN b USING (k)", "/*+ BACKFILL */", "no windows"),
+        ("SELECT a.x + FROM a JOIN b USING (k)", "+", "This is no expression"),
+    ],
+)
+def test_mistakes_are_underlined(query: str, marked: str, message: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        parse_query(query)
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+    assert message in raised.value.message
