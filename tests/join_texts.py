@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -130,3 +131,116 @@ QUERIES = [
     "SELECT -- a remark\n f.k, /* of */ w.x -- two\n FROM flights f -- three\n JOIN weather w -- four\n ON f.k = w.k -- five\n"
     f" AND {_BOUND} -- six\n WHERE w.x > 0 -- seven\n OR f.x > w.x -- eight",
 ]
+#: those with what the clock of a time zone shifts
+SHIFTED = [text for text in QUERIES if re.search(r"1 DAY|1 MONTH|locals|dep - w.seen", text)]
+
+#: columns of the same meaning by kind, for random conditions
+_NUMBERS = {
+    "flights": ("k", "x", "money", "place.gate"),
+    "weather": ("k", "x", "cost"),
+    "bookings": ("k", "x"),
+    "locals": ("k",),
+    "airports": ("k", "x"),
+}
+_STRINGS = {
+    "flights": ("origin", "dest"),
+    "weather": ("origin",),
+    "bookings": ("origin",),
+    "locals": (),
+    "airports": ("code", "city"),
+}
+
+
+def random_query(seed: int) -> str:
+    """A join of two to four inputs: keys, comparisons and bounds of all kinds, in ON and in WHERE, inner or outer."""
+    return _RandomQuery(random.Random(seed)).text()
+
+
+class _RandomQuery:
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.tables = [chance.choice(("flights", "weather", "bookings"))]
+        self.tables += chance.choices(list(SCHEMAS), k=chance.choice((1, 1, 2, 3)))
+        self.aliases = [f"t{number}" for number in range(len(self.tables))]
+
+    def text(self) -> str:
+        is_outer = len(self.tables) == 2 and self.chance.random() < 0.5
+        joins, where = [f"{self.tables[0]} {self.aliases[0]}"], []
+        for number in range(1, len(self.tables)):
+            other = self.chance.randrange(number)
+            conditions = [self._joining(number, other)]
+            conditions += self._bounds(number)
+            conditions += self._further(number, other)
+            self.chance.shuffle(conditions)
+            if not is_outer and len(conditions) > 1 and self.chance.random() < 0.5:
+                where.append(conditions.pop())
+            word = "LEFT JOIN" if is_outer else "JOIN"
+            joins.append(
+                f"{word} {self.tables[number]} AS {self.aliases[number]} ON {' AND '.join(conditions)}"
+            )
+        if self.chance.random() < 0.5:
+            where += self._further(len(self.tables) - 1, 0)
+        text = f"SELECT {self._outputs()} FROM {' '.join(joins)}"
+        return f"{text} WHERE {' AND '.join(where)}" if where else text
+
+    def _column(self, number: int, kinds: Mapping[str, Sequence[str]]) -> str:
+        return f"{self.aliases[number]}.{self.chance.choice(kinds[self.tables[number]])}"
+
+    def _joining(self, number: int, other: int) -> str:
+        is_text = all(_STRINGS[self.tables[each]] for each in (number, other)) and self.chance.random() < 0.5
+        kinds = _STRINGS if is_text else _NUMBERS
+        left, right = self._column(number, kinds), self._column(other, kinds)
+        operator = self.chance.choice(("=", "=", "=", "<=", "<>", "<=>"))
+        return f"{left} {operator} {right}"
+
+    def _bounds(self, number: int) -> list[str]:
+        """Conditions that bind a stream's event time to an earlier stream's, in one of several spellings."""
+        streams = [each for each in range(number) if TIMES[self.tables[each]] is not None]
+        time = TIMES[self.tables[number]]
+        if time is None:
+            return []
+        other = self.chance.choice(streams)
+        own, theirs = f"{self.aliases[number]}.{time}", f"{self.aliases[other]}.{TIMES[self.tables[other]]}"
+        minutes = self.chance.choice((0, 5, 15, 40))
+        return self.chance.choice(
+            (
+                [f"{own} BETWEEN {theirs} - INTERVAL {minutes} MINUTES AND {theirs} + INTERVAL '30' MINUTE"],
+                [f"{own} >= {theirs}", f"{own} < {theirs} + INTERVAL 1 HOUR"],
+                [
+                    f"NOT {own} + INTERVAL {minutes} MINUTES < {theirs}",
+                    f"{own} - INTERVAL 10 MINUTES <= {theirs}",
+                ],
+                [
+                    f"{own} - {theirs} <= INTERVAL {minutes} MINUTES",
+                    f"{theirs} < {own} + INTERVAL '0:45' HOUR TO MINUTE",
+                ],
+                [f"{own} = {theirs}"],
+            )
+        )
+
+    def _further(self, number: int, other: int) -> list[str]:
+        one, two = self._column(number, _NUMBERS), self._column(other, _NUMBERS)
+        conditions = (
+            f"{one} > 0",
+            f"{two} <= 2",
+            f"({one} > 1 OR {two} < 2)",
+            f"{one} * 2 >= {two}",
+            f"{one} + {two} > 1",
+            f"coalesce({one}, 1) = coalesce({two}, {one}, 1)",
+            f"{one} IS NULL",
+            f"{one} IS NOT NULL",
+            f"{two} IN (0, 1, {one})",
+            f"{one} BETWEEN 0 AND {two}",
+            "1 < 2",
+        )
+        return self.chance.sample(conditions, self.chance.choice((0, 0, 1, 2)))
+
+    def _outputs(self) -> str:
+        found = []
+        for number in range(len(self.tables)):
+            found.append(f"{self._column(number, _NUMBERS)} AS a{number}")
+            if self.chance.random() < 0.5:
+                other = self._column(self.chance.randrange(len(self.tables)), _NUMBERS)
+                found.append(f"coalesce({self._column(number, _NUMBERS)}, {other}, -1) AS b{number}")
+        time = TIMES[self.tables[0]]
+        return ", ".join([*found, f"{self.aliases[0]}.{time}", "a0 IS NULL AS c"])

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from join_texts import QUERIES, RELATIONS, SCHEMAS, VIEWS, random_tables
+from join_texts import QUERIES, RELATIONS, SCHEMAS, SHIFTED, VIEWS, random_query, random_tables
 from naive_join import answer
-from penstock.plan.joins import JoinPlan
+from penstock.plan.joins import Comparison, JoinColumn, JoinKey, JoinPlan, Operator, TimeBound
 from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.sql.joins.bind import bind_join
@@ -56,8 +56,11 @@ def rows(table: pa.Table) -> list[str]:
 
 
 @pytest.mark.usefixtures("zone")
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"], indirect=True)
-@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [(text, "UTC") for text in QUERIES] + [(text, "Europe/Berlin") for text in SHIFTED],
+    indirect=["zone"],
+)
 def test_a_bound_view_answers_as_its_text(spark: SparkSession, text: str) -> None:
     plan = bound(text, host(spark))
     expected = spark.sql(text)
@@ -66,3 +69,100 @@ def test_a_bound_view_answers_as_its_text(spark: SparkSession, text: str) -> Non
     found = answer(spark, plan)
     assert rows(found) == rows(expected.toArrow())
     assert found.num_rows > 0, "a test that compares nothing"
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_joins_answer_as_their_texts(spark: SparkSession, seed: int) -> None:
+    for name, table in random_tables(seed, rows=15).items():
+        spark.createDataFrame(table).createOrReplaceTempView(name)
+    text = random_query(seed)
+    assert rows(answer(spark, bound(text, host(spark)))) == rows(spark.sql(text).toArrow()), text
+
+
+def test_the_plan_of_a_chain(spark: SparkSession) -> None:
+    plan = bound(
+        "SELECT f.dest, w.x, f.k * 2 AS twice, f.x + b.x AS total FROM flights f JOIN weather w ON f.k = w.k "
+        "AND w.seen >= f.dep AND w.seen < f.dep + INTERVAL 1 HOUR AND w.x > f.x JOIN bookings b ON b.k = w.k AND b.k = w.k "
+        "AND w.seen <= b.at AND b.at - INTERVAL 1 MINUTE < w.seen AND (b.x > 1 OR w.x > 1) WHERE f.dest <> 'EWR' AND 1 < 2",
+        host(spark),
+    )
+    assert [(each.alias, each.relation, each.is_static, each.time) for each in plan.inputs] == [
+        ("f", "flights", False, "_0_dep"),
+        ("w", "weather", False, "_1_seen"),
+        ("b", "bookings", False, "_2_at"),
+    ]
+    assert [each.condition for each in plan.inputs] == ["((`dest`) <> ('EWR')) AND ((1) < (2))", None, None]
+    assert plan.keys == (JoinKey(("_0x0", "_1_k", "_2_k"), pa.int64()),)
+    assert plan.inputs[0].columns[1] == JoinColumn("_0_x", "`x`", pa.float64())
+    hour, minute = 3_600_000_000, 60_000_000
+    assert plan.bounds == (
+        TimeBound(0, 1, 0, hour - 1),
+        TimeBound(0, 2, 0, hour + minute - 2),
+        TimeBound(1, 2, 0, minute - 1),
+    )
+    assert plan.comparisons == (Comparison("_1x0", Operator.GREATER, "_0_x"),)
+    assert plan.residual == ("`_2_x` > 1 OR `_1_x` > 1",)
+    assert [(each.name, each.column, each.text) for each in plan.outputs] == [
+        ("dest", "_0_dest", "`_0_dest`"),
+        ("x", "_1_x", "`_1_x`"),
+        ("twice", None, "`_0_k` * 2"),
+        ("total", None, "`_0_x` + `_2_x`"),
+    ]
+    casts = {
+        column.name: column.text for each in plan.inputs for column in each.columns if "x0" in column.name
+    }
+    assert casts == {"_0x0": "CAST(`k` AS BIGINT)", "_1x0": "CAST(`x` AS DOUBLE)"}
+
+
+def test_where_makes_an_outer_join_an_inner_one_where_it_is_true_of_no_row_without_a_partner(
+    spark: SparkSession,
+) -> None:
+    left = (
+        "SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND w.seen BETWEEN f.dep AND f.dep"
+    )
+    asked = host(spark)
+    assert bound(left, asked).optional == (1,)
+    for condition in ("w.x > 0", "w.x IS NOT NULL", "w.k + 1 > f.k", "NOT (w.x IS NULL)"):
+        plan = bound(f"{left} WHERE {condition}", asked)
+        assert (plan.optional, plan.filters) == ((), ()), condition
+    for condition in ("w.x IS NULL", "coalesce(w.k, 1) > f.k", "w.x > f.x OR f.k > 1", "w.x <=> f.x"):
+        plan = bound(f"{left} WHERE {condition}", asked)
+        assert plan.optional == (1,), condition
+        assert len(plan.filters) == 1
+    plan = bound(f"{left} AND f.k > 1 AND w.x > 2 AND w.x > f.x WHERE f.x > 3", asked)
+    assert [each.condition for each in plan.inputs] == ["(`x`) > (3)", "(`x`) > (2)"]
+    assert plan.residual == ("(`_0_k`) > (1)",)
+    assert len(plan.comparisons) == 1
+
+
+def test_views_among_the_inputs_are_pushed_into_them(spark: SparkSession) -> None:
+    plan = bound(
+        "SELECT l.*, w.x AS wx FROM later l JOIN weather w ON w.k = l.k1 AND w.seen BETWEEN l.t AND l.t",
+        host(spark),
+    )
+    one = plan.inputs[0]
+    assert (one.alias, one.relation, one.time) == ("l", "flights", "_0_t")
+    assert one.condition is not None
+    assert "(k + 1) > 1" in one.condition
+    assert {column.name: column.text for column in one.columns}["_0_loud"] == "upper(dest)"
+    assert [output.name for output in plan.outputs] == ["t", "origin", "k1", "x", "loud", "wx"]
+
+
+def test_bounds_that_the_clock_shifts_are_wider_and_judged_again(spark: SparkSession) -> None:
+    text = "SELECT f.k, w.x FROM flights f JOIN weather w ON f.k = w.k AND w.seen BETWEEN f.dep AND f.dep + INTERVAL 1 DAY"
+    day = 86_400_000_000
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        plain = bound(text, host(spark))
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        shifted = bound(text, host(spark))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert (plain.bounds, plain.comparisons, plain.residual) == ((TimeBound(0, 1, 0, day),), (), ())
+    (bound_,) = shifted.bounds
+    assert bound_.lower == 0
+    assert day < bound_.upper < day + 4 * 3_600_000_000
+    assert len(shifted.residual) == 1, "the sum may raise, so that Spark judges it"

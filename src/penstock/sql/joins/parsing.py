@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, token_kinds
+from penstock.sql.text.lexing import is_call, name_of
 from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
@@ -61,15 +61,16 @@ _WINDOWS = {"window", "session_window", "window_time"}
 def is_join(tokens: Sequence[Token]) -> bool:
     """Whether a query selects from several tables."""
     depth, after_from = 0, False
-    for position, (token, kind) in enumerate(zip(tokens, token_kinds(tokens), strict=True)):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+    for position, token in enumerate(tokens):
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
         if depth:
             continue
-        if kind is TokenType.FROM:
-            after_from = True
-        elif after_from and (kind is TokenType.COMMA or _is_join_word(tokens, position)):
+        if not after_from:
+            after_from = kind is TokenType.FROM
+        elif kind is TokenType.COMMA or _is_join_word(tokens, position):
             return True
-        elif after_from and kind in (TokenType.WHERE, TokenType.GROUP_BY):
+        elif kind in _ENDS:
             return False
     return False
 

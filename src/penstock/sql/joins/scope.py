@@ -206,7 +206,7 @@ class Scope:
             names = ", ".join(column.name for column in self.columns[owner])
             message = f"{self.aliases[owner]} has no column {parts[1][0]}. Its columns: {names}"
             raise clause.error(UnknownNameError, message, start, parts[1][2])
-        names = ", ".join(
+        names = "; ".join(
             f"{alias}: {', '.join(column.name for column in columns)}"
             for alias, columns in zip(self.aliases, self.columns, strict=True)
         )

@@ -1,0 +1,76 @@
+"""The whole text of messages about mistakes in joins, which need Spark to be found.
+
+`PENSTOCK_BLESS=1 pytest tests/golden/test_join_messages.py` writes the messages anew: read the difference before
+committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from join_texts import RELATIONS, SCHEMAS, VIEWS, random_tables
+from penstock.errors import SqlError
+from penstock.spark.analysis.joins import SparkJoinHost
+from penstock.sql.joins.bind import bind_join
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.script.script import parse_query
+from penstock.sql.script.views import flatten
+
+pytestmark = pytest.mark.spark
+
+MESSAGES = Path(__file__).with_name("join_messages.txt")
+_BOUND = "w.seen BETWEEN f.dep AND f.dep + INTERVAL 1 HOUR"
+QUERIES = [
+    "SELECT f.k FROM flights f JOIN weather w\nON f.k = w.k",
+    "SELECT f.k FROM flights f JOIN weather w ON f.k = w.k AND w.seen > f.dep",
+    "SELECT f.k FROM flights f JOIN weather w ON f.k = w.k AND f.dep + INTERVAL 1 MONTH >= w.seen",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} JOIN bookings b ON b.k = w.k",
+    "SELECT f.k FROM flights f JOIN timeless s ON f.k = s.k",
+    "SELECT f.k FROM flights f JOIN weather w ON w.seen > f.dep AND w.seen < f.dep",
+    "SELECT f.k FROM flights f JOIN airports a ON f.k > 3 AND a.x > 1",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} JOIN airports a ON f.k = w.k",
+    f"SELECT k FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.k FROM flights f\nJOIN weather w ON {_BOUND}\nWHERE origin = 'JFK'",
+    f"SELECT f.kk FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT nothing FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND b.x = 1 JOIN bookings b USING (k)",
+    f"SELECT flights.k FROM flights f JOIN weather w ON {_BOUND}",
+    "SELECT f.k FROM flights f JOIN airports a USING (dest)",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} JOIN airports a USING (k)",
+    f"SELECT * FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.k, w.k FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT z.* FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.place.* FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON f.place = w.k AND {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON f.dep = w.k AND {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON f.k + w.k AND {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} WHERE upperr(f.origin) = 'X'",
+    f"SELECT f.k, rand() AS r FROM flights f JOIN weather w ON {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND w.seen > current_timestamp()",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND f.k IN",
+    "SELECT a.k FROM airports a JOIN airports b ON a.k = b.k",
+    "SELECT a.k FROM airports a LEFT JOIN flights f ON a.k = f.k",
+]
+
+
+def _message(text: str, host: SparkJoinHost) -> str:
+    try:
+        query = flatten(parse_query(text), {name.upper(): parse_query(view) for name, view in VIEWS.items()})
+        assert isinstance(query, JoinQuery)
+        bind_join(query, "v", RELATIONS, host)
+    except SqlError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{text} is accepted")
+
+
+def test_messages_are_those_recorded(spark: SparkSession) -> None:
+    tables = random_tables(seed=1, rows=1)
+    host = SparkJoinHost(spark, {name: spark.createDataFrame(tables[name]).schema for name in SCHEMAS})
+    found = "\n\n".join(f"{text}\n{_message(text, host)}" for text in QUERIES) + "\n"
+    if os.environ.get("PENSTOCK_BLESS"):
+        MESSAGES.write_text(found)
+    assert found == MESSAGES.read_text()
