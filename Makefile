@@ -11,7 +11,7 @@ BATCHES ?= 100000
 MINUTES ?= 1440
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-runs bench-join-kernels bench-plans bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-runs bench-join-kernels bench-plans bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -61,6 +61,9 @@ bench-disorder: $(INSTALLED) ## slack policies on disordered streams, in virtual
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
 	$(BIN)/python benchmarks/windows_spark.py
 	$(BIN)/python benchmarks/windows_latency.py
+
+bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams
+	$(BIN)/python benchmarks/joins_spark.py
 
 bench-runs: $(INSTALLED) ## sorted runs of tuples: written, merged, mapped and probed
 	$(BIN)/python benchmarks/runs.py

@@ -106,6 +106,16 @@ class StatusBook:
             for figures in batches:
                 _add_windows(self._document, stream, figures)
 
+    def catch_up_lane(
+        self, lane: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Likewise of the cuts of a lane."""
+        with self._lock:
+            self._changes += 1
+            _restate_cuts(self._document, lane, totals)
+            for figures in batches:
+                _add_cut(self._document, lane, figures)
+
 
 def _stream(document: Document, name: str) -> Document:
     empty = {
@@ -239,8 +249,9 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
 
 
 def _cut(document: Document, event: Mapping[str, Any]) -> None:
-    lanes = document.setdefault("lanes", {})
-    lanes[event["lane"]] = {name: event.get(name) for name in ("cut", "streams", "time")}
+    lane = document.setdefault("lanes", {}).setdefault(event["lane"], {})
+    lane.update({name: event.get(name) for name in ("cut", "streams", "time")})
+    _add_cut(document, event["lane"], {"batch": event["cut"], **(event.get("figures") or {})})
     for name in event.get("streams") or {}:
         stream = _stream(document, name)
         if stream.get("state") == "retrying":
@@ -258,6 +269,24 @@ def _history_held(document: Document, event: Mapping[str, Any]) -> None:
 
 def _history_released(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"]).get("held_by", {}).pop(event["reader"], None)
+
+
+def _add_cut(document: Document, name: str, figures: Mapping[str, Any]) -> None:
+    """Counts what a cut of a lane says of its views, once."""
+    lane = document.setdefault("lanes", {}).setdefault(name, {})
+    if figures["batch"] <= lane.get("counted", -1):
+        return
+    lane["counted"] = figures["batch"]
+    for view, said in (figures.get("views") or {}).items():
+        known = lane.setdefault("views", {}).setdefault(view, {})
+        known.update({what: known.get(what, 0) + count for what, count in said.items()})
+
+
+def _restate_cuts(document: Document, name: str, totals: Mapping[str, Any]) -> None:
+    lane = document.setdefault("lanes", {}).setdefault(name, {})
+    if totals.get("batch", -1) > lane.get("counted", -1):
+        lane.update(counted=-1, views={})
+        _add_cut(document, name, totals)
 
 
 def _decision(document: Document, event: Mapping[str, Any]) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document, StatusBook, stream_state
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.starting import read_status
-from penstock.spark.reporting.status_file import catch_up
+from penstock.spark.reporting.status_file import catch_up, catch_up_lane
+from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import planned_after
 
@@ -57,6 +60,10 @@ def folder_status(folder: Path) -> Document:
     book = StatusBook(written)
     for stream in catalog["streams"]:
         catch_up(book, layout, stream)
+    joins = {name: view for name, view in catalog["views"].items() if LANES in view}
+    for view in joins.values():
+        for number in view[LANES]:
+            catch_up_lane(book, layout, join_lane(number))
     until = str(written.get("time") or "")
     known = written.get("at_time")
     for event in newest_events(layout.events):
@@ -75,8 +82,10 @@ def folder_status(folder: Path) -> Document:
         _of_stream(layout, document, name, stream)
         if pairs is not None:
             _rank(catalog, name, stream, pairs.get(name, {}))
+    for name, view in joins.items():
+        document["views"][name] = _of_join(document, layout, name, view)
     for name, view in catalog["views"].items():
-        if "projection" not in view:
+        if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
             if view.get("dropped"):
                 shown["dropped"] = view["dropped"]
@@ -84,6 +93,26 @@ def folder_status(folder: Path) -> Document:
             if missing and not view.get("dropped"):
                 shown["not_answered"] = missing
     return document
+
+
+def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, Any]) -> Document:
+    """What lanes have come to with a join view, and how far its lane is behind its streams."""
+    lanes = [document["lanes"].get(join_lane(number), {}) for number in view[LANES]]
+    counts = [lane.get("views", {}).get(name, {}) for lane in lanes]
+    shown: Document = {
+        "streams": view["streams"],
+        "rows": sum(each.get("rows", 0) for each in counts),
+        "raised": sum(each.get("raised", 0) for each in counts),
+        "untimed": sum(each.get("untimed", 0) for each in counts),
+        "cut": lanes[-1].get("cut"),
+    }
+    if view.get("dropped"):
+        return {**shown, "dropped": view["dropped"]}
+    reach = lanes[-1].get("streams") or {}
+    whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
+    newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}
+    behind = {stream: entry.number - reach[stream] for stream, entry in newest.items() if entry is not None}
+    return {**shown, "backlog": behind}
 
 
 def quarantined_stream(layout: Layout, stream: str | None) -> str:
@@ -205,7 +234,7 @@ def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int])
     views = [
         view
         for view, each in catalog["views"].items()
-        if each["stream"] == name and "projection" in each and not each.get("dropped")
+        if each.get("stream") == name and "projection" in each and not each.get("dropped")
     ]
     busiest = sorted(((view, pairs[view]) for view in views if pairs.get(view)), key=lambda each: -each[1])
     stream["busiest"] = dict(busiest)

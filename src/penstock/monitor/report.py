@@ -195,6 +195,9 @@ def _at_hand(batch: Mapping[str, Any], state: str | None) -> str:
 
 
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
+    if "streams" in view:
+        yield from _join(name, view)
+        return
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):
         counts += f", final windows corrected: {view['final_corrected']:,}"
@@ -219,6 +222,24 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         yield f"  not final: {_why_open(standing, state, behind)}"
     if standing.get("promised") is False:
         yield "  no bound can be promised yet: too few windows are final to learn from"
+
+
+def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"join view {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
+    if view.get("cut") is not None:
+        parts.append(f"cut {view['cut']:,}")
+    yield " | ".join(parts)
+    if view.get("dropped"):
+        yield f"  dropped at {_clock(view['dropped'])}: its rows stay"
+    if view.get("raised"):
+        yield f"  a condition raised, so that {counted(view['raised'], 'joined row')} are no match"
+    behind = [
+        f"{counted(entries, 'batch')} of {stream}"
+        for stream, entries in view.get("backlog", {}).items()
+        if entries
+    ]
+    if behind:
+        yield f"  not joined yet: {', '.join(behind)}"
 
 
 def _why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:

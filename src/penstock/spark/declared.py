@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from penstock.errors import InputError, SqlError, UnknownNameError
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Source
+from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.sql.joins.inputs import Relation
+from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import CreateTable, Query, Script, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
@@ -27,11 +31,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A declared view: its stream, its query as written and its definition over the stream."""
+    """A declared view: its stream (the first one of a join), its query as written and its definition over the stream."""
 
     stream: str
     query: Query
-    definition: ViewDefinition | WindowDefinition
+    definition: ViewDefinition | WindowDefinition | JoinDefinition
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +44,7 @@ class Declared:
 
     tables: dict[str, CreateTable] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
+    statics: dict[str, StaticTable] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
     #: by the view, table or stream they are about
@@ -48,7 +53,12 @@ class Declared:
     def copy(self) -> Declared:
         """A copy to change; a mistake half way then leaves nothing behind."""
         return Declared(
-            dict(self.tables), dict(self.streams), dict(self.views), list(self.sinks), dict(self.warnings)
+            dict(self.tables),
+            dict(self.streams),
+            dict(self.statics),
+            dict(self.views),
+            list(self.sinks),
+            dict(self.warnings),
         )
 
     @property
@@ -62,8 +72,39 @@ class Declared:
         return {name: view.definition.sql for name, view in self.views.items()}
 
     def on(self, stream: str) -> dict[str, ViewDefinition | WindowDefinition]:
-        """The views on a stream."""
-        return {name: view.definition for name, view in self.views.items() if view.stream == stream}
+        """The selection and window views on a stream."""
+        return {
+            name: view.definition
+            for name, view in self.views.items()
+            if view.stream == stream and not isinstance(view.definition, JoinDefinition)
+        }
+
+    @property
+    def joins(self) -> dict[str, JoinDefinition]:
+        """The join views."""
+        return {
+            name: view.definition
+            for name, view in self.views.items()
+            if isinstance(view.definition, JoinDefinition)
+        }
+
+    @property
+    def relations(self) -> list[Relation]:
+        """The streams and static tables, as join views see them."""
+        streams = (
+            Relation(name, tuple(stream.source.schema.fieldNames()), stream.source.event_time)
+            for name, stream in self.streams.items()
+        )
+        tables = (
+            Relation(name, tuple(table.schema.fieldNames()), None, True)
+            for name, table in self.statics.items()
+        )
+        return [*streams, *tables]
+
+    @property
+    def joined(self) -> set[str]:
+        """The streams that join views read."""
+        return {stream for definition in self.joins.values() for stream in definition.streams}
 
     def sinks_by_stream(self) -> dict[str, list[Sink]]:
         """The sinks whose view exists."""
@@ -91,14 +132,29 @@ class Declared:
 
         Raises:
             UnknownNameError: there is no such stream.
+            UnsupportedError: it is a static table, or a join view.
         """
         found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
         if found is None:
+            self._refuse_no_stream(query)
             names = ", ".join([*self.streams, *self.views][:20]) or "none"
             place = query.source_clause
             message = f"{query.source} is no stream or view to select from. Existing ones: {names}"
             raise place.error(UnknownNameError, message, 0, len(place.text))
         return found
+
+    def _refuse_no_stream(self, query: SelectQuery | WindowQuery) -> None:
+        place, name = query.source_clause, query.source.upper()
+        message = ""
+        if name in {each.upper() for each in self.statics}:
+            message = f"{query.source} is a static table: its rows do not come, they are there. Allowed: to join a stream with it"
+        elif name in {each.upper() for each, view in self.views.items() if isinstance(view.query, JoinQuery)}:
+            message = (
+                f"{query.source} is a join view; a selection or window view over one is not supported yet. Allowed: its "
+                "conditions in the join view itself"
+            )
+        if message:
+            raise place.error(UnsupportedError, message, 0, len(place.text))
 
     def refuse_loose_ends(self) -> None:
         """Makes sure that every view still has what it selects from.
@@ -106,7 +162,7 @@ class Declared:
         Raises:
             InputError: one has not.
         """
-        sources = {name.upper() for name in (*self.streams, *self.views)}
+        sources = {name.upper() for name in (*self.streams, *self.statics, *self.views)}
         for name, view in self.views.items():
             for source, _ in sources_of(view.query):
                 if source.upper() not in sources:

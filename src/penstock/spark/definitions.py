@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts, lift_values, lower
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.window_schemas import MARKS, ROW
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.sql.joins.bind import bind_join
+from penstock.sql.joins.inputs import Relation
+from penstock.sql.joins.parsing import ALLOWED_JOIN
+from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
@@ -111,6 +119,47 @@ def define_window(
             len(flat.time_clause.text),
         )
     return WindowDefinition(name, _identity(name, text, below), text, below)
+
+
+def define_join(
+    name: str,
+    text: str,
+    flat: JoinQuery,
+    below: tuple[tuple[str, str], ...],
+    schemas: Mapping[str, StructType],
+    relations: Sequence[Relation],
+    spark: SparkSession,
+) -> JoinDefinition:
+    """A join view's definition.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over streams and static tables.
+        below: (name, text) of the views it selects from, directly or through others.
+        schemas: the columns of streams and static tables, by name.
+        relations: these streams and static tables.
+        spark: the session.
+
+    Raises:
+        SqlError: a mistake in the query.
+        InputError: a reserved name is used.
+    """
+    used = {source.relation.upper() for source in flat.sources}
+    host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
+    plan = bind_join(flat, name, {each.name.upper(): each for each in relations}, host)
+    if plan.optional:
+        clause = flat.sources[plan.optional[0]].clause
+        raise clause.error(
+            UnsupportedError, f"A LEFT JOIN is not answered yet. {ALLOWED_JOIN}", 0, len(clause.text)
+        )
+    for output in plan.outputs:
+        if output.name.lower() in _RESERVED:
+            raise InputError(
+                f"view {name}: the column name {output.name} is reserved for results; reserved are {', '.join(_RESERVED)}"
+            )
+    outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
+    return JoinDefinition(name, _identity(name, text, below, outputs), text, plan, below)
 
 
 def _check_computable(

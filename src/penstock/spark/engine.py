@@ -14,21 +14,29 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from penstock.errors import DuplicateNameError, InputError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared, Stream, View
-from penstock.spark.definitions import beneath, check_projections, define_selection, define_window
+from penstock.spark.definitions import (
+    beneath,
+    check_projections,
+    define_join,
+    define_selection,
+    define_window,
+)
 from penstock.spark.functions import named
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.source import Source
+from penstock.spark.sources.static_tables import is_static, open_static
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import check_columns, open_table, stream_source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
@@ -313,9 +321,10 @@ class Engine:
             )
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
+                self._run.set_joins(self._declared.joins, self._declared.statics)
                 for name, stream in self._declared.streams.items():
                     definitions = self._declared.on(name)
-                    if definitions:
+                    if definitions or name in self._declared.joined:
                         self._run.add_stream(name, stream.source, definitions, stream.probe)
                 self._run.started()
             except BaseException as error:
@@ -331,6 +340,10 @@ class Engine:
     def _stage_tables(self, staged: Declared, tables: Iterable[CreateTable], targets: set[str]) -> None:
         for table in tables:
             staged.tables[table.name] = table
+            if is_static(table):
+                with table.pointing():
+                    staged.statics[table.name] = open_static(self._spark, table)
+                continue
             if table.name.upper() not in targets:
                 with table.pointing():
                     source = open_table(self._spark, table, self._settings)
@@ -356,20 +369,16 @@ class Engine:
         for name, (query, text) in written.items():
             known[name.upper()] = query
             _refuse_circle(name, known)
+            if isinstance(query, JoinQuery):
+                staged.views[name] = self._joined(staged, name, query, text, written, known)
+                continue
             flat = flatten(query, known)
-            if isinstance(flat, JoinQuery):
-                clause = flat.sources[1].clause
-                message = "A join view is read and not run yet."
-                raise clause.error(UnsupportedError, message, 0, len(clause.text))
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
             definition: ViewDefinition | WindowDefinition
             if isinstance(flat, WindowQuery):
-                texts = {
-                    **staged.texts,
-                    **{each: written_text for each, (_, written_text) in written.items()},
-                }
-                definition = define_window(name, text, flat, beneath(query, texts, known), source, host)
+                below = beneath(query, _texts(staged, written), known)
+                definition = define_window(name, text, flat, below, source, host)
                 new.setdefault(stream, {})[name] = flat.selection
             else:
                 definition = define_selection(name, text, flat, source)
@@ -384,6 +393,26 @@ class Engine:
             staged.warnings.update((name, []) for name in queries)
             for name, warning in bound.warnings:
                 staged.warnings[name].append(warning)
+
+    def _joined(
+        self,
+        staged: Declared,
+        name: str,
+        query: JoinQuery,
+        text: str,
+        written: Mapping[str, tuple[Query, str]],
+        known: Mapping[str, Query],
+    ) -> View:
+        """A join view, bound, with what it asks of its streams checked."""
+        flat = flatten(query, known)
+        schemas = {each: stream.source.schema for each, stream in staged.streams.items()}
+        schemas |= {each: table.schema for each, table in staged.statics.items()}
+        below = beneath(query, _texts(staged, written), known)
+        definition = define_join(name, text, flat, below, schemas, staged.relations, self._spark)
+        for stream in definition.streams:
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            check_demands(definition.plan, stream, source, host)
+        return View(definition.streams[0], query, definition)
 
     def _stage_insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
@@ -422,6 +451,8 @@ class Engine:
         if run is None or not run.active:
             return
         run.set_sinks(staged.sinks_by_stream())
+        if staged.joins != before.joins or staged.statics.keys() != before.statics.keys():
+            run.set_joins(staged.joins, staged.statics)
         for name, stream in staged.streams.items():
             old, new = before.on(name), staged.on(name)
             if name in run.queries:
@@ -431,7 +462,7 @@ class Engine:
                 dropped = [view for view in old if view not in new]
                 if changed or dropped:
                     run.change(name, changed, dropped)
-            elif new:
+            elif new or name in staged.joined:
                 run.add_stream(name, stream.source, new, stream.probe)
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
@@ -442,6 +473,11 @@ def _insert_view(insert: InsertInto) -> str:
     """Name of the view behind an INSERT INTO with a condition or projection of its own."""
     digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
     return f"insert_into_{insert.table.lower()}_{digest}"
+
+
+def _texts(staged: Declared, written: Mapping[str, tuple[Query, str]]) -> dict[str, str]:
+    """The text of every view, of those that are being declared the new one."""
+    return {**staged.texts, **{name: text for name, (_, text) in written.items()}}
 
 
 def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:

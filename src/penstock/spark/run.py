@@ -28,6 +28,7 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.registry import LanePlan, needed_lanes
 from penstock.spark.log.appended import Appended
@@ -38,10 +39,12 @@ from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Source
+from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
@@ -99,6 +102,7 @@ class Run:
         self._keepers: Mapping[str, LogKeeper] = {}
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
+        self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
         self._lane_context = LaneContext(
             spark, layout, self._events, settings, trigger, self._name, self._all_sinks, Appended()
         )
@@ -236,6 +240,7 @@ class Run:
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
+        self._joins.ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self._status.begin_stream(name)
         self._write_catalog()
@@ -279,10 +284,36 @@ class Run:
         )
         self._fit_lanes()
 
+    def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
+        """Answers these join views and no others, with what comes to their streams from now on.
+
+        Args:
+            definitions: the views by name.
+            tables: the static tables by name.
+        """
+        before = {each.definition.name for each in self._joins.joins}
+        gone = self._joins.settle(definitions, tables)
+        for each in gone:
+            if each.lane in self.lanes:
+                self.remove_lane(each.lane)
+            self._joins.forget(each)
+        self._needed -= {each.lane for each in gone}
+        for name, query in self.queries.items():
+            self._joins.ask(name, query.plans)
+        if gone or before != definitions.keys():
+            self._write_catalog()
+            self._events.record(
+                "joins_changed",
+                added=[name for name in definitions if name not in before][:_MOST_NAMED],
+                dropped=[each.definition.name for each in gone][:_MOST_NAMED],
+            )
+        self._fit_lanes()
+
     def add_lane(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
         for stream in plan.streams:
             self._keep_log(stream)
+        self._status.begin_lane(plan.name)
         lane = plan.make(self._lane_context, [self._keepers[stream] for stream in plan.streams])
         lane.start()
         self.lanes = {**self.lanes, plan.name: lane}
@@ -298,7 +329,7 @@ class Run:
 
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needed = {plan.name: plan for plan in needed_lanes(self.queries)}
+        needed = {plan.name: plan for plan in needed_lanes(self.queries, self._joins)}
         for name in self._needed - needed.keys():
             self.remove_lane(name)
         for name, plan in needed.items():
@@ -339,7 +370,7 @@ class Run:
         views: dict[str, dict[str, Definition]] = {
             name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
         }
-        results.write_catalog(self._layout, streams, views)
+        results.write_catalog(self._layout, streams, views, self._joins.joins)
 
     def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
         """Hands a published batch to the sinks, by the views of the plan that answered it."""

@@ -29,7 +29,7 @@ from penstock.spark.storage.bindings import (
     WindowDefinition,
     WindowRegister,
 )
-from penstock.spark.storage.demands import NO_DEMANDS, TupleDemand
+from penstock.spark.storage.demands import NO_DEMANDS, NumberedDemand, TupleDemand
 from penstock.spark.storage.events import EventLog
 from penstock.spark.tasks.worker import SentSequence
 
@@ -157,6 +157,12 @@ class StreamPlans:
         """Whether the next binding will answer window views, or any before has."""
         with self._lock:
             return self._register.next_operator > 0
+
+    @property
+    def demands(self) -> tuple[NumberedDemand, ...]:
+        """What the next binding will keep of tuples for readers of the log."""
+        with self._lock:
+            return self._demands.demands
 
     def demand(self, demand: TupleDemand) -> int:
         """Asks for tuples in the log, from the next binding on; what is asked for already is not asked for twice.

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.spark.recovery.messages import first_line
@@ -43,13 +44,18 @@ class CellJobs:
         """
         if not cells:
             return []
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", self._name)
-        context.setJobGroup(self._group, f"penstock {self._name}", True)
+        context = self.own()
 
         # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
         numbers = context.parallelize(range(len(cells)), len(cells))
         return numbers.map(lambda number: function(cells[number])).collect()
+
+    def own(self) -> SparkContext:
+        """Gives the jobs that the calling thread begins from now on the lane's pool and description."""
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", self._name)
+        context.setJobGroup(self._group, f"penstock {self._name}", True)
+        return context
 
     def cancel(self) -> None:
         """Cancels what runs; that the session has ended before is no fault."""

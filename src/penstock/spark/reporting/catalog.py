@@ -30,7 +30,7 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         revisions: whether it must be one whose rows have revisions.
 
     Raises:
-        UnknownNameError: there is no such view, or it is a selection, whose rows never change.
+        UnknownNameError: there is no such view, or it is a selection or a join, whose rows never change.
     """
     known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
     name = next((each for each in known if each.upper() == view.upper()), None)
@@ -38,6 +38,7 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         names = sorted(known)
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
-    if revisions and "projection" in known[name]:
-        raise UnknownNameError(f"{name} is a selection view; its rows have no revisions")
+    for mark, kind in (("projection", "selection"), ("lanes", "join")):
+        if revisions and mark in known[name]:
+            raise UnknownNameError(f"{name} is a {kind} view; its rows have no revisions")
     return name, known[name]

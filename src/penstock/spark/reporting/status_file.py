@@ -49,6 +49,10 @@ class StatusFile:
         """Counts the batches of a stream that earlier runs have published and told nobody of."""
         catch_up(self.book, self._layout, stream)
 
+    def begin_lane(self, lane: str) -> None:
+        """Likewise of the cuts of a lane."""
+        catch_up_lane(self.book, self._layout, lane)
+
     def close(self) -> None:
         """Writes once more; later changes are not written. May be called again."""
         self._closing.set()
@@ -92,3 +96,9 @@ def catch_up(book: StatusBook, layout: Layout, stream: str) -> None:
     book.catch_up(stream, batches.totals, batches.batches)
     results = read_published(layout, results_of(stream))
     book.catch_up_windows(stream, results.totals, results.batches)
+
+
+def catch_up_lane(book: StatusBook, layout: Layout, lane: str) -> None:
+    """Likewise of the cuts of a lane."""
+    cuts = read_published(layout, lane)
+    book.catch_up_lane(lane, cuts.totals, cuts.batches)

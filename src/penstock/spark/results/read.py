@@ -18,10 +18,12 @@ from penstock.spark.analysis.catalyst import empty_frame, try_form
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.results.joined_rows import LANES, catalog_entry, joined_results, row_schema
 from penstock.spark.results.window_rows import window_changes, window_results
-from penstock.spark.results.window_schemas import ROW, readable_view
+from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.joins import RegisteredJoin
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
@@ -34,6 +36,7 @@ def write_catalog(
     layout: Layout,
     streams: Mapping[str, StructType],
     views: Mapping[str, Mapping[str, ViewDefinition | WindowDefinition]],
+    joins: Sequence[RegisteredJoin] = (),
 ) -> None:
     """Tells readers of the folder which streams and views there are; dropped views stay readable."""
     known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
@@ -42,10 +45,15 @@ def write_catalog(
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for stream, definitions in views.items():
         for name, entry in known["views"].items():
-            if entry["stream"] == stream and name not in definitions:
+            if entry.get("stream") == stream and name not in definitions:
                 entry.setdefault("dropped", now)
         for name, definition in definitions.items():
             known["views"][name] = {**asdict(definition), "stream": stream}
+    answered = {each.definition.name: catalog_entry(each) for each in joins}
+    for name, entry in known["views"].items():
+        if LANES in entry and name not in answered:
+            entry.setdefault("dropped", now)
+    known["views"].update(answered)
     CATALOG.replace(layout.catalog, known)
 
 
@@ -96,6 +104,8 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
         UnknownNameError: there is no such view.
     """
     name, definition = find_view(layout, view)
+    if LANES in definition:
+        return joined_results(spark, layout, definition)
     if "projection" not in definition:
         return window_results(spark, layout, definition["stream"], name)
     frame = matches(spark, layout, definition["stream"])
@@ -106,7 +116,7 @@ def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     """Every revision of every row of a window view.
 
     Raises:
-        UnknownNameError: there is no such view, or it is a selection, whose rows never change.
+        UnknownNameError: there is no such view, or it is a selection or a join, whose rows never change.
     """
     name, definition = find_view(layout, view, revisions=True)
     return window_changes(spark, layout, definition["stream"], name)
@@ -196,6 +206,19 @@ def batch_changes(
     kind = view_kind(readable.operator, view)
     paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
     return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+
+
+def batch_joined(
+    spark: SparkSession, layout: Layout, joined: RegisteredJoin, cut: int, files: Sequence[Mapping[str, Any]]
+) -> DataFrame:
+    """The rows of a join view in one published cut, with BATCH and ORDINAL.
+
+    Args:
+        files: the cut's, as its manifest lists them; one at least.
+    """
+    folder = layout.results(joined.definition.name)
+    schema = spark_schema(row_schema(joined.definition.plan))
+    return _numbered(spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files)), cut)
 
 
 def _numbered(frame: DataFrame, batch: int) -> DataFrame:

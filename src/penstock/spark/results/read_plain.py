@@ -1,4 +1,4 @@
-"""Rows of views whose files hold them as they are: window views, and selections of plain columns. Needs no JVM."""
+"""Rows of views whose files hold them as they are: window and join views, selections of plain columns. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema
 from penstock.spark.results.window_schemas import (
     FINAL,
     OP,
@@ -71,6 +73,8 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
     name, definition = find_view(layout, view, revisions)
     for _ in range(TRIES):
         try:
+            if LANES in definition:
+                return _joined_rows(layout, name, definition, limit)
             if "projection" not in definition:
                 return _window_rows(layout, definition["stream"], name, limit, revisions)
             return _selected(layout, definition["stream"], name, definition["projection"], limit)
@@ -82,7 +86,7 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
 
 
 def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
-    """All rows of a selection of plain columns, read as they are asked for; None of any other view.
+    """All rows of a join view or a selection of plain columns, read as they are asked for; None of any other view.
 
     Args:
         layout: the results folder.
@@ -97,6 +101,9 @@ def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.Rec
         UnknownNameError: there is no such view.
     """
     name, definition = find_view(layout, view, False)
+    if LANES in definition:
+        schema = arrow_schema(joined_schema(definition))
+        return schema, _read(list(joined_paths(layout, definition)), schema)
     if "projection" not in definition:
         return None
     selected = _columns(layout, definition["stream"], definition["projection"])
@@ -126,6 +133,20 @@ def _selected(
     queries = pa.schema([_QUERIES])
     count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
     return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
+
+
+def _joined_rows(layout: Layout, view: str, entry: Mapping[str, Any], limit: int) -> PlainRows:
+    files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
+    taken: list[pa.RecordBatch] = []
+    held = 0
+    for batch in _read(files, schema):
+        if limit and held >= limit:
+            break
+        taken.append(batch.slice(0, limit - held) if limit else batch)
+        held += taken[-1].num_rows
+    return PlainRows(
+        view, pa.Table.from_batches(taken, schema), sum(pq.read_metadata(path).num_rows for path in files)
+    )
 
 
 def _columns(

@@ -6,6 +6,7 @@ from __future__ import annotations
 _ALWAYS = ("event_time",)
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
 _FILES = (
+    "static",
     *("path", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "basePath"),
 )

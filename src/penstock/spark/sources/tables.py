@@ -50,8 +50,8 @@ _NUMBERS = (
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": "Parquet", "orc": "ORC"}
-_FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
-SOURCES = (*_FILE_SOURCES, "kafka", "rate", "replay")
+FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
+SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay")
 
 
 def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> Source:
@@ -79,7 +79,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         source = stream_source(frame, event_time)
     elif kind == "replay":
         source = _open_replay(spark, table, options, event_time, settings)
-    elif kind in _FILE_SOURCES:
+    elif kind in FILE_SOURCES:
         source = _open_files(spark, table, kind, options, event_time, settings)
     else:
         raise UnsupportedError(
@@ -93,6 +93,29 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         part = "event_time" if "event_time" in str(error) else about
         raise SqlError(str(error), *table.at(part)) from error
     return source
+
+
+def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, StructType, Mapping[str, str]]:
+    """What is needed to read a static table: its path, its columns and the reader's options.
+
+    Raises:
+        InputError, ConnectionFailedError: as `open_table`.
+    """
+    _check_options(table)
+    options = {plain_option(name): value for name, value in table.options.items()}
+    options.pop("static", None)
+    streaming = [name for name in table.options if plain_option(name) in _STREAMING_OPTIONS]
+    if streaming:
+        raise SqlError(
+            f"table {table.name}: {streaming[0]} is an option of streams, and the table is static",
+            *table.at(streaming[0]),
+        )
+    path = _path(table, options, is_stream=False)
+    reader = spark.read.format(table.source.lower()).options(**options)
+    schema = _declared(table) or _guarded(table, lambda: reader.load(path).schema)
+    if not schema.fields:
+        raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
+    return path, schema, options
 
 
 def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
@@ -293,13 +316,13 @@ def _speed(table: CreateTable, text: str) -> float:
     return speed
 
 
-def _path(table: CreateTable, options: dict[str, str]) -> str:
+def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:
     path = options.pop("path", None)
     if path is None:
         raise InputError(f"table {table.name}: the option path is missing")
     if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
         raise ConnectionFailedError(f"table {table.name}: path {path} does not exist", *table.at("path"))
-    if Path(path).is_file() and table.source != "replay":
+    if is_stream and Path(path).is_file() and table.source != "replay":
         raise SqlError(
             f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added",
             *table.at("path"),

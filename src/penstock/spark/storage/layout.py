@@ -116,10 +116,23 @@ class Layout:
 
     def cuts(self, lane: str) -> Path:
         """The cuts of a lane that are not done with."""
-        return self.checkpoint / "_lanes" / lane / "cuts"
+        return self.lane(lane) / "cuts"
+
+    @property
+    def joins(self) -> Path:
+        """The join views and the lanes that answer them."""
+        return self.checkpoint / "_lanes" / "joins.json"
+
+    def lane(self, lane: str) -> Path:
+        """What a lane keeps for itself."""
+        return self.checkpoint / "_lanes" / lane
+
+    def static_tables(self, lane: str) -> Path:
+        """The versions of static tables that a lane joins with."""
+        return self.lane(lane) / "static"
 
     def results(self, view: str) -> Path:
-        """Results of a window view."""
+        """Results of a window or join view."""
         return self.output / "results" / view
 
     def result_views(self, stream: str) -> Path:

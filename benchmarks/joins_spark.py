@@ -1,0 +1,238 @@
+"""Join views on Spark: ours beside Spark's own stream-stream and stream-static joins on the same rows, on two cores.
+
+Rows: an event time (100,000 rows of a file lie within 10 s, shuffled among them), keys of 64 bits and a double, Parquet files
+of 100,000 rows, written once to `out/bench/data`; results in Parquet on both sides. One file of each stream a batch (Spark) or
+batch of the ingest (ours; a cut takes what there is). Spark: `stateFormatVersion` 4, RocksDB with changelog checkpoints,
+2 shuffle partitions, watermarks of 5 s. A rate is input rows by the time from the beginning of the first batch to
+the last visible row, in a session that has run the same once before on two files. Parts:
+
+many     10,000 keys, within 5 s either way: about 5 pairs a row
+few      100,000 keys, the same
+three    three streams by two different keys
+static   one stream, each row of which finds one in a static table of 100,000
+
+Run: python benchmarks/joins_spark.py [--runs N] [--only ours|spark] [part ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from penstock.spark.engine import Engine
+from penstock.spark.sessions.build import build_session
+
+DATA = Path(__file__).resolve().parent.parent / "out" / "bench" / "data"
+FILE_ROWS, FILE_SECONDS = 100_000, 10
+TABLE_ROWS = 100_000
+SEED = 7
+WARM_FILES = 2
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.join.stateFormatVersion": "4",
+}
+NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 5 SECONDS AND {1}.ts + INTERVAL 5 SECONDS"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is joined.
+
+    Attributes:
+        streams: how many, of so many files each.
+        files: of a stream.
+        keys: number of different keys, by key column.
+        text: the view.
+        goal: times Spark's rate.
+    """
+
+    streams: int
+    files: int
+    keys: tuple[int, ...]
+    text: str
+    goal: float
+
+
+PAIR = f"SELECT s0.k0, s0.ts, s0.v AS v0, s1.v AS v1 FROM s0 JOIN s1 ON s0.k0 = s1.k0 AND {NEAR.format('s1', 's0')}"
+WORKS = {
+    "many": Work(2, 12, (10_000,), PAIR, 8),
+    "few": Work(2, 12, (100_000,), PAIR, 12),
+    "three": Work(
+        3,
+        12,
+        (10_000, 10_000),
+        "SELECT s0.k0, s1.k1, s0.ts, s0.v AS v0, s1.v AS v1, s2.v AS v2 FROM s0 JOIN s1 ON s0.k0 = s1.k0 AND "
+        f"{NEAR.format('s1', 's0')} JOIN s2 ON s1.k1 = s2.k1 AND {NEAR.format('s2', 's1')} AND {NEAR.format('s2', 's0')}",
+        5,
+    ),
+    "static": Work(
+        1,
+        40,
+        (TABLE_ROWS,),
+        "SELECT s0.k0, s0.ts, s0.v, names.name FROM s0 JOIN names ON s0.k0 = names.k0",
+        2,
+    ),
+}
+
+
+def data(part: str, work: Work) -> Path:
+    """The folders of a work's streams, `s0` and so on, and of the static table `names`."""
+    folder = DATA / f"joins-{part}-{work.files}x{FILE_ROWS}"
+    if folder.is_dir():
+        return folder
+    rng = np.random.default_rng(SEED)
+    beside = folder.with_name(f".{folder.name}")
+    shutil.rmtree(beside, ignore_errors=True)
+    for stream in range(work.streams):
+        (beside / f"s{stream}").mkdir(parents=True)
+        for number in range(work.files):
+            times = 1_700_000_000 + (number + rng.random(FILE_ROWS)) * FILE_SECONDS
+            columns = {f"k{key}": rng.integers(0, count, FILE_ROWS) for key, count in enumerate(work.keys)}
+            moments = pa.array((times * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC"))
+            rows = pa.table({"ts": moments, **columns, "v": rng.random(FILE_ROWS)})
+            pq.write_table(rows, beside / f"s{stream}" / f"{number:04d}.parquet")
+    (beside / "names").mkdir()
+    keys = np.arange(TABLE_ROWS)
+    pq.write_table(
+        pa.table({"k0": keys, "name": [f"n{key}" for key in keys]}), beside / "names" / "all.parquet"
+    )
+    beside.rename(folder)
+    return folder
+
+
+def first_files(folder: Path, count: int, target: Path) -> Path:
+    """The same streams with their first files only."""
+    for stream in folder.iterdir():
+        (target / stream.name).mkdir()
+        for file in sorted(stream.iterdir())[:count]:
+            (target / stream.name / file.name).hardlink_to(file)
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run: seconds from the beginning of its first batch to its last visible row, and rows it put out."""
+
+    seconds: float
+    rows: int
+
+
+def ours(spark: SparkSession, folder: Path, work: Work, output: Path) -> Measured:
+    """Penstock's side."""
+    engine = Engine(spark)
+    for stream in range(work.streams):
+        options = f"path '{folder / f's{stream}'}', event_time 'ts', max_files_per_trigger '1'"
+        engine.execute(f"CREATE TABLE s{stream} USING parquet OPTIONS ({options})")
+    engine.execute(f"CREATE TABLE names USING parquet OPTIONS (path '{folder / 'names'}', static 'true')")
+    engine.view("joined", work.text)
+    run = engine.start(output, available_now=True)
+    run.await_termination()
+    first = run.events("batch")[0]
+    begun = _seconds(first["time"]) - sum(first[f"{each}_seconds"] for each in ("bind", "run", "publish"))
+    cuts = run.events("cut")
+    done = max(_seconds(cut["time"]) for cut in cuts)
+    run.stop()
+    return Measured(done - begun, sum(cut["figures"]["views"]["joined"]["rows"] for cut in cuts))
+
+
+def sparks(spark: SparkSession, folder: Path, work: Work, output: Path) -> Measured:
+    """Spark's own."""
+
+    def stream(number: int) -> DataFrame:
+        path = folder / f"s{number}"
+        frame = spark.readStream.schema(spark.read.parquet(str(path)).schema)
+        return frame.option("maxFilesPerTrigger", 1).parquet(str(path)).withWatermark("ts", "5 seconds")
+
+    for number in range(work.streams):
+        stream(number).createOrReplaceTempView(f"s{number}")
+    spark.read.parquet(str(folder / "names")).createOrReplaceTempView("names")
+    query = (
+        spark.sql(work.text)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(output / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(output / "rows"))
+    )
+    query.awaitTermination()
+    progress = [each for each in query.recentProgress if each["numInputRows"]]
+    last = progress[-1]
+    seconds = _seconds(last["timestamp"]) + last["batchDuration"] / 1e3 - _seconds(progress[0]["timestamp"])
+    return Measured(seconds, spark.read.parquet(str(output / "rows")).count())
+
+
+SIDES: dict[str, Callable[[SparkSession, Path, Work, Path], Measured]] = {"ours": ours, "Spark": sparks}
+
+
+def main() -> None:
+    """Runs the parts that are asked for and prints a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(WORKS))
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--only", choices=["ours", "spark"])
+    given = parser.parse_args()
+    spark = build_session("local[2]", CONF, "benchmark")
+    table = Table("work", "rows in", "rows out", "ours, rows/s", "Spark, rows/s", "times", "goal")
+    for part in given.parts or WORKS:
+        work = WORKS[part]
+        folder, rates, put_out = data(part, work), {}, 0
+        for side, measure in SIDES.items():
+            if given.only not in (None, side.lower()):
+                continue
+            found = []
+            with tempfile.TemporaryDirectory(prefix="penstock-joins-") as place:
+                (Path(place) / "few").mkdir()
+                few = first_files(folder, WARM_FILES, Path(place) / "few")
+                measure(spark, few, work, Path(place) / "warm")
+                for number in range(given.runs):
+                    began = time.perf_counter()
+                    measured = measure(spark, folder, work, Path(place) / str(number))
+                    rate = work.streams * work.files * FILE_ROWS / measured.seconds
+                    found.append(rate)
+                    print(
+                        f"{part} {side}: {rate:,.0f} rows/s in {measured.seconds:.1f} s, {measured.rows:,} rows out; "
+                        f"whole run {time.perf_counter() - began:.1f} s",
+                        flush=True,
+                    )
+                    put_out = measured.rows
+            rates[side] = median(found)
+        own, theirs = rates.get("ours"), rates.get("Spark")
+        times = f"{own / theirs:.1f}" if own and theirs else ""
+        table.add_row(
+            part,
+            f"{work.streams * work.files * FILE_ROWS:,}",
+            f"{put_out:,}",
+            f"{own:,.0f}" if own else "",
+            f"{theirs:,.0f}" if theirs else "",
+            times,
+            f"{work.goal:g}",
+        )
+    Console().print(table)
+    spark.stop()
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Join views with conditions or outputs that only Spark computes: the cells' joined rows go through a DataFrame.
+
+What raises is computed in its try form, as in the ingest: a joined row whose condition raises is no match, and counted; an output
+that raises is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.plan.joins import JoinPlan
+from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.window_schemas import spark_schema
+
+#: whether a joined row is a match: these, or 0
+_MATCH, _RAISED = 1, -1
+_VERDICT = "_verdict"
+_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT"
+
+
+def is_computed(plan: JoinPlan) -> bool:
+    """Whether Spark has to compute something of a join."""
+    return bool(plan.residual) or any(each.column is None for each in plan.outputs)
+
+
+def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
+    """The inputs' columns that conditions and outputs are computed from, and perhaps some more; one at least."""
+    texts = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
+    plain = {each.column for each in plan.outputs}
+    names = [column.name for each in plan.inputs for column in each.columns]
+    needed = [name for name in names if name in plain or any(quoted(name)[1:-1] in text for text in texts)]
+    return tuple(needed or names[:1])
+
+
+def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame:
+    """The job of a cut, whose rows `reports_of` reads.
+
+    Args:
+        spark: the session.
+        task: joins a cell.
+        cells: how many there are.
+    """
+    plan = task.plan
+    types = {column.name: column.type for each in plan.inputs for column in each.columns}
+
+    def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for cell in batch.column(0).to_pylist():
+                yield from task.batches(cell)
+
+    schema = spark_schema(pa.schema([(name, types[name]) for name in task.columns]))
+    joined = spark.range(0, cells, 1, cells).mapInArrow(join, schema)
+    judged = joined.select("*", _verdict(spark, plan).alias(_VERDICT)).where(F.col(_VERDICT) != 0)
+    # mapInArrow looks columns up by name and does not quote
+    outputs = [
+        (F.col(quoted(each.column)) if each.column is not None else try_form(spark, each.text)).alias(
+            str(number)
+        )
+        for number, each in enumerate(plan.outputs)
+    ]
+    return judged.select(_VERDICT, *outputs).mapInArrow(_stager(task), _REPORT)
+
+
+def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
+    """Runs the job of a cut."""
+    found = []
+    for row in frame.collect():
+        files = [] if row.path is None else [StagedFile(task.kind, row.path, row.rows, 0, row.size)]
+        found.append(CellReport(task.number, row.partition, files, row.raised))
+    return found
+
+
+def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
+    if not plan.residual:
+        return F.lit(_MATCH)
+    condition = " AND ".join(f"({each}\n)" for each in plan.residual)
+    return F.coalesce(try_form(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
+
+
+def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "it runs in a task"
+        rows = RowStage(task.plan, task.kind, Path(task.staging))
+        raised = 0
+        for batch in batches:
+            verdicts = batch.column(0)
+            matches = batch.filter(pc.equal(verdicts, _MATCH))
+            raised += batch.num_rows - matches.num_rows
+            columns = [
+                column.cast(field.type)
+                for column, field in zip(matches.columns[1:], rows.schema, strict=True)
+            ]
+            rows.add(pa.RecordBatch.from_arrays(columns, schema=rows.schema))
+        files = rows.close()
+        path = files[0].path if files else None
+        yield pa.record_batch(
+            {
+                "partition": pa.array([context.partitionId()], pa.int32()),
+                "path": pa.array([path], pa.string()),
+                "rows": pa.array([sum(file.rows for file in files)], pa.int64()),
+                "size": pa.array([sum(file.size for file in files)], pa.int64()),
+                "raised": pa.array([raised], pa.int64()),
+            }
+        )
+
+    return stage

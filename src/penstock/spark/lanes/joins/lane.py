@@ -1,0 +1,203 @@
+"""The lane of a join view: what is new in the logs of its streams, joined with what they hold.
+
+A cut is one stateless job, a task a cell of the grid. Runs in the logs are the only state; the cut says by which order
+they are joined and which version of each static table takes part, so a replay says the same and a change of order
+moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from penstock.operators.joins.tuples import InputRuns
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
+from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
+from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
+from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans, span_of
+from penstock.spark.lanes.joins.orders import ORDERS
+from penstock.spark.lanes.joins.planning import JoinPlanner
+from penstock.spark.lanes.joins.static_runs import StaticRuns
+from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.publication.kinds import view_kind
+from penstock.spark.results.read import batch_joined
+from penstock.spark.sources.static_tables import StaticTable
+from penstock.spark.storage.files import make_folder
+from penstock.spark.storage.joins import RegisteredJoin
+
+#: of a cut's orders
+ORDER, TABLES = "order", "tables"
+
+
+class JoinLane(CutLane):
+    """Answers a join view.
+
+    Args:
+        registered: the view.
+        tables: the static tables it joins with, by name.
+        context: the run's.
+        streams: the keepers of its streams, which have been asked for its tuples.
+    """
+
+    part = "join"
+
+    def __init__(
+        self,
+        registered: RegisteredJoin,
+        tables: Mapping[str, StaticTable],
+        context: LaneContext,
+        streams: Sequence[LogKeeper],
+    ) -> None:
+        super().__init__(registered.lane, context, streams)
+        self._registered = registered
+        self.plan = registered.definition.plan
+        self._grid = grid_of(self.plan, registered.shares)
+        self._kept = kept_runs(self.plan)
+        plans = {keeper.ingest.stream: keeper.ingest.plans for keeper in streams}
+        self._demands = {
+            runs: plans[self._relation(runs)].demand(demand_of(self.plan, self._grid, runs))
+            for runs in self._kept
+            if not self.plan.inputs[runs.input].is_static
+        }
+        make_folder(context.layout.lane(self.name))
+        self._static = StaticRuns(
+            context.spark,
+            self.plan,
+            registered.shares,
+            tables,
+            context.layout.static_tables(self.name),
+            context.events,
+            self.name,
+        )
+        self._view = registered.definition.name
+        self._kind = view_kind(registered.number, self._view)
+        self.planner = JoinPlanner(registered.definition.name, self.plan)
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """By which order the next cut is joined, and with which versions of static tables."""
+        return {ORDER: ORDERS.document(self.planner.order), TABLES: self._static.versions()}
+
+    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+        """Joins what is new."""
+        new = self._new_runs(cut)
+        spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
+        made = self._made(cut, staging, spans) if spans else []
+        if spans:
+            self._plan_on(cut, new, made)
+        said = {"rows": sum(each.rows for each in made), "raised": sum(each.raised for each in made)}
+        return CutAnswer(made, {"views": {self._view: {**said, "untimed": self._untimed(new)}}})
+
+    def _untimed(self, new: Mapping[KeptRuns, InputRuns]) -> int:
+        """New tuples without an event time: they are in no join, though one with static tables alone needs none."""
+        if self.plan.bounds:
+            return 0
+        found = 0
+        for runs, own in new.items():
+            for run in (each.run for each in own.new):
+                for part in (run.part(number) for number, known in run.parts.items() if known.loose):
+                    assert part is not None, "it is in the directory"
+                    time = self.plan.inputs[runs.input].time
+                    found += part.tuples.column(time).null_count
+        return found
+
+    def _made(self, cut: Cut, staging: Path, new: Mapping[int, Span]) -> list[CellReport]:
+        task = CellTask(
+            plan=self.plan,
+            order=ORDERS.value(cut.orders[ORDER]),
+            inputs=tuple(self._inputs(cut, new)),
+            number=self._registered.number,
+            kind=self._kind,
+            staging=str(staging),
+            columns=needed_columns(self.plan),
+        )
+        if not is_computed(self.plan):
+            return self.jobs.run(task, range(self._grid.cells))
+        self.jobs.own()
+        return reports_of(task, computed_frame(self.context.spark, task, self._grid.cells))
+
+    def _plan_on(self, cut: Cut, new: Mapping[KeptRuns, InputRuns], made: Sequence[CellReport]) -> None:
+        """Chooses how the next cut is joined."""
+        work = [work for each in made for work in each.work]
+        for switch in self.planner.measured(cut.number, new, work):
+            told = {
+                name: value
+                for name, value in switch.fields().items()
+                if name not in ("action", "stream", "version")
+            }
+            self.context.events.record(
+                "join_switched", lane=self.name, view=self._view, cut=cut.number, **told
+            )
+
+    def status(self) -> dict[str, Any]:
+        """The view, its newest cut, how many entries of each log are in none yet, static tables that are gone."""
+        told = super().status()["lanes"][self.name]
+        reach = told.get("streams", {})
+        backlog = {
+            keeper.ingest.stream: last.number - reach.get(keeper.ingest.stream, -1)
+            for keeper in self.streams
+            if (last := keeper.ingest.log.last) is not None
+        }
+        told = {**told, "view": self._view, "backlog": backlog}
+        return {"lanes": {self.name: {**told, "lost_tables": self._static.lost}}}
+
+    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
+        """The rows of the view in a cut."""
+        if view != self._view or not files:
+            return None
+        return batch_joined(self.context.spark, self.context.layout, self._registered, cut, files)
+
+    def _joined(self, stream: str) -> Reach:
+        begun = next(each for each in self._registered.beginnings if each.stream == stream)
+        reach = super()._joined(stream)
+        if reach.entry >= begun.entry:
+            return reach
+        self.readers[stream].put_mark(self.name, begun.entry)
+        return Reach(begun.entry, begun.clock)
+
+    def _relation(self, runs: KeptRuns) -> str:
+        return self.plan.inputs[runs.input].relation
+
+    def _inputs(self, cut: Cut, new: Mapping[int, Span]) -> list[StreamRuns | TableRuns]:
+        needed = needed_spans(self.plan, new)
+        found: list[StreamRuns | TableRuns] = []
+        for runs in self._kept:
+            asked = self.plan.inputs[runs.input]
+            if asked.is_static:
+                version = cut.orders[TABLES][str(runs.input)]
+                found.append(TableRuns(runs, self._static.path(runs, version)))
+                continue
+            reader, before = self.readers[asked.relation], cut.before[asked.relation].entry
+            begun = max(self._begun(asked.relation), reader.first - 1)
+            span = needed.get(runs.input)
+            after = before if span is None else first_needed(reader, begun, before, span.oldest) - 1
+            found.append(
+                StreamRuns(
+                    runs, reader.folder, self._demands[runs], after, before, cut.until[asked.relation].entry
+                )
+            )
+        return found
+
+    def _new_runs(self, cut: Cut) -> dict[KeptRuns, InputRuns]:
+        """What is new of the streams, and the static tables."""
+        found = {}
+        for runs in self._kept:
+            if runs in self._demands:
+                stream = self._relation(runs)
+                before, until = cut.before[stream].entry, cut.until[stream].entry
+                asked = StreamRuns(
+                    runs, self.readers[stream].folder, self._demands[runs], before, before, until
+                )
+                found[runs] = asked.open()
+            else:
+                version = cut.orders[TABLES][str(runs.input)]
+                found[runs] = TableRuns(runs, self._static.path(runs, version)).open()
+        return found
+
+    def _begun(self, stream: str) -> int:
+        return next(each.entry for each in self._registered.beginnings if each.stream == stream)

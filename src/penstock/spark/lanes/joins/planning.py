@@ -1,0 +1,110 @@
+"""Which order a join's next cut follows: what cuts have measured, handed to the policy of output rates.
+
+Selectivities of keys come of samples of what is new, rates of its count, costs of what the tasks' steps took.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.control.actions import SwitchJoin
+from penstock.control.events import JoinBound, JoinMeasured
+from penstock.control.policies.output_rate import JoinOrderPolicy, JoinStanding, SwitchSettings
+from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.optimizer.join_measures import JoinMeasures, Work, equal_pairs
+from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.spark.lanes.joins.grid import KeptRuns, kept_runs
+from penstock.spark.lanes.joins.orders import first_order
+
+#: keys of an input that are compared with those of others, a cut
+_SAMPLED = 2_000
+#: the one version of a lane's plan
+_VERSION = 0
+
+
+class JoinPlanner:
+    """Plans the cuts of one join; the lane's thread owns it, others may read `order` and `standing`.
+
+    Args:
+        view: the view's name.
+        plan: the join.
+    """
+
+    def __init__(self, view: str, plan: JoinPlan) -> None:
+        self._view = view
+        self._plan = plan
+        kept = kept_runs(plan)
+        sorted_by = tuple(
+            tuple(each.key for each in kept if each.input == number) for number in range(len(plan.inputs))
+        )
+        #: how the next cut is joined; replaced as a whole
+        self.order: JoinOrder = first_order(plan)
+        self._policy = JoinOrderPolicy(SwitchSettings(), time.monotonic)
+        self._policy.handle(JoinBound(view, _VERSION, plan, self.order, sorted_by))
+        self._measured = time.monotonic()
+
+    @property
+    def standing(self) -> JoinStanding | None:
+        """How the running order stands; None before anything was measured."""
+        return self._policy.standing(self._view)
+
+    def measured(
+        self, cut: int, runs: Mapping[KeptRuns, InputRuns], work: Sequence[Work]
+    ) -> list[SwitchJoin]:
+        """Takes in a cut.
+
+        Args:
+            cut: its number.
+            runs: what is new of the streams, and the static tables as a whole.
+            work: what its steps did.
+
+        Returns:
+            The change of order it gives rise to, if any.
+        """
+        now = time.monotonic()
+        seconds, self._measured = max(now - self._measured, 1e-3), now
+        tuples, sizes = [0] * len(self._plan.inputs), [0] * len(self._plan.inputs)
+        for each, own in runs.items():
+            tuples[each.input] = _rows(own.new)
+            sizes[each.input] = _rows(own.old)
+        measures = JoinMeasures(
+            seconds, 1, tuple(tuples), tuple(sizes), dict(self._equal(cut, runs)), work=tuple(work)
+        )
+        event = JoinMeasured(self._view, _VERSION, measures)
+        switches = [each for each in self._policy.handle(event) if isinstance(each, SwitchJoin)]
+        for switch in switches:
+            self.order = switch.order
+        return switches
+
+    def _equal(
+        self, cut: int, runs: Mapping[KeptRuns, InputRuns]
+    ) -> Iterator[tuple[tuple[int, int, int], tuple[float, float]]]:
+        rng = np.random.default_rng(cut)
+        samples = {each: _sample(own, rng) for each, own in runs.items() if each.key is not None}
+        for one, other in combinations(samples, 2):
+            if one.key == other.key and len(samples[one]) and len(samples[other]):
+                assert one.key is not None, "others have no samples"
+                yield (one.key, one.input, other.input), equal_pairs(samples[one], samples[other])
+
+
+def _rows(slices: Sequence[RunSlice]) -> int:
+    return sum(part.rows - part.loose for each in slices for part in each.run.parts.values())
+
+
+def _sample(runs: InputRuns, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Numbers of the keys of some rows, see `Part.keys`: of each part a share, as equal keys lie in one."""
+    slices = (*runs.new, *runs.old)
+    share = _SAMPLED / max(_SAMPLED, _rows(slices))
+    found = [np.zeros(0, np.int64)]
+    for each in slices:
+        for number in each.run.parts:
+            part = each.run.part(number)
+            assert part is not None, "it is in the directory"
+            own = rng.binomial(len(part.keys), share)
+            found.append(part.keys[rng.integers(0, max(1, len(part.keys)), own)].astype(np.int64))
+    return np.concatenate(found)

@@ -1,0 +1,163 @@
+"""Versions of static tables as a lane joins with them: sorted runs beside its checkpoint, made when files have changed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConnectionFailedError
+from penstock.operators.runs.run import RunPlan
+from penstock.plan.joins import JoinPlan
+from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
+from penstock.spark.log.runs import write_run_file
+from penstock.spark.recovery.messages import first_line
+from penstock.spark.sources.static_tables import StaticTable
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.files import make_folder, sync_folder
+
+_log = logging.getLogger(__name__)
+#: the event time that runs have a column of; that of a static tuple says nothing
+NO_TIME = "penstock.no_time"
+#: a table whose files change while it is read is read anew so often
+_ATTEMPTS = 5
+
+
+class StaticRuns:
+    """The static tables of a join; the lane's thread owns it.
+
+    Args:
+        spark: the session.
+        plan: the join.
+        shares: of its grid.
+        tables: the static tables, by name.
+        folder: where the runs lie: a folder an input, in it one a version.
+        events: the event log.
+        lane: the lane's name, for events.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        shares: tuple[int, ...],
+        tables: Mapping[str, StaticTable],
+        folder: Path,
+        events: EventLog,
+        lane: str,
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._shares = shares
+        self._tables = {
+            number: tables[each.relation] for number, each in enumerate(plan.inputs) if each.is_static
+        }
+        self._folder = folder
+        self._events = events
+        self._lane = lane
+        #: what could not be read, by input, while it is told already
+        self._told: dict[int, str] = {}
+
+    def versions(self) -> dict[str, str]:
+        """The version of each static input that the next cut is joined with, by its number; nothing of others is left.
+
+        To be called when all cuts before are done with.
+
+        Raises:
+            ConnectionFailedError: a table has vanished before it was read once.
+        """
+        return {str(number): self._current(number) for number in self._tables}
+
+    def path(self, runs: KeptRuns, version: str) -> Path:
+        """Where a run of a version lies."""
+        return self._folder / str(runs.input) / version / f"{'none' if runs.key is None else runs.key}.arrow"
+
+    def _current(self, number: int) -> str:
+        table, known = self._tables[number], self._known(number)
+        try:
+            for _ in range(_ATTEMPTS):
+                version = table.version()
+                if version is None:
+                    return self._last(number, known, "its files are gone")
+                if version != known:
+                    rows = self._read(number)
+                    if table.version() != version:
+                        continue
+                    self._write(number, version, rows)
+                    self._events.record(
+                        "static_table_read",
+                        lane=self._lane,
+                        table=table.name,
+                        rows=rows.num_rows,
+                        version=version,
+                    )
+                if self._told.pop(number, None) is not None:
+                    self._events.record("static_table_back", lane=self._lane, table=table.name)
+                return version
+        except (OSError, PySparkException, pa.ArrowException) as error:
+            return self._last(number, known, first_line(error))
+        return self._last(number, known, "its files change all the time")
+
+    def _last(self, number: int, known: str | None, reason: str) -> str:
+        """The version that stays in use, told once."""
+        table = self._tables[number]
+        if known is None:
+            raise ConnectionFailedError(f"static table {table.name} in {table.path} cannot be read: {reason}")
+        if number not in self._told:
+            self._told[number] = reason
+            _log.warning(
+                "static table %s cannot be read, its last version stays in use: %s", table.name, reason
+            )
+            self._events.record("static_table_lost", lane=self._lane, table=table.name, reason=reason)
+        return known
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Why static tables are joined with in a version of before, by name."""
+        return {self._tables[number].name: reason for number, reason in self._told.items()}
+
+    def _known(self, number: int) -> str | None:
+        """The newest version on disk; older ones, of cuts that are done with, go."""
+        folder = self._folder / str(number)
+        if not folder.is_dir():
+            return None
+        whole = [each for each in folder.iterdir() if not each.name.startswith(".")]
+        newest = max(whole, key=lambda each: each.stat().st_mtime_ns, default=None)
+        for each in folder.iterdir():
+            if each != newest:
+                shutil.rmtree(each)
+        return None if newest is None else newest.name
+
+    def _read(self, number: int) -> pa.Table:
+        asked = self._plan.inputs[number]
+        frame = self._tables[number].read(self._spark)
+        if asked.condition is not None:
+            frame = frame.where(try_form(self._spark, asked.condition))
+        columns = [try_form(self._spark, column.text).alias(column.name) for column in asked.columns]
+        rows = frame.select(*columns).toArrow()
+        return rows.cast(pa.schema([(column.name, column.type) for column in asked.columns]))
+
+    def _write(self, number: int, version: str, rows: pa.Table) -> None:
+        folder = self._folder / str(number)
+        make_folder(folder)
+        beside = folder / f".{version}.{uuid.uuid4().hex}"
+        beside.mkdir()
+        moment = pa.array(np.zeros(rows.num_rows, np.int64)).cast(pa.timestamp("us", "UTC"))
+        router = router_of_input(self._plan, grid_of(self._plan, self._shares), number)
+        for runs in kept_runs(self._plan):
+            if runs.input == number:
+                plan = RunPlan(key_columns(self._plan, runs), NO_TIME, router)
+                path = beside / self.path(runs, version).name
+                write_run_file(path, rows.append_column(NO_TIME, moment), plan)
+        sync_folder(beside)
+        beside.rename(folder / version)
+        sync_folder(folder)
+        self._known(number)

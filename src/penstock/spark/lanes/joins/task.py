@@ -1,0 +1,210 @@
+"""What the task of a cell does in a cut: opens the runs, joins them, stages the rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.optimizer.join_measures import Work, work_of_step
+from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.spark.lanes.joins.grid import KeptRuns
+from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.runs import open_run
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.results.joined_rows import row_schema
+from penstock.spark.storage.files import sync_file
+
+#: rows of a row group
+_GROUP_ROWS = 1 << 20
+#: fewer rows are written faster without, and not larger
+_WORTH_A_DICTIONARY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRuns:
+    """Runs of a stream that a cut reads.
+
+    Attributes:
+        runs: of which input, by which key.
+        log: the folder of the stream's log.
+        demand: names the tuples in it.
+        after: entries up to here are not read.
+        before: up to here they were answered by cuts before.
+        until: up to here they are new.
+    """
+
+    runs: KeptRuns
+    log: Path
+    demand: int
+    after: int
+    before: int
+    until: int
+
+    def open(self) -> InputRuns:
+        """Maps them into memory."""
+        log = LogReader(self.log)
+        new, old = (
+            tuple(RunSlice(each.run, each.after, each.until) for each in open_runs(log, self.demand, *span))
+            for span in ((self.before, self.until), (self.after, self.before))
+        )
+        return InputRuns(new, old)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRuns:
+    """The run of a static table that a cut reads.
+
+    Attributes:
+        runs: of which input, by which key.
+        path: the file.
+    """
+
+    runs: KeptRuns
+    path: Path
+
+    def open(self) -> InputRuns:
+        """Maps it into memory."""
+        return InputRuns((), (RunSlice(open_run(self.path), -1, 0),))
+
+
+@dataclass(frozen=True, slots=True)
+class CellReport:
+    """What a cell came to.
+
+    Attributes:
+        job: number of the lane.
+        partition: number of the cell.
+        files: what was staged: one file, or none where there are no rows.
+        raised: joined rows that were no match because a condition raised.
+        work: what the steps did, where it was measured.
+    """
+
+    job: int
+    partition: int
+    files: Sequence[StagedFile] = ()
+    raised: int = 0
+    work: Sequence[Work] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of the view."""
+        return sum(file.rows for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class CellTask:
+    """Joins a cell.
+
+    Attributes:
+        plan: the join.
+        order: by which order.
+        inputs: the runs of all inputs.
+        number: of the lane.
+        kind: of the files.
+        staging: the folder they are staged in.
+        columns: names of the inputs' columns that are put out.
+    """
+
+    plan: JoinPlan
+    order: JoinOrder
+    inputs: tuple[StreamRuns | TableRuns, ...]
+    number: int
+    kind: str
+    staging: str
+    columns: tuple[str, ...]
+
+    def __call__(self, cell: int) -> CellReport:
+        """Joins a cell and stages the view's rows, of which each output is a column."""
+        stage = RowStage(self.plan, self.kind, Path(self.staging))
+        join = self._join(cell)
+        for batch in join.batches():
+            columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
+            stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
+        return CellReport(self.number, cell, stage.close(), work=tuple(self._work(join, cell)))
+
+    def batches(self, cell: int) -> Iterator[pa.RecordBatch]:
+        """The joined rows of a cell, `columns` of each."""
+        return self._join(cell).batches()
+
+    def _join(self, cell: int) -> CellJoin:
+        found: list[dict[int | None, InputRuns]] = [{} for _ in self.plan.inputs]
+        for each in self.inputs:
+            found[each.runs.input][each.runs.key] = each.open()
+        return CellJoin(self.plan, self.order, cell, found, self.columns)
+
+    def _work(self, join: CellJoin, cell: int) -> Iterator[Work]:
+        """What the steps did; a search is taken to be among all tuples at hand."""
+        at_hand = {}
+        for each in self.inputs:
+            runs = each.open()
+            parts = [part for own in (*runs.new, *runs.old) for part in own.run.cell(cell)]
+            at_hand[each.runs.input] = sum(len(part.keys) for part in parts)
+        for order in self.order.orders:
+            for step, did in zip(order.steps, join.steps[order.first], strict=True):
+                if did.tuples:
+                    yield work_of_step(
+                        step.method, did.tuples, did.looked, did.pairs, at_hand[step.input], did.seconds
+                    )
+                if did.built:
+                    yield Work(built=did.built, seconds=did.build_seconds)
+
+
+class RowStage:
+    """Writes the rows of a cell as they come; of a file that has none there is nothing.
+
+    Args:
+        plan: the join.
+        kind: of the file.
+        folder: where it is staged.
+    """
+
+    def __init__(self, plan: JoinPlan, kind: str, folder: Path) -> None:
+        #: the columns of the view
+        self.schema = row_schema(plan)
+        self._kind = kind
+        self._folder = folder
+        self._path = folder / f"{uuid.uuid4().hex}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._rows = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Takes in rows with the view's columns."""
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
+        if self._held_rows >= _GROUP_ROWS:
+            self._write()
+
+    def close(self) -> list[StagedFile]:
+        """The file, durable but for its name."""
+        self._write()
+        if self._writer is None:
+            return []
+        self._writer.close()
+        sync_file(self._path)
+        return [StagedFile(self._kind, str(self._path), self._rows, 0, self._path.stat().st_size)]
+
+    def _write(self) -> None:
+        if not self._held_rows:
+            return
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                self._path,
+                self.schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                use_dictionary=self._held_rows >= _WORTH_A_DICTIONARY,
+            )
+        self._writer.write_table(pa.Table.from_batches(self._held))
+        self._rows += self._held_rows
+        self._held, self._held_rows = [], 0

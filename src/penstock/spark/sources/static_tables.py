@@ -1,0 +1,102 @@
+"""Static tables: folders of files that joins read as a whole, anew whenever the files change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.spark.sources.tables import FILE_SOURCES, check_columns, open_files_at_rest
+from penstock.spark.tasks.parquet_files import local_path
+from penstock.sql.script.script import CreateTable
+
+#: the option that makes a table static
+STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StaticTable:
+    """A declared static table.
+
+    Attributes:
+        name: the table's.
+        path: the folder or file.
+        kind: the format, a word after USING.
+        schema: its columns.
+        options: the reader's.
+    """
+
+    name: str
+    path: str
+    kind: str
+    schema: StructType
+    options: Mapping[str, str]
+
+    def version(self) -> str | None:
+        """Tells the files as they are now from others, by names, sizes and times; None where there are none."""
+        top = Path(local_path(self.path) or self.path)
+        files = [top] if top.is_file() else sorted(each for each in top.rglob("*") if each.is_file())
+        listed = []
+        for file in files:
+            parts = file.relative_to(top).parts
+            if not any(part.startswith(("_", ".")) for part in parts):
+                told = file.stat()
+                listed.append((*parts, told.st_size, told.st_mtime_ns))
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16] if listed else None
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The table as it is now."""
+        return spark.read.schema(self.schema).format(self.kind).options(**self.options).load(self.path)
+
+
+def is_static(table: CreateTable) -> bool:
+    """Whether a table is declared as static.
+
+    Raises:
+        SqlError: the option is neither true nor false.
+    """
+    value = table.options.get(STATIC, "false").strip().lower()
+    if value not in ("true", "false"):
+        raise SqlError(
+            f"table {table.name}: static is '{table.options[STATIC]}'; allowed: 'true' or 'false'",
+            *table.at(STATIC),
+        )
+    return value == "true"
+
+
+def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
+    """Opens a static table.
+
+    Raises:
+        UnsupportedError: it is not one of files.
+        ConnectionFailedError: there is no such path, or it cannot be read.
+        InputError: an option that only streams have, or reserved column names.
+    """
+    if table.source.lower() not in FILE_SOURCES:
+        raise UnsupportedError(
+            f"table {table.name}: a static table is one of files; allowed: {', '.join(FILE_SOURCES)}",
+            *table.at("using"),
+        )
+    if "event_time" in table.options:
+        raise SqlError(
+            f"table {table.name}: a static table has no event time; leave event_time out",
+            *table.at("event_time"),
+        )
+    path, schema, options = open_files_at_rest(spark, table)
+    found = StaticTable(table.name, path, table.source.lower(), schema, options)
+    try:
+        check_columns(table.name, schema, None)
+    except InputError as error:
+        raise SqlError(str(error), *table.at()) from error
+    if "://" in path and local_path(path) is None:
+        raise UnsupportedError(
+            f"table {table.name}: the files of a static table are watched for changes and have to be local, {path} is not",
+            *table.at("path"),
+        )
+    return found

@@ -1,0 +1,180 @@
+"""Random join views over random streams and static tables, random orders of joining, and what Spark says of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
+from penstock.spark.lanes.joins.grid import searched_keys
+
+STREAMS = ("flights", "weather", "delays")
+TABLES = ("airports", "carriers")
+#: pairs of columns that Spark compares, of one type and of several
+EQUALITIES = ("{0}.k = {1}.k", "{0}.name = {1}.name", "{0}.x = {1}.x", "{0}.n = {1}.k", "{0}.day = {1}.day")
+COMPARISONS = ("{0}.x < {1}.x", "{0}.n <> {1}.n", "{0}.name <= {1}.name", "{0}.k > {1}.n")
+RESIDUALS = (
+    "{0}.n + {1}.n > 3",
+    "coalesce(100 / nullif({0}.n, 0), 0) > {1}.k",
+    "upper({0}.name) <> {1}.name",
+    "coalesce({0}.n, {1}.n) IS NOT NULL",
+)
+RESTRICTIONS = ("{0}.n > 1", "{0}.name IS NOT NULL", "{0}.x <= 2.0 OR {0}.k = 3", "length({0}.name) > 3")
+_SECOND = 1_000_000
+
+
+def rows(rng: np.random.Generator, count: int, first: float, seconds: float) -> pa.Table:
+    """Tuples with NULLs and NaNs whose event times are spread over a stretch."""
+    moments = ((1_700_000_000 + first + rng.random(count) * seconds) * _SECOND).astype(np.int64)
+    x = rng.integers(-1, 4, count).astype(np.float64)
+    x[rng.random(count) < 0.1] = np.nan
+    x[rng.random(count) < 0.1] = -0.0
+    return pa.table(
+        {
+            "ts": pa.array(moments, mask=rng.random(count) < 0.02).cast(pa.timestamp("us", "UTC")),
+            **columns(rng, count, x),
+        }
+    )
+
+
+def columns(rng: np.random.Generator, count: int, x: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
+    """The columns that streams and static tables have in common."""
+    names = np.array(["north", "south", "é", ""])[rng.integers(0, 4, count)]
+    return {
+        "k": pa.array(rng.integers(0, 8, count), pa.int64(), mask=rng.random(count) < 0.05),
+        "n": pa.array(rng.integers(0, 6, count), pa.int32(), mask=rng.random(count) < 0.1),
+        "name": pa.array(names, mask=rng.random(count) < 0.1),
+        "x": pa.array(x, mask=rng.random(count) < 0.05, from_pandas=False),
+        "day": pa.array(rng.integers(19_000, 19_003, count), pa.int32()).cast(pa.date32()),
+    }
+
+
+@dataclass
+class Inputs:
+    """Streams and static tables in folders; the streams' files come in an order of their own.
+
+    Attributes:
+        folder: where.
+        rng: makes them.
+        tuples: all that was fed, by stream.
+    """
+
+    folder: Path
+    rng: np.random.Generator
+    tuples: dict[str, list[pa.Table]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (*STREAMS, *TABLES):
+            (self.folder / name).mkdir(parents=True)
+        for name in TABLES:
+            x = self.rng.integers(-1, 4, 12).astype(np.float64)
+            pq.write_table(pa.table(columns(self.rng, 12, x)), self.folder / name / "all.parquet")
+
+    def feed(self, files: int, count: int = 60, seconds: float = 20.0) -> None:
+        """Files of so many tuples: some of a stretch of time come with a later one."""
+        for name in STREAMS:
+            begun = sum(each.num_rows for each in self.tuples.get(name, ())) / count * seconds
+            late = np.sort(self.rng.integers(0, files, files * count // 8))
+            tuples = [rows(self.rng, count, begun + number * seconds, seconds) for number in range(files)]
+            whole = pa.concat_tables(tuples)
+            owner = np.repeat(np.arange(files), count)
+            owner[self.rng.choice(len(owner), len(late), replace=False)] = late
+            for number in range(files):
+                place = len(self.tuples.setdefault(name, []))
+                own = whole.filter(pa.array(owner == number))
+                pq.write_table(own, self.folder / name / f"{place:04d}.parquet")
+                self.tuples[name].append(own)
+
+    def script(self) -> str:
+        """Declares all of them."""
+        return ";\n".join(
+            [
+                f"CREATE TABLE {name} USING parquet OPTIONS (path '{self.folder / name}', event_time 'ts', "
+                f"max_files_per_trigger '{self.rng.integers(1, 4)}')"
+                for name in STREAMS
+            ]
+            + [
+                f"CREATE TABLE {name} USING parquet OPTIONS (path '{self.folder / name}', static 'true')"
+                for name in TABLES
+            ]
+        )
+
+    def register(self, spark: SparkSession) -> None:
+        """Lets Spark's own queries see what was fed so far."""
+        for name, tuples in self.tuples.items():
+            # a tuple without an event time is in no join, not even in one with static tables alone
+            timed = spark.createDataFrame(pa.concat_tables(tuples)).where("ts IS NOT NULL")
+            timed.createOrReplaceTempView(name)
+        for name in TABLES:
+            spark.read.parquet(str(self.folder / name)).createOrReplaceTempView(name)
+
+
+def random_join(rng: np.random.Generator) -> str:
+    """A join of two to four inputs, one or more of them streams."""
+    streams = int(rng.integers(1, 4))
+    tables = int(rng.integers(1 if streams == 1 else 0, min(2, 4 - streams) + 1))
+    sources = [*rng.choice(STREAMS, streams), *rng.choice(TABLES, tables, replace=False)]
+    aliases = [f"a{number}" for number in range(len(sources))]
+    text = f"FROM {sources[0]} {aliases[0]}"
+    for number in range(1, len(sources)):
+        earlier, own = aliases[int(rng.integers(0, min(number, streams)))], aliases[number]
+        is_stream = number < streams
+        conditions = []
+        if is_stream:
+            low, high = sorted(rng.integers(-9, 10, 2).tolist())
+            conditions.append(
+                f"{own}.ts BETWEEN {earlier}.ts + INTERVAL '{low}' SECOND AND {earlier}.ts + INTERVAL '{high}' SECOND"
+            )
+        equalities = rng.choice(EQUALITIES, int(rng.integers(0 if is_stream else 1, 3)), replace=False)
+        conditions += [each.format(earlier, own) for each in equalities]
+        if rng.random() < 0.3:
+            conditions.append(rng.choice(COMPARISONS).format(earlier, own))
+        if rng.random() < 0.2:
+            conditions.append(rng.choice(RESIDUALS).format(earlier, own))
+        text += f" JOIN {sources[number]} {own} ON {' AND '.join(conditions)}"
+    if rng.random() < 0.5:
+        text += f" WHERE {rng.choice(RESTRICTIONS).format(rng.choice(aliases))}"
+    outputs = [f"{alias}.{column} AS {alias}_{column}" for alias in aliases for column in ("k", "n", "x")]
+    outputs += [f"{alias}.ts AS {alias}_ts" for alias in aliases[:streams]]
+    if rng.random() < 0.3:
+        outputs.append(f"concat({aliases[0]}.name, '-', {aliases[-1]}.name) AS both")
+    return f"SELECT {', '.join(outputs)} {text}"
+
+
+def random_order(plan: JoinPlan, rng: np.random.Generator) -> JoinOrder:
+    """Any order and any methods."""
+    searched = dict.fromkeys(searched_keys(plan))
+    orders = []
+    for first, each in enumerate(plan.inputs):
+        if each.is_static:
+            continue
+        met, steps = [first], []
+        for number in rng.permutation(
+            [other for other in range(len(plan.inputs)) if other != first]
+        ).tolist():
+            keys = [
+                key
+                for key in searched
+                if plan.keys[key].columns[number] is not None
+                and any(plan.keys[key].columns[other] is not None for other in met)
+            ]
+            choices = [ProbeStep(number, Method.NESTED, None)]
+            choices += [
+                ProbeStep(number, method, key) for key in keys for method in (Method.MERGE, Method.HASH)
+            ]
+            steps.append(choices[int(rng.integers(0, len(choices)))])
+            met.append(number)
+        orders.append(ProbeOrder(first, tuple(steps)))
+    return JoinOrder(tuple(orders))
+
+
+def multiset(frame: DataFrame) -> Counter[str]:
+    """The rows of a frame, each as text."""
+    return Counter(map(repr, frame.toArrow().to_pylist()))

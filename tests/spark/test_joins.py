@@ -1,0 +1,226 @@
+"""Join views: what the engine publishes equals what Spark says of the same tuples, as multisets."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from joined_inputs import Inputs, multiset, random_join, random_order
+from penstock.errors import InputError, SqlError, UnknownNameError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
+from penstock.spark.engine import Engine
+from penstock.spark.lanes.cuts import Reach
+from penstock.spark.lanes.joins.lane import JoinLane
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.results.read_plain import plain_batches, plain_rows
+from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
+
+FULL = os.environ.get("PENSTOCK_EQUALITY") == "full"
+SEEDS, VIEWS = (20, 15) if FULL else (2, 8)
+NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 5 SECONDS AND {1}.ts + INTERVAL 5 SECONDS"
+PAIRS = f"SELECT f.k, f.ts, w.x FROM flights f JOIN weather w ON f.k = w.k AND {NEAR.format('w', 'f')}"
+
+
+@pytest.fixture
+def switching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cut is joined in another order."""
+    rng = np.random.default_rng(11)
+    orders = JoinLane.orders
+
+    def switched(lane: JoinLane, until: Mapping[str, Reach]) -> Mapping[str, Any]:
+        lane.planner.order = random_order(lane.plan, rng)
+        return orders(lane, until)
+
+    monkeypatch.setattr(JoinLane, "orders", switched)
+
+
+def wait(is_so: Callable[[], bool], run: Run, seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert run.active
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def answered(engine: Engine, output: Path) -> Run:
+    """A run over what is there."""
+    run = engine.start(output, available_now=True)
+    assert run.await_termination(900)
+    return run
+
+
+def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str]) -> None:
+    inputs.register(spark)
+    for name, text in views.items():
+        assert multiset(run.results(name)) == multiset(spark.sql(text)), text
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.usefixtures("switching")
+def test_random_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = Inputs(tmp_path / "in", rng)
+    views = {f"view_{number}": random_join(rng) for number in range(VIEWS)}
+    script = inputs.script()
+    for files in (4, 3):
+        inputs.feed(files)
+        run = answered(Engine(spark).execute(script).views(views), tmp_path / "out")
+        check(spark, inputs, run, views)
+        run.stop()
+    assert any(spark.sql(text).count() for text in views.values())
+
+
+def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(5))
+    inputs.feed(3)
+    computed = PAIRS.replace("w.x", "concat(f.name, w.name) AS both, 10 / f.n AS share").replace(
+        "ON", "ON 12 / w.n < 9 AND"
+    )
+    taken: list[pa.Table] = []
+    engine = Engine(spark).execute(inputs.script()).views({"pairs": PAIRS, "computed": computed})
+    engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
+    run = answered(engine, tmp_path / "out")
+    inputs.register(spark)
+    told = spark.sql(PAIRS)
+    copied = pa.concat_tables(taken).select(["k", "ts", "x"])
+    assert Counter(map(repr, copied.to_pylist())) == multiset(told)
+    lenient = computed.replace("12 / w.n", "try_divide(12, w.n)").replace("10 / f.n", "try_divide(10, f.n)")
+    assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
+
+    layout = Layout.of(run.output, None)
+    found = plain_rows(layout, "PAIRS", 7)
+    assert found is not None
+    assert (found.rows.num_rows, found.count) == (7, told.count())
+    streamed = plain_batches(layout, "pairs")
+    assert streamed is not None
+    assert sum(batch.num_rows for batch in streamed[1]) == told.count()
+    with pytest.raises(UnknownNameError, match="pairs is a join view; its rows have no revisions"):
+        run.changes("pairs")
+
+    raised = sum(cut["figures"]["views"].get("computed", {}).get("raised", 0) for cut in run.events("cut"))
+    by_zero = PAIRS.replace("ON", "ON w.n = 0 AND")
+    assert raised == spark.sql(by_zero).count() > 0
+    document = folder_status(tmp_path / "out")
+    assert document["views"]["pairs"]["rows"] == told.count()
+    assert document["views"]["pairs"]["backlog"] == {"flights": 0, "weather": 0}
+    lines = "\n".join(status_lines(document))
+    assert f"join view pairs of flights, weather: {told.count():,} rows" in lines
+    assert f"a condition raised, so that {raised:,} joined rows are no match" in lines
+    run.stop()
+
+
+def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    text = "SELECT f.ts, f.k, a.name FROM flights f JOIN airports a ON f.k = a.k"
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(6))
+    wanted: Counter[str] = Counter()
+    file = tmp_path / "in" / "airports" / "all.parquet"
+    script = inputs.script()
+    for step in ("first", "changed", "gone", "back"):
+        if step == "changed":
+            pq.write_table(pa.table({"k": pa.array([1, 2, None]), "name": ["one", "two", "none"]}), file)
+        elif step == "gone":
+            file.rename(tmp_path / "aside")
+        elif step == "back":
+            (tmp_path / "aside").rename(file)
+        before = len(inputs.tuples.get("flights", ()))
+        inputs.feed(1)
+        run = answered(Engine(spark).execute(script).view("named", text), tmp_path / "out")
+        tuples = pa.concat_tables(inputs.tuples["flights"][before:])
+        spark.createDataFrame(tuples).createOrReplaceTempView("flights")
+        aside = tmp_path / "aside"
+        spark.read.parquet(str(aside if aside.exists() else file)).createOrReplaceTempView("airports")
+        wanted += multiset(spark.sql(text))
+        assert multiset(run.results("named")) == wanted, step
+        kinds = [event["kind"] for event in run.events() if event["kind"].startswith("static_table")]
+        assert (
+            kinds
+            == {
+                "first": ["static_table_read"],
+                "changed": ["static_table_read"],
+                "gone": ["static_table_lost"],
+                "back": [],
+            }[step]
+        )
+        run.stop()
+
+
+def test_joins_come_and_go_on_a_running_engine(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(8))
+    inputs.feed(2)
+    engine = Engine(spark).execute(inputs.script()).view("all_pairs", PAIRS)
+    run = engine.start(tmp_path / "out")
+    inputs.register(spark)
+    every = spark.sql(PAIRS).count()
+    wait(lambda: run.results("all_pairs").count() == every, run)
+
+    later = {name: len(tuples) for name, tuples in inputs.tuples.items()}
+    engine.view("later", PAIRS)
+    wait(lambda: any("later" in event["added"] for event in run.events("joins_changed")), run)
+    inputs.feed(2)
+    inputs.register(spark)
+    every = spark.sql(PAIRS).count()
+    wait(lambda: run.results("all_pairs").count() == every, run)
+    assert multiset(run.results("all_pairs")) == multiset(spark.sql(PAIRS))
+    for name, number in later.items():
+        tuples = pa.concat_tables(inputs.tuples[name][number:])
+        spark.createDataFrame(tuples).createOrReplaceTempView(name)
+    new = multiset(spark.sql(PAIRS))
+    wait(lambda: run.results("later").count() == new.total(), run)
+    assert multiset(run.results("later")) == new
+
+    engine.drop("all_pairs")
+    names = {"joins.0", "joins.1"} & run.lanes.keys()
+    assert names == {"joins.1"}
+    layout = Layout.of(run.output, None)
+    assert set(LogReader(layout.log("flights")).marks()) == {"joins.1"}
+    assert not layout.lane("joins.0").exists()
+    assert run.results("all_pairs").count() == every
+    assert run.active
+    run.stop()
+
+    inputs.feed(1)
+    engine.view("all_pairs", PAIRS)
+    run = answered(engine, tmp_path / "out")
+    assert run.results("all_pairs").count() >= every
+    assert len(run.queries["flights"].plans.demands) == 1
+    run.stop()
+
+
+def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(9))
+    inputs.feed(1)
+    engine = Engine(spark).execute(inputs.script()).view("pairs", PAIRS)
+    for text, told in (
+        ("SELECT f.k FROM flights f JOIN weather w ON f.k = w.k", "bound"),
+        ("SELECT * FROM airports WHERE k = 1", "airports is a static table"),
+        ("SELECT k FROM pairs WHERE k = 1", "pairs is a join view"),
+        (PAIRS.replace("w.x", "w.x AS op"), "the column name op is reserved"),
+        (PAIRS.replace(" JOIN", " LEFT JOIN"), "LEFT JOIN is not answered yet"),
+    ):
+        with pytest.raises(InputError, match=told):
+            engine.view("wrong", text)
+    for options, told in (
+        ("static 'yes'", "static is 'yes'; allowed: 'true' or 'false'"),
+        ("static 'true', event_time 'ts'", "has no event time"),
+        ("static 'true', max_files_per_trigger '1'", "is an option of streams"),
+    ):
+        with pytest.raises(SqlError, match=told):
+            engine.execute(
+                f"CREATE TABLE wrong USING parquet OPTIONS (path '{tmp_path / 'in' / 'airports'}', {options})"
+            )
+    with pytest.raises(InputError, match="allowed: parquet, csv"):
+        engine.execute("CREATE TABLE wrong USING rate OPTIONS (static 'true')")
