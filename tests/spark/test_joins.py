@@ -30,7 +30,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 FULL = os.environ.get("PENSTOCK_EQUALITY") == "full"
-SEEDS, VIEWS = (20, 15) if FULL else (2, 8)
+SEEDS, VIEWS = (20, 15) if FULL else (2, 6)
 NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 5 SECONDS AND {1}.ts + INTERVAL 5 SECONDS"
 PAIRS = f"SELECT f.k, f.ts, w.x FROM flights f JOIN weather w ON f.k = w.k AND {NEAR.format('w', 'f')}"
 
@@ -92,6 +92,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     )
     taken: list[pa.Table] = []
     engine = Engine(spark).execute(inputs.script()).views({"pairs": PAIRS, "computed": computed})
+    assert "new tuples of f meet w (merge by key 0)" in engine.explain()
     engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
     run = answered(engine, tmp_path / "out")
     inputs.register(spark)
@@ -100,6 +101,10 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert Counter(map(repr, copied.to_pylist())) == multiset(told)
     lenient = computed.replace("12 / w.n", "try_divide(12, w.n)").replace("10 / f.n", "try_divide(10, f.n)")
     assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
+
+    told_of = run.explain()
+    assert "measured: f" in told_of
+    assert "the runner-up: new tuples of" in told_of
 
     layout = Layout.of(run.output, None)
     found = plain_rows(layout, "PAIRS", 7)

@@ -33,6 +33,7 @@ from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import BACKFILL, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.sql.windows.bind import BoundWindow
 
@@ -157,6 +158,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: CutFolder(layout.cuts("l")).put(Cut(0, {}, {})),
         lambda layout: CutFolder(layout.cuts("l")).oldest(),
         lambda layout: layout.cuts("l") / "0.json",
+    ),
+    "JOINS": (
+        lambda layout: store_joins(layout, JoinRegister()),
+        lambda layout: read_joins(layout),
+        lambda layout: layout.joins,
     ),
     # read and written where Kafka, a replay and a backfill are
     "TOPICS": (

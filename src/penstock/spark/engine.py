@@ -30,6 +30,7 @@ from penstock.spark.functions import named
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
@@ -278,6 +279,10 @@ class Engine:
             place = stream.source.place((*bound.derived, *windows.derived))
             lines.append(f"stream {name}: {len(views)} views, map stage {place}")
             lines += explain_bound(bound) + explain_windows(windows)
+        for definition in self._declared.joins.values():
+            lines += explain_first(
+                definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
+            )
         return "\n".join(lines)
 
     def start(

@@ -156,8 +156,9 @@ class Run:
         return {name: self._stream_status(query) for name, query in self.queries.items()}
 
     def explain(self) -> str:
-        """What runs where and why, a paragraph a stream."""
-        return "\n".join(query.plans.explain() for query in self.queries.values())
+        """What runs where and why, a paragraph a stream and a join view."""
+        streams = [query.plans.explain() for query in self.queries.values()]
+        return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
 
     def stop(self) -> None:
         """Stops every stream. The same checkpoint goes on where it stopped."""

@@ -126,6 +126,10 @@ class Lane(ABC):
         for keeper in self.streams:
             LogReader(self.context.layout.log(keeper.ingest.stream)).leave(self.reader)
 
+    def explain(self) -> list[str]:
+        """What `Run.explain` says of the lane beside what its streams say."""
+        return []
+
     @abstractmethod
     def _attempt(self) -> None:
         """Answers until the lane is stopped or has come to its end; what is raised is tried again where that helps."""

@@ -18,6 +18,7 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
+from penstock.spark.lanes.joins.explaining import explain_join, explain_standing
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
 from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans, span_of
 from penstock.spark.lanes.joins.orders import ORDERS
@@ -145,6 +146,12 @@ class JoinLane(CutLane):
         }
         told = {**told, "view": self._view, "backlog": backlog}
         return {"lanes": {self.name: {**told, "lost_tables": self._static.lost}}}
+
+    def explain(self) -> list[str]:
+        """How the view is joined, and why."""
+        standing = self.planner.standing
+        told = list(explain_join(self.plan, self._registered.shares, self.planner.order))
+        return told if standing is None else [*told, *explain_standing(self.plan, standing)]
 
     def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
         """The rows of the view in a cut."""
