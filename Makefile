@@ -11,7 +11,7 @@ BATCHES ?= 100000
 MINUTES ?= 1440
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-runs bench-join-kernels bench-plans bench-startup bench-floor soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-runs bench-join-kernels bench-plans bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -79,6 +79,10 @@ bench-startup: java $(INSTALLED) ## how soon commands say something, beside thei
 
 bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, idle and beside a busy ingest
 	$(BIN)/python benchmarks/cut_floor.py
+
+bench-weeks: $(INSTALLED) ## 100,000 batches published and 100,000 entries of a log, without Spark
+	$(BIN)/python benchmarks/publication_weeks.py
+	$(BIN)/python benchmarks/log_weeks.py
 
 checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present layout that tests start from
 	$(BIN)/python tests/checkpoint_sample.py

@@ -1,40 +1,36 @@
-"""Weeks in hours: very many small batches, and whether the last ones cost what the first ones did.
+"""Weeks in an hour: very many small batches, and whether the last ones cost what the first ones did.
 
-One stream that always has a next batch, so that as many batches pass as the machine can answer: a second of event time
-each, 200 tuples, 1 % of them up to five minutes late and 1 in 10,000 later than the history reaches back. Selections, two window
-views, and one of each that comes and goes; the process ends by a word or by kill -9 and begins again. What ages a
-run is turned up: the history keeps a minute, events rotate early.
+One stream that always has a next batch of 200 tuples, so that as many batches pass as the machine can answer; 1 % of
+the tuples are up to five minutes late, and 1 in 10,007 later than the history reaches back. Fifty selections, two window views,
+and one of each that comes and goes. What ages a run is turned up: a batch is five seconds of event time, the
+history keeps a minute, events turn early.
 
-Beside it, measured from outside: seconds a batch (ingest and windows), memory of the driver, of the JVM and of the
-workers (proportional set size), files and bytes that Penstock keeps (what users own, matches and results, apart), and how
-long a start takes. At the end the answers are compared with DuckDB's over the same tuples.
+The run has ten stretches of the same length and four processes: 1 | 2 to 5 | 6 to 9 | 10. The first, the third and the last are killed
+with everything they have started (kill -9), the second ends by a word; before 4 and 8 the run in the process is ended and begun
+again. So 2 and 10 are alike, both the first stretch of a process, and so are 3 and 7, 4 and 8, 5 and 9. Starts are measured
+thrice after the first stretch and thrice after the last one, each after a kill; the best counts.
 
-Expected, or the exit code is 1: the last tenth of the batches no slower than the second by more than 10 %, memory no
-more than 10 % above that of the second tenth, kept files and bytes no more than in the second tenth and half as much
-again, the last start no slower than the second by more than 25 % (one start is one measurement), and every answer right.
+Measured from outside: processor time a batch of the driver, the JVM and the workers (the machine may be shared, so this is
+judged and the clock is told), leaving out the first hundred batches of a process; their memory (proportional set size) and, after a
+collection, what is alive in the JVM's heap; files and bytes by kind. At the end the answers are compared with DuckDB's.
 
-    python benchmarks/soak.py [--batches 100000] [--minutes 60] [--life 2000] [--short] [--output out/bench/soak]
+Expected, or the exit code is 1: the last stretch no dearer a batch than the second by more than 10 %; no memory more than 10 %
+above that of the second stretch in the last one, nor in 9 above 7 of the same process; files and bytes of each kind but
+results and definitions no more than half above the second stretch's; a start after it no dearer than after the first
+stretch by more than 10 %; the log has lost its beginning; no event tells of a failure; every answer right; no process is left.
 
-It ends after so many batches or minutes, whatever comes first, and says which.
+    python benchmarks/soak.py [--batches 100000] [--minutes 60] [--short] [--output out/bench/soak]
+
+A stretch ends after a tenth of the batches or of the minutes, whatever comes first. `--short` is two processes, the first one killed,
+whose answers, end and log are judged alone: it is too short to age.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import random
-import shutil
-import signal
-import subprocess
 import sys
-import threading
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import matplotlib as mpl
 import numpy as np
 from rich.console import Console
@@ -44,420 +40,174 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import published_paths, read_published
-from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.storage.layout import Layout
+from soak_answers import Answers
+from soak_lives import STRETCHES, Life, Plan, Soak
+from soak_measures import BOUNDED, DEFINITIONS, PARTS, RESULTS
+from soak_stream import STREAM, Pace
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = 200
-#: event time of value 0, and between two values, microseconds
-BEGIN, STEP = 1_700_000_000_000_000, 5_000
-#: lateness of a value, microseconds, by a hash that Spark and DuckDB compute alike
-LATENESS = (
-    "CASE WHEN value * 7919 % 10007 = 0 THEN 7200000000 "
-    "WHEN value * 104729 % 9973 < 100 THEN (value * 31 % 300) * 1000000 ELSE 0 END"
+LONG = Plan(
+    Pace(25_000, 60.0, 250),
+    (Life((1,), True), Life((2, 3, 4, 5), False), Life((6, 7, 8, 9), True), Life((10,), True)),
+    begins_again=(4, 8),
+    look_seconds=5.0,
+    starts=3,
 )
-COLUMNS = {
-    "id": "value",
-    "ts": f"timestamp_micros({BEGIN} + value * {STEP} - {LATENESS})",
-    "device": "CAST(value * 2654435761 % 10 AS INT)",
-    "amount": "CAST(value * 48271 % 1000 AS INT)",
-}
-SELECTIONS = {
-    f"band_{n}": f"SELECT * FROM readings WHERE amount = {n * 19} AND device < 3" for n in range(50)
-}
-WINDOWS = {
-    "by_minute": "SELECT device, window(ts, '1 minute') AS w, count(*) AS n, sum(amount) AS s FROM readings GROUP BY device, w",
-    "sliding": "SELECT window(ts, '10 minutes', '2 minutes') AS w, count(*) AS n, max(amount) AS m FROM readings GROUP BY w",
-}
-PASSING = {
-    "passing_band": "SELECT id FROM readings WHERE amount < 3",
-    "passing_window": "SELECT window(ts, '1 minute') AS w, count(*) AS n FROM readings WHERE device = 1 GROUP BY w",
-}
-#: what ages a run, turned up
-TUNE = {
-    "history_seconds": 60.0,
-    "events_bytes": 1 << 20,
-    "events_files": 3,
-    "max_delay_seconds": 600.0,
-    "idle_seconds": 0,
-    "watch_seconds": 0,
-}
-#: batches between two changes of the views
-VIEWS_EVERY = 150
-SAMPLE_SECONDS = 5.0
+SHORT = Plan(
+    Pace(100_000, 2.0, 50, is_brief=True),
+    (Life((1, 2, 3, 4), True), Life((5, 6, 7, 8, 9, 10), False)),
+    begins_again=(8,),
+    look_seconds=0.5,
+)
+MEGA = 1 << 20
+PROCESSOR = "processor, ms a batch"
+#: the most that the last stretch may have of what the second one had
+PROCESSOR_LIMIT, MEMORY_LIMIT, FILES_LIMIT, START_LIMIT = 1.1, 1.1, 1.5, 1.1
 
 
-def live(output: Path, until: int) -> None:
-    """One process: runs until it is killed or told to end, and writes a line a batch."""
-    from penstock.settings import Settings
-    from penstock.spark.engine import Engine
-    from penstock.spark.sessions.build import build_session
-
-    began = time.time()
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
+def figures(soak: Soak) -> dict[str, list[float]]:
+    """By name a figure of each stretch."""
+    costs = [soak.cost(stretch) for stretch in STRETCHES]
+    rows = {
+        "batches": [float(soak.batches(stretch)) for stretch in STRETCHES],
+        "clock, ms a batch": [cost["clock"] * 1e3 for cost in costs],
+        PROCESSOR: [sum(cost[part] for part in PARTS) * 1e3 for cost in costs],
+        **{f"  {part}": [cost[part] * 1e3 for cost in costs] for part in PARTS},
+        "ingest batch, ms": [soak.median_seconds("batch", stretch) * 1e3 for stretch in STRETCHES],
+        "windows batch, ms": [soak.median_seconds("windows", stretch) * 1e3 for stretch in STRETCHES],
+        **{f"{part}, MB": [soak.held(n, part) / MEGA for n in STRETCHES] for part in PARTS},
+        "alive in the heap, MB": [soak.heap(stretch) / MEGA for stretch in STRETCHES],
     }
-    spark = build_session("local[2]", conf, "soak")
-    source = (
-        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
-    )
-    frame = source.load().selectExpr(*(f"{text} AS {name}" for name, text in COLUMNS.items()))
-    tune = {name: value for name, value in TUNE.items() if name in Settings.model_fields}
-    engine = Engine(spark, shards=2, **tune).stream("readings", frame, event_time="ts")
-    engine.views({**SELECTIONS, **WINDOWS})
-    run = engine.start(output)
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
-    passing = False
-    seen = {"batch": -1, "windows": -1}
-    changed = 0
-    with (output.parent / "series.jsonl").open("a", buffering=1) as series:
-        while not told.is_set() and run.active and seen["batch"] < until:
-            told.wait(1.0)
-            for event in run.events():
-                kind = event["kind"]
-                if kind not in seen or event["batch"] <= seen[kind]:
-                    continue
-                if kind == "batch" and seen["batch"] < 0:
-                    line = {"kind": "start", "seconds": time.time() - began, "batch": event["batch"]}
-                    series.write(json.dumps(line) + "\n")
-                seen[kind] = event["batch"]
-                parts = ("bind", "run", "publish") if kind == "batch" else ("run", "make", "publish")
-                spent = sum(event[f"{part}_seconds"] for part in parts)
-                series.write(json.dumps({"kind": kind, "batch": event["batch"], "seconds": spent}) + "\n")
-            if seen["batch"] - changed >= VIEWS_EVERY:
-                changed, passing = seen["batch"], not passing
-                if passing:
-                    engine.views(PASSING)
-                else:
-                    engine.drop(*PASSING)
-    if not run.active:
-        run.await_termination(1.0)
-    run.stop()
-    spark.stop()
+    for kind in (*BOUNDED, DEFINITIONS, RESULTS):
+        found = [soak.kept(stretch, kind) for stretch in STRETCHES]
+        rows[f"{kind}, files"] = [files for files, _ in found]
+        rows[f"{kind}, MB"] = [size / MEGA for _, size in found]
+    return rows
 
 
-@dataclass
-class Lives:
-    """What was seen from outside.
+def aged(soak: Soak, rows: dict[str, list[float]]) -> list[tuple[bool, str]]:
+    """What was expected of a run that is long enough to age: whether it held, and the figure."""
+    told = []
 
-    Attributes:
-        samples: by time: batch, kilobytes of driver, JVM and workers, kept and owned files and bytes.
-        kills: processes that were killed.
-    """
-
-    samples: list[dict[str, Any]] = field(default_factory=list)
-    kills: int = 0
-
-
-def soak(work: Path, batches: int, minutes: float, life: int, seed: int = 1) -> Lives:
-    """Runs one process after another until so many batches are published or the time is over.
-
-    Args:
-        work: emptied; holds `out`, `series.jsonl` and the processes' output.
-        batches, minutes: the end.
-        life: batches of a process at the most; every second one is killed with SIGKILL before.
-        seed: draws when.
-    """
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    draw, lives = random.Random(seed), Lives()
-    ends_at = time.monotonic() + minutes * 60
-    while (done := newest_batch(work)) < batches - 1 and time.monotonic() < ends_at:
-        is_killed = len(lives.samples) > 0 and lives.kills * 2 < life_number(work)
-        until = min(batches - 1, done + (draw.randint(life // 2, life) if is_killed else life))
-        with (work / "process.log").open("ab") as log:
-            command = [sys.executable, __file__, "--live", str(work / "out"), str(until)]
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-        while process.poll() is None:
-            time.sleep(min(SAMPLE_SECONDS, max(0.1, ends_at - time.monotonic())))
-            lives.samples.append(sample(work, process.pid))
-            if time.monotonic() >= ends_at:
-                process.terminate()
-                process.wait(120)
-            elif is_killed and newest_batch(work) >= until - 1:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                lives.kills += 1
-        if process.returncode not in (0, -signal.SIGKILL):
-            tail = (work / "process.log").read_text(errors="replace")[-4_000:]
-            raise RuntimeError(f"a process ended with {process.returncode}:\n{tail}")
-    return lives
-
-
-def series(work: Path, kind: str) -> list[dict[str, Any]]:
-    """The lines of one kind; a batch that was repeated counts as it was last."""
-    path = work / "series.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    found = {}
-    for number, line in enumerate(lines):
-        try:
-            document = json.loads(line)
-        except ValueError:
-            continue
-        if document["kind"] == kind:
-            found[number if kind == "start" else document["batch"]] = document
-    return list(found.values())
-
-
-def newest_batch(work: Path) -> int:
-    """The newest batch that was told; -1 before any."""
-    return max((each["batch"] for each in series(work, "batch")), default=-1)
-
-
-def life_number(work: Path) -> int:
-    """How many processes have answered a batch."""
-    return len(series(work, "start"))
-
-
-def sample(work: Path, leader: int) -> dict[str, Any]:
-    """Memory of a process and what it started, in kB, and files and bytes on the disk."""
-    memory = {"driver": 0, "jvm": 0, "workers": 0}
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            if os.getsid(int(process.name)) != leader:
-                continue
-            rollup = (process / "smaps_rollup").read_text()
-            command = (process / "cmdline").read_bytes()
-        except (OSError, ProcessLookupError):
-            continue
-        kilobytes = int(rollup.partition("\nPss:")[2].split()[0])
-        java = b"java" in command.partition(b"\0")[0]
-        memory["jvm" if java else "driver" if int(process.name) == leader else "workers"] += kilobytes
-    kept, owned = [0, 0], [0, 0]
-    for folder, _, names in os.walk(work / "out"):
-        parts = Path(folder).relative_to(work / "out").parts
-        where = owned if parts[:1] in (("matches",), ("results",), ("quarantine",)) else kept
-        for name in names:
-            try:
-                size = Path(folder, name).stat().st_size
-            except FileNotFoundError:
-                continue
-            where[0] += 1
-            where[1] += size
-    return {
-        "batch": newest_batch(work),
-        **memory,
-        "kept_files": kept[0],
-        "kept_bytes": kept[1],
-        "owned_files": owned[0],
-        "owned_bytes": owned[1],
-    }
-
-
-def wrong_answers(work: Path) -> list[str]:
-    """How the answers differ from DuckDB's over the same tuples; nothing where they are the same.
-
-    Matches of all published batches, and final windows of those that the windows have been given. Tuples that were set
-    aside as later than the history reaches are left out of the windows; no others may be in the quarantine.
-    """
-    layout, told = Layout.of(work / "out", None), []
-    db = duckdb.connect()
-    db.execute("SET TimeZone = 'UTC'")
-    columns = ", ".join(f"{_duckdb(text)} AS {name}" for name, text in COLUMNS.items())
-    published = (newest(layout, "readings")["batch"] + 1) * ROWS
-    db.execute(f"CREATE TABLE readings AS SELECT {columns} FROM range({published}) t(value)")
-    db.execute(f"CREATE VIEW matches AS SELECT id, queries FROM {_files(layout, 'readings', 'matches')}")
-    for name, text in SELECTIONS.items():
-        condition = text.partition(" WHERE ")[2]
-        wanted = db.execute(f"SELECT count(*), sum(id) FROM readings WHERE {condition}").fetchone()
-        found = db.execute(
-            f"SELECT count(*), sum(id) FROM matches WHERE list_contains(queries, '{name}')"
-        ).fetchone()
-        if wanted != found:
-            told.append(f"{name}: (tuples, sum of ids) {found}, DuckDB says {wanted}")
-    entry = newest(layout, results_of("readings"))["entry"]
-    given = (LogReader(layout.log("readings")).entry(entry).batch + 1) * ROWS
-    late = sorted(set_aside(layout))
-    db.execute(
-        f"CREATE TABLE windowed AS SELECT * FROM readings WHERE id < {given} AND id NOT IN (SELECT unnest(?))",
-        [late],
-    )
-    strangers = _one(
-        db, f"SELECT count(*) FROM (SELECT unnest({late!r}::BIGINT[]) AS id) WHERE id * 7919 % 10007 <> 0"
-    )
-    if strangers:
-        told.append(f"{strangers} tuples that are not very late are in the quarantine")
-    for view, (key, value, wanted_rows) in _WANTED.items():
-        operator = readable_view(layout, "readings", view)
-        assert operator is not None, view
-        files = _files(layout, results_of("readings"), view_kind(operator.operator, view))
-        db.execute(
-            f"CREATE TABLE {view} AS SELECT w.start AS start, {key} AS device, n, {value} AS v, is_final FROM {files} "
-            f"QUALIFY row_number() OVER (PARTITION BY w.start, {key} ORDER BY revision DESC) = 1"
-        )
-        finals = _one(db, f"SELECT count(*) FROM {view} WHERE is_final")
-        differ = _one(
-            db,
-            f"SELECT count(*) FROM {view} AS o LEFT JOIN ({wanted_rows}) AS d ON o.start = d.start "
-            "AND o.device IS NOT DISTINCT FROM d.device "
-            "WHERE o.is_final AND (o.n IS DISTINCT FROM d.n OR o.v IS DISTINCT FROM d.v)",
-        )
-        missing = _one(
-            db,
-            f"SELECT count(*) FROM ({wanted_rows}) AS d WHERE d.start < (SELECT max(start) FROM {view} WHERE is_final) "
-            f"AND NOT EXISTS (FROM {view} AS o WHERE o.start = d.start AND o.device IS NOT DISTINCT FROM d.device)",
-        )
-        if not finals or differ or missing:
-            told.append(
-                f"{view}: of {finals:,} final rows {differ} differ from DuckDB's, {missing} are missing"
+    def judge(name: str, later: int, sooner: int, limit: float) -> None:
+        one, other = rows[name][later - 1], rows[name][sooner - 1]
+        ratio = one / other if other else float("nan")
+        told.append(
+            (
+                ratio <= limit,
+                f"{name}: {one:.4g} in stretch {later}, {other:.4g} in {sooner}: {ratio:.2f} times, allowed {limit}",
             )
+        )
+
+    judge(PROCESSOR, 10, 2, PROCESSOR_LIMIT)
+    for name in (*(f"{part}, MB" for part in PARTS), "alive in the heap, MB"):
+        judge(name, 10, 2, MEMORY_LIMIT)
+        judge(name, 9, 7, MEMORY_LIMIT)
+    for kind in BOUNDED:
+        judge(f"{kind}, files", 10, 2, FILES_LIMIT)
+        judge(f"{kind}, MB", 10, 2, FILES_LIMIT)
+    sooner, later = soak.starts_after(1), soak.starts_after(10)
+    one, other = min(each.processor for each in later), min(each.processor for each in sooner)
+    told.append(
+        (
+            one <= START_LIMIT * other,
+            f"a start: {one:.1f} s of a processor after the last stretch, {other:.1f} s after the first: "
+            f"{one / other:.2f} times, allowed {START_LIMIT}; by the clock {min(each.seconds for each in later):.1f} "
+            f"and {min(each.seconds for each in sooner):.1f} s",
+        )
+    )
     return told
 
 
-#: by view its key and value, and its rows as DuckDB has them
-_WANTED = {
-    "by_minute": (
-        "device",
-        "s",
-        "SELECT time_bucket(INTERVAL 1 MINUTE, ts) AS start, device, count(*) AS n, sum(amount) AS v FROM windowed GROUP BY ALL",
-    ),
-    "sliding": (
-        "NULL::INT",
-        "m",
-        "SELECT start, NULL::INT AS device, count(*) AS n, max(amount) AS v FROM (SELECT unnest(generate_series("
-        "time_bucket(INTERVAL 2 MINUTE, ts) - INTERVAL 8 MINUTE, time_bucket(INTERVAL 2 MINUTE, ts), "
-        "INTERVAL 2 MINUTE)) AS start, amount FROM windowed) GROUP BY ALL",
-    ),
-}
-
-
-def newest(layout: Layout, name: str) -> dict[str, Any]:
-    """What the newest manifest says of its last batch."""
-    figures: dict[str, Any] = read_published(layout, name).batches[-1]
-    return figures
-
-
-def set_aside(layout: Layout) -> set[int]:
-    """Ids of the tuples that were too late for the history."""
-    files = [str(path) for path in published_paths(layout, "readings", "quarantine")]
-    rows = duckdb.execute("SELECT record FROM read_parquet(?)", [files]).fetchall() if files else []
-    return {int(json.loads(record)["id"]) for (record,) in rows}
-
-
-def _files(layout: Layout, name: str, kind: str) -> str:
-    return f"read_parquet({[str(path) for path in published_paths(layout, name, kind)]!r})"
-
-
-def _one(db: duckdb.DuckDBPyConnection, query: str) -> int:
-    (found,) = db.execute(query).fetchall()[0]
-    return int(found)
-
-
-def _duckdb(text: str) -> str:
-    return text.replace("timestamp_micros(", "make_timestamptz(").replace("AS INT)", "AS INTEGER)")
-
-
-def tenths(rows: list[dict[str, Any]], column: str) -> list[float]:
-    """Medians of a column over ten parts of the run, by batch."""
-    if not rows:
-        return [float("nan")] * 10
-    last = max(row["batch"] for row in rows) + 1
-    parts: list[list[float]] = [[] for _ in range(10)]
-    for row in rows:
-        if row["batch"] >= 0:
-            parts[min(9, row["batch"] * 10 // last)].append(row[column])
-    return [float(np.median(part)) if part else float("nan") for part in parts]
-
-
-def judge(work: Path, lives: Lives) -> tuple[Table, list[str]]:
-    """The table by tenths, and what did not hold."""
-    ingest, windows, starts = (series(work, kind) for kind in ("batch", "windows", "start"))
-    rows = {
-        "ingest batch, s": tenths(ingest, "seconds"),
-        "windows batch, s": tenths(windows, "seconds"),
-        **{
-            f"{part}, MB": [kb / 1024 for kb in tenths(lives.samples, part)]
-            for part in ("driver", "jvm", "workers")
-        },
-        "kept files": tenths(lives.samples, "kept_files"),
-        "kept MB": [size / 2**20 for size in tenths(lives.samples, "kept_bytes")],
-        "owned files": tenths(lives.samples, "owned_files"),
-    }
-    limits = {
-        "ingest batch, s": 1.1,
-        "windows batch, s": 1.1,
-        "driver, MB": 1.1,
-        "jvm, MB": 1.1,
-        "workers, MB": 1.1,
-    }
-    limits |= {"kept files": 1.5, "kept MB": 1.5, "owned files": 1.5}
-    table = Table("of each tenth, the median", *(str(n) for n in range(1, 11)), "10 / 2", "allowed")
-    failed = []
+def table_of(soak: Soak, rows: dict[str, list[float]]) -> Table:
+    """The figures of all stretches."""
+    table = Table("stretch", *map(str, STRETCHES), "10 / 2")
     for name, values in rows.items():
+        digits = 0 if values[1] >= 100 or name.endswith(("files", "batches")) else 1 if values[1] >= 10 else 2
         ratio = values[9] / values[1] if values[1] else float("nan")
-        digits = 3 if name.endswith(", s") else 0
-        table.add_row(name, *(f"{value:.{digits}f}" for value in values), f"{ratio:.2f}", f"{limits[name]}")
-        if not ratio <= limits[name]:
-            failed.append(f"{name}: {ratio:.2f} times the second tenth, allowed {limits[name]}")
-    spent = [start["seconds"] for start in starts]
-    if len(spent) > 2 and spent[-1] > 1.25 * spent[1]:
-        failed.append(f"the last start took {spent[-1]:.1f} s, the second {spent[1]:.1f} s")
-    table.caption = (
-        f"{newest_batch(work) + 1:,} batches, {len(starts)} starts ({lives.kills} after kill -9), start to first batch "
-        + ", ".join(f"{seconds:.1f}" for seconds in spent[:3])
-        + (f" ... {spent[-1]:.1f} s" if len(spent) > 3 else " s")
+        table.add_row(name, *(f"{value:,.{digits}f}" for value in values), f"{ratio:.2f}")
+    starts = ", ".join(
+        f"{each.after}: {each.seconds:.1f} ({each.processor:.1f} of a processor)" for each in soak.starts
     )
-    return table, failed
+    table.caption = (
+        f"{soak.newest + 1:,} batches in {soak.minutes:.1f} minutes, {len(soak.starts)} starts of a process, "
+        f"{soak.kills} of them after a kill -9. Start to first batch, s, after stretch {starts}"
+    )
+    return table
 
 
-def draw(work: Path, lives: Lives, path: Path) -> None:
-    """Batches, memory, files over the run."""
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4))
+def draw(soak: Soak, rows: dict[str, list[float]], path: Path) -> None:
+    """Processor time, batches, memory and files over the run."""
+    figure, grid = plt.subplots(2, 2, figsize=(14, 8))
+    bottom = np.zeros(len(STRETCHES))
+    for part in PARTS:
+        values = np.nan_to_num(rows[f"  {part}"])
+        grid[0, 0].bar(list(STRETCHES), values, bottom=bottom, label=part)
+        bottom += values
+    grid[0, 0].set(title=PROCESSOR, xlabel="stretch")
     for kind, label in (("batch", "ingest"), ("windows", "windows")):
-        rows = series(work, kind)
-        axes[0].plot(np.linspace(0, 100, len(rows)), [row["seconds"] for row in rows], ",", label=label)
-    axes[0].set(title="seconds a batch", xlabel="% of the run", yscale="log")
-    axes[0].legend()
-    batches = [each["batch"] for each in lives.samples]
-    for part in ("driver", "jvm", "workers"):
-        axes[1].plot(batches, [each[part] / 1024 for each in lives.samples], label=part)
-    axes[1].set(title="memory, MB", xlabel="batch")
-    axes[1].legend()
-    for part in ("kept_files", "owned_files"):
-        axes[2].plot(batches, [each[part] for each in lives.samples], label=part.replace("_", " "))
-    axes[2].set(title="files", xlabel="batch")
-    axes[2].legend()
+        numbers, seconds = soak.seconds(kind)
+        grid[0, 1].plot(numbers, np.array(seconds) * 1e3, ",", label=label)
+    grid[0, 1].set(title="clock, ms a batch", xlabel="batch of its query", yscale="log")
+    minutes = [each.at / 60 for each in soak.samples]
+    for part in PARTS:
+        held = [each.spent.memory[part] / MEGA for each in soak.samples]
+        grid[1, 0].plot(minutes, held, label=part)
+    grid[1, 0].set(title="memory, MB", xlabel="minutes")
+    for kind in (*BOUNDED, DEFINITIONS, RESULTS):
+        grid[1, 1].plot(minutes, [each.kept[kind][0] for each in soak.samples], label=kind)
+    grid[1, 1].set(title="files", xlabel="minutes")
+    for axes in grid.flat:
+        axes.set_ylim(bottom=None if axes.get_yscale() == "log" else 0)
+        axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
 def main() -> int:
+    """Runs, measures, compares; 1 where something did not hold."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--batches", type=int, default=100_000)
+    parser.add_argument("--batches", type=int, help="100,000, or 300 of a short one")
     parser.add_argument("--minutes", type=float, default=24 * 60)
-    parser.add_argument("--life", type=int, default=2_000, help="batches of a process at the most")
-    parser.add_argument(
-        "--short", action="store_true", help="answers alone are judged: a run too short to age"
-    )
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--output", type=Path, default=ROOT / "out" / "bench" / "soak")
-    parser.add_argument("--live", nargs=2, metavar=("OUT", "UNTIL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.live:
-        live(Path(given.live[0]), int(given.live[1]))
-        return 0
-    lives = soak(given.output, given.batches, given.minutes, given.life)
-    (given.output / "samples.json").write_text(json.dumps(lives.samples))
-    table, failed = judge(given.output, lives)
-    console = Console(width=170)
-    console.print(table)
-    draw(given.output, lives, given.output / "soak.png")
-    failed = [*([] if given.short else failed), *wrong_answers(given.output)]
-    reached = newest_batch(given.output) + 1
-    if reached < given.batches:
-        console.print(f"{reached:,} of {given.batches:,} batches: the time was over", highlight=False)
-    for each in failed:
-        console.print(f"NOT HELD: {each}", highlight=False)
-    return 1 if failed else 0
+    plan = SHORT if given.short else LONG
+    batches = given.batches or (300 if given.short else 100_000)
+    soak = Soak(given.output, plan, batches, given.minutes * 60)
+    soak.run()
+    rows = figures(soak)
+    console = Console(width=180)
+    console.print(table_of(soak, rows))
+    draw(soak, rows, given.output / "soak.png")
+    judged = [] if given.short else aged(soak, rows)
+    log = LogReader(Layout.of(soak.out, None).log(STREAM))
+    newest = log.newest()
+    assert newest is not None, "batches were answered"
+    judged.append(
+        (log.first > 0, f"the log begins with entry {log.first:,}, its last one is {newest.number:,}")
+    )
+    judged.append((not soak.failures, f"events that tell of a failure: {len(soak.failures)}"))
+    answers = Answers(soak.out, plan.pace.step)
+    wrong = answers.wrong()
+    finals = ", ".join(f"{count:,} of {view}" for view, count in answers.finals.items())
+    judged.append(
+        (
+            not wrong,
+            f"answers equal DuckDB's: {answers.matches:,} matches, final rows {finals}; of very late tuples "
+            f"{answers.aside:,} were set aside and {answers.strays:,} not",
+        )
+    )
+    for each in [*soak.failures, *wrong]:
+        console.print(f"WRONG: {each}", highlight=False)
+    for holds, text in judged:
+        console.print(f"{'held    ' if holds else 'NOT HELD'} {text}", highlight=False)
+    if soak.newest + 1 < batches:
+        console.print(f"{soak.newest + 1:,} of {batches:,} batches: the time was over", highlight=False)
+    return 0 if all(holds for holds, _ in judged) else 1
 
 
 if __name__ == "__main__":
