@@ -159,13 +159,10 @@ def main() -> int:
         kept = numbers.stop - weeks.reader.first
         rows.append((own, whole, float(len(sizes)), float(sum(sizes)), _start(folder)))
         shown = (own * 1e3, whole * 1e3, weeks.longest * 1e3, rows[-1][4] * 1e3)
-        table.add_row(
-            f"{numbers.stop:,}",
-            *(f"{each:,.2f}" for each in shown),
-            f"{kept:,}",
-            f"{len(sizes):,}",
-            f"{sum(sizes) / 2**20:,.1f}",
-        )
+        cells = [f"{numbers.stop:,}", *(f"{each:,.2f}" for each in shown), f"{kept:,}", f"{len(sizes):,}"]
+        cells.append(f"{sum(sizes) / 2**20:,.1f}")
+        table.add_row(*cells)
+        print(*cells, file=sys.stderr, flush=True)
     weeks.log.close()
     Console(width=120).print(table)
     shutil.rmtree(folder, ignore_errors=True)
