@@ -20,7 +20,7 @@ from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
 from penstock.spark.lanes.joins.explaining import explain_join, explain_standing
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
-from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans, span_of
+from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans, reaching_beyond, span_of
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.static_runs import StaticRuns
@@ -47,6 +47,7 @@ class JoinLane(CutLane):
     """
 
     part = "join"
+    reads_again = True
 
     def __init__(
         self,
@@ -91,8 +92,24 @@ class JoinLane(CutLane):
         made = self._made(cut, staging, spans) if spans else []
         if spans:
             self._plan_on(cut, new, made)
-        said = {"rows": sum(each.rows for each in made), "raised": sum(each.raised for each in made)}
-        return CutAnswer(made, {"views": {self._view: {**said, "untimed": self._untimed(new)}}})
+        said = {
+            "rows": sum(each.rows for each in made),
+            "raised": sum(each.raised for each in made),
+            "untimed": self._untimed(new),
+            "beyond_history": self._beyond_history(cut, new),
+        }
+        return CutAnswer(made, {"views": {self._view: said}})
+
+    def _beyond_history(self, cut: Cut, new: Mapping[KeptRuns, InputRuns]) -> int:
+        """New tuples that came so late that partners of theirs may be gone with the history."""
+        lacks: dict[int, int] = {}
+        for runs, demand in self._demands.items():
+            moment = cut.since[self._relation(runs)].lacks.get(demand)
+            if moment is not None:
+                lacks[runs.input] = max(moment, lacks.get(runs.input, moment))
+        # an input that is searched by two keys has all of its tuples twice
+        first = {runs.input: own for runs, own in reversed(list(new.items()))}
+        return sum(reaching_beyond(self.plan, number, own.new, lacks) for number, own in first.items())
 
     def _untimed(self, new: Mapping[KeptRuns, InputRuns]) -> int:
         """New tuples without an event time: they are in no join, though one with static tables alone needs none."""
@@ -159,13 +176,10 @@ class JoinLane(CutLane):
             return None
         return batch_joined(self.context.spark, self.context.layout, self._registered, cut, files)
 
-    def _joined(self, stream: str) -> Reach:
+    def _began(self, stream: str, reach: Reach | None) -> Reach:
         begun = next(each for each in self._registered.beginnings if each.stream == stream)
-        reach = super()._joined(stream)
-        if reach.entry >= begun.entry:
-            return reach
-        self.readers[stream].put_mark(self.name, begun.entry)
-        return Reach(begun.entry, begun.clock)
+        found = super()._began(stream, reach)
+        return found if found.entry >= begun.entry else Reach(begun.entry, begun.clock)
 
     def _relation(self, runs: KeptRuns) -> str:
         return self.plan.inputs[runs.input].relation
@@ -180,7 +194,7 @@ class JoinLane(CutLane):
                 found.append(TableRuns(runs, self._static.path(runs, version)))
                 continue
             reader, before = self.readers[asked.relation], cut.before[asked.relation].entry
-            begun = max(self._begun(asked.relation), reader.first - 1)
+            begun = max(self._begun(asked.relation), cut.since[asked.relation].entry - 1)
             span = needed.get(runs.input)
             after = before if span is None else first_needed(reader, begun, before, span.oldest) - 1
             found.append(

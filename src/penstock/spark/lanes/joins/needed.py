@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from penstock.operators.joins.conditions import bounds_of
 from penstock.operators.joins.tuples import RunSlice
 from penstock.plan.joins import JoinPlan
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -71,6 +74,29 @@ def first_needed(log: LogReader, after: int, until: int, oldest: int) -> int:
         else:
             high = middle
     return low
+
+
+def reaching_beyond(plan: JoinPlan, number: int, new: Sequence[RunSlice], lacks: Mapping[int, int]) -> int:
+    """How many new tuples of an input might have met some that are kept no more.
+
+    Args:
+        plan: the join.
+        number: the input's.
+        new: its new tuples, as runs sorted by one key.
+        lacks: by input: of its tuples those with an event time before this, microseconds, may lack.
+    """
+    bounds = ((other, bounds_of(plan, other, (number,))) for other in lacks if other != number)
+    times = [lacks[other] - bound[0].lower for other, bound in bounds if bound]
+    if not times:
+        return 0
+    moment, found = max(times), 0
+    for each in new:
+        for part in (each.run.part(known) for known, summary in each.run.parts.items() if summary.rows):
+            assert part is not None, "it is in the directory"
+            reaching = part.times < moment
+            meant = None if each.is_whole else part.rows_of(each.after, each.until)
+            found += int(np.count_nonzero(reaching if meant is None else reaching & meant[: len(reaching)]))
+    return found
 
 
 def _clipped(time: int) -> int:
