@@ -96,3 +96,25 @@ def test_a_lane_is_woken_by_the_ingest_and_stops_with_the_run(spark: SparkSessio
     run.stop()
     assert not lane.active
     assert run.events("run_failed") == []
+
+
+def test_a_lane_that_nothing_needs_any_more_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    """As it is removed, or at the start of a run without it."""
+    tables = Tables(tmp_path)
+    tables.feed(1)
+    logs = [LogReader(Layout.of(tmp_path / "out", None).log(name)) for name in STREAMS]
+    for is_removed in (False, True):
+        run = lane_engine(spark, tmp_path).start(tmp_path / "out")
+        assert [NAME in log.marks() for log in logs] == [False, False]
+        lane = run.add_lane(lane_plan([]))
+        deadline = time.monotonic() + 300
+        while not lane.status()["lanes"][NAME].get("cut", -1) >= 0 and time.monotonic() < deadline:
+            assert lane.active
+            time.sleep(0.2)
+        if is_removed:
+            run.remove_lane(NAME)
+            assert not lane.active
+            assert NAME not in run.lanes
+        run.stop()
+        assert [NAME in log.marks() for log in logs] == [not is_removed] * 2
+        tables.feed(1)

@@ -201,10 +201,6 @@ class LogReader:
         """The file that says how far a reader has come."""
         return self.folder / "readers" / f"{reader}.json"
 
-    def remove_mark(self, reader: str) -> None:
-        """Says that a reader will read the log no more: nothing is kept for it."""
-        (self.folder / "readers" / f"{reader}.json").unlink(missing_ok=True)
-
     def _refuse_gaps(self, singles: list[int]) -> None:
         """Makes sure that the entry before each is there."""
         alone = {number - 1 for number in singles}.difference(singles)

@@ -79,7 +79,7 @@ class JoinViews:
     def forget(self, gone: RegisteredJoin) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
         for stream in gone.definition.streams:
-            LogReader(self._layout.log(stream)).remove_mark(gone.lane)
+            LogReader(self._layout.log(stream)).leave(gone.lane)
         shutil.rmtree(self._layout.lane(gone.lane), ignore_errors=True)
 
     def ask(self, stream: str, plans: StreamPlans) -> None:
