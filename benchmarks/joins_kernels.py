@@ -117,6 +117,7 @@ def works(quick: bool) -> list[Work]:
         Work(f"{many:,} keys, strings", TWO, two, many, text, cuts, rows, (2,), JOIN_TWO, 1.0),
         Work("a static table", TWO, two, many, whole, cuts, rows, (2,), JOIN_STATIC, 0.5, static=True),
         Work("three streams", THREE, three, few, whole, min(cuts, 4), rows, (1, 2), JOIN_THREE, 2.0),
+        Work("three streams, strings", THREE, three, few, text, min(cuts, 4), rows, (1, 2), JOIN_THREE, 1.5),
     ]  # fmt: skip
 
 

@@ -103,12 +103,12 @@ ENTRIES = 6
 
 
 @st.composite
-def cases(draw: st.DrawFn, inputs: tuple[int, int] = (2, 4)) -> Case:
-    """Random joins."""
-    count = draw(st.integers(*inputs))
-    static = [False, *(draw(st.sampled_from([False, False, True])) for _ in range(count - 1))]
-    static = draw(st.permutations(static))
-    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=2))
+def cases(draw: st.DrawFn, *, is_outer: bool = False) -> Case:
+    """Random joins; outer ones are of a stream with one other input."""
+    count = 2 if is_outer else draw(st.integers(2, 4))
+    static = [False, *(draw(st.sampled_from([False, False, False, True])) for _ in range(count - 1))]
+    static = static if is_outer else draw(st.permutations(static))
+    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=1 if is_outer else 2))
     value_kind = draw(st.sampled_from([pa.float64(), pa.int32(), pa.string(), pa.decimal128(12, 2)]))
     keys = []
     for place, kind in enumerate(kinds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from join_cases import Case, cases, expected, expected_unmatched, joined, unmatched
@@ -17,8 +17,7 @@ def test_every_row_comes_once_whatever_the_plan(case: Case) -> None:
     assert joined(case) == expected(case)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[*LARGE, HealthCheck.filter_too_much])
-@given(case=cases(inputs=(2, 2)), limits=LIMITS)
+@settings(deadline=None, max_examples=100, suppress_health_check=LARGE)
+@given(case=cases(is_outer=True), limits=LIMITS)
 def test_after_each_cut_the_due_tuples_without_a_partner_are_told(case: Case, limits: list[int]) -> None:
-    assume(not case.plan.inputs[0].is_static)
     assert list(unmatched(case, limits)) == list(expected_unmatched(case, limits))
