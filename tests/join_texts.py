@@ -118,7 +118,7 @@ QUERIES = [
     "SELECT f.k, w.seen FROM flights f JOIN weather w ON w.seen + INTERVAL 1 MONTH >= f.dep + INTERVAL 1 MONTH "
     "AND w.seen <= f.dep + INTERVAL 3 MINUTES AND f.place.gate = w.k",
     "SELECT 1 AS one, concat_ws('-', f.origin, w.origin) AS o FROM flights f JOIN weather w ON true WHERE "
-    f"({_BOUND}) AND f.place = named_struct('city', w.origin, 'gate', CAST(w.k AS INT)) AND 1 < 2",
+    f"({_BOUND}) AND f.place >= named_struct('city', w.origin, 'gate', CAST(w.k AS INT)) AND 1 < 2",
     f"SELECT f.k, w.k AS wk, coalesce(w.x, 7) AS x, f.dest FROM flights f LEFT JOIN weather w ON f.origin = w.origin AND {_BOUND}",
     f"SELECT f.k, w.k AS wk FROM flights f LEFT OUTER JOIN weather w ON f.k = w.k AND {_BOUND} AND f.k > 1 AND w.x > 0 "
     "AND (f.dest = w.origin OR f.x > w.x) WHERE f.origin = 'JFK' OR f.k = 2",
