@@ -7,6 +7,7 @@ moves nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.joins import RegisteredJoin
 
+_log = logging.getLogger(__name__)
+#: fields of a switch that its event has otherwise
+_OF_THE_LANE = ("action", "stream", "version")
 #: of a cut's orders
 ORDER, TABLES = "order", "tables"
 
@@ -140,14 +144,17 @@ class JoinLane(CutLane):
         return reports_of(task, computed_frame(self.context.spark, task, self._grid.cells))
 
     def _plan_on(self, cut: Cut, new: Mapping[KeptRuns, InputRuns], made: Sequence[CellReport]) -> None:
-        """Chooses how the next cut is joined."""
-        work = [work for each in made for work in each.work]
-        for switch in self.planner.measured(cut.number, new, work):
-            told = {
-                name: value
-                for name, value in switch.fields().items()
-                if name not in ("action", "stream", "version")
-            }
+        """Chooses how the next cut is joined; where that fails it costs adaptivity, never results."""
+        try:
+            switches = self.planner.measured(cut.number, new, [work for each in made for work in each.work])
+        except Exception as error:
+            _log.exception("the order of join view %s cannot be planned", self._view)
+            self.context.events.record(
+                "controller_failed", stream=self._view, batch=cut.number, error=repr(error)
+            )
+            return
+        for switch in switches:
+            told = {name: value for name, value in switch.fields().items() if name not in _OF_THE_LANE}
             self.context.events.record(
                 "join_switched", lane=self.name, view=self._view, cut=cut.number, **told
             )

@@ -1,0 +1,92 @@
+"""What the join lane tells the policy of output rates, and what comes of it; explain."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.operators.runs.run import Run, RunPlan, write_run
+from penstock.plan.joins import JoinColumn, JoinInput, JoinKey, JoinOutput, JoinPlan, TimeBound
+from penstock.spark.lanes.joins.explaining import explain_first, explain_standing
+from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
+from penstock.spark.lanes.joins.planning import JoinPlanner
+
+TS = pa.timestamp("us", "UTC")
+SHARES = (2, 2)
+ROWS = 5_000
+#: different values of each key
+VALUES = (5, 100_000)
+
+
+def _input(number: int, keys: tuple[int, ...]) -> JoinInput:
+    columns = (
+        JoinColumn("ts", "ts", TS),
+        *(JoinColumn(f"{key}_{number}", f"k{key}", pa.int64()) for key in keys),
+    )
+    return JoinInput(f"a{number}", f"r{number}", False, None, columns, "ts")
+
+
+#: input 0 meets 1 by a key with few values and 2 by one with many
+PLAN = JoinPlan(
+    "star",
+    (_input(0, (0, 1)), _input(1, (0,)), _input(2, (1,))),
+    (JoinKey(("0_0", "0_1", None), pa.int64()), JoinKey(("1_0", None, "1_2"), pa.int64())),
+    tuple(TimeBound(left, right, -5_000_000, 5_000_000) for left, right in ((0, 1), (0, 2), (1, 2))),
+    (),
+    (),
+    (JoinOutput("k", "`0_0`", pa.int64(), "0_0"),),
+)
+
+
+def _runs(kept: KeptRuns, rng: np.random.Generator) -> InputRuns:
+    asked = PLAN.inputs[kept.input]
+    columns = {"ts": pa.array(rng.integers(0, 10_000_000, ROWS)).cast(TS)}
+    for column in asked.columns[1:]:
+        columns[column.name] = pa.array(rng.integers(0, VALUES[int(column.name[0])], ROWS))
+    sink = io.BytesIO()
+    router = router_of_input(PLAN, grid_of(PLAN, SHARES), kept.input)
+    write_run(pa.table(columns), RunPlan(key_columns(PLAN, kept), "ts", router), sink)
+    return InputRuns((RunSlice(Run(pa.py_buffer(sink.getvalue())), -1, 0),), ())
+
+
+@pytest.fixture
+def planner() -> JoinPlanner:
+    return JoinPlanner("star", PLAN)
+
+
+def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None:
+    assert [step.input for step in planner.order.orders[0].steps] == [1, 2]
+    rng = np.random.default_rng(5)
+    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
+    (switch,) = planner.measured(0, runs, ())
+    assert [step.input for step in planner.order.orders[0].steps] == [2, 1]
+    assert switch.order == planner.order
+    assert planner.measured(1, runs, ()) == []
+
+    standing = planner.standing
+    assert standing is not None
+    assert standing.statistics.equal[0, 0, 1] == pytest.approx(1 / VALUES[0], rel=0.1)
+    assert standing.statistics.equal[1, 0, 2] < 20 / VALUES[1]
+    rates = standing.statistics.rates
+    assert rates[0] == rates[1] == rates[2] > 0
+    told = "\n".join(explain_standing(PLAN, standing))
+    assert "measured: key 0 is equal in 0.2" in told
+    assert "the runner-up: new tuples of" in told
+
+
+def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
+    assert explain_first(PLAN, 4) == [
+        "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",
+        "  key 0: a0: k0 = a1: k0, dealt out in 2",
+        "  key 1: a0: k1 = a2: k1, dealt out in 2",
+        "  a1 is -5 s to 5 s behind a0",
+        "  a2 is -5 s to 5 s behind a0",
+        "  a2 is -5 s to 5 s behind a1",
+        "  new tuples of a0 meet a1 (merge by key 0), a2 (merge by key 1)",
+        "  new tuples of a1 meet a0 (merge by key 0), a2 (merge by key 1)",
+        "  new tuples of a2 meet a0 (merge by key 1), a1 (merge by key 0)",
+    ]
