@@ -179,7 +179,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     """Records for two operators, one of them begun in mid-stream; sums of whole doubles are exact in any order."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     groups, slide, since = (
-        draw(st.sampled_from([1, 3, 300])),
+        draw(st.sampled_from([1, 3, 400])),
         draw(st.integers(2, 9)),
         draw(st.integers(0, 40)),
     )
@@ -214,7 +214,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
         KeyedProgram(2, (replace(first, views=views[:1]), late), 2 * gamma, 10),
         KeyedProgram(5, (late,), 0, 0),
     ]
-    steps, records, newest = draw(st.integers(4, 30)), [], None
+    steps, records, newest = draw(st.integers(4, 30 if groups < 100 else 16)), [], None
     changes = sorted(draw(st.lists(st.integers(0, 2 * steps), min_size=3, max_size=3)))
     whole_at = draw(st.integers(0, 2 * steps))
     for step in range(steps):
@@ -224,7 +224,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
             nothing = np.zeros(0, np.int64)
             record = LogRecord(program, newest, nothing, False, [], False, (), reached, answer_all)
         else:
-            count = int(rng.integers(1, 40)) if groups < 100 else 600
+            count = int(rng.integers(1, 40)) if groups < 100 else 300
             delay = np.where(rng.random(count) < 0.2, rng.integers(0, 60, count), 0)
             times = step * 4 + rng.integers(0, 8, count) - delay
             is_whole = step == whole_at and newest is not None
