@@ -62,7 +62,8 @@ class Tables:
 
 def lane_engine(spark: SparkSession, folder: Path) -> Engine:
     """An engine over the tables of a folder, each with a window view."""
-    engine = Engine(spark, shards=SHARDS)
+    # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
+    engine = Engine(spark, shards=SHARDS, retry_attempts=40)
     for name in STREAMS:
         options = f"path '{folder / name}', event_time 'seen', max_files_per_trigger '1'"
         engine.execute(f"CREATE TABLE {name} ({COLUMNS}) USING parquet OPTIONS ({options})")
