@@ -188,7 +188,8 @@ class _JoinSplitter(Splitter):
         while (kind := self._kind()) is not None:
             nesting = self._nesting()
             if depth == 0 and (
-                _is_join_word(self.tokens, self.position) or (kind in _ENDS and not self._is_name())
+                _is_join_word(self.tokens, self.position)
+                or (kind in _ENDS and not (kind in UNSUPPORTED and self._is_name()))
             ):
                 break
             if kind is TokenType.SELECT:
