@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,8 @@ def _runs(kept: KeptRuns, rng: np.random.Generator) -> InputRuns:
 
 @pytest.fixture
 def planner() -> JoinPlanner:
-    return JoinPlanner("star", PLAN)
+    moments = itertools.count()
+    return JoinPlanner("star", PLAN, lambda: float(next(moments)))
 
 
 def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None:

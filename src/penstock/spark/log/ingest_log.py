@@ -215,11 +215,13 @@ class IngestLog:
         """Says that a silent stream is taken to have come to an event time.
 
         Returns:
-            False where there is no entry to follow, or nothing new to say.
+            False where there is no entry to follow, the stream has ended, or there is nothing new to say.
         """
         with self._lock:
             last = self._newest()
-            if last is None or (last.reached_or_newest is not None and reached <= last.reached_or_newest):
+            if last is None or last.ended:
+                return False
+            if last.reached_or_newest is not None and reached <= last.reached_or_newest:
                 return False
             return self._follow(last, reached=reached)
 

@@ -148,7 +148,8 @@ class Segments:
         # what fails on the way is finished by the next call as by a new start
         self._next = None
         newest = self._log.newest()
-        behind = min(self._log.marks().values(), default=-1)
+        # what nobody reads is behind everybody
+        behind = min(self._log.marks().values(), default=-1 if newest is None else newest.number)
         # the newest entry is never in a segment: readers find it without one
         while newest is not None and SEGMENT * (number + 1) - 1 < min(behind + 1, newest.number):
             self._make(number)
@@ -167,6 +168,7 @@ class Segments:
             if document is not None:
                 self._remove_replaced(document)
                 number = made + 1
+        self._remove_unnamed(number)
         garbage = kept.first // SEGMENT - 1
         while garbage >= 0 and self._log.segment_path(garbage).exists():
             garbage -= 1
@@ -174,6 +176,13 @@ class Segments:
             self._remove(segment)
         self._levels.recover(number - 1)
         return number
+
+    def _remove_unnamed(self, segment: int) -> None:
+        """Removes the merged files of a segment that was not put: when it is made depends on the readers."""
+        for kind, merging in _MERGINGS.items():
+            folder = self._log.path(kind, "")
+            for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):
+                (each / merging.name(segment)).unlink(missing_ok=True)
 
     def _make(self, segment: int) -> None:
         log = self._log
@@ -278,7 +287,7 @@ class Segments:
         self._put(kept)
         failpoint("history_kept", gone[0].number)
         readers = log.readers()
-        if kept.first > min(_least_since(readers), *(told["number"] + 1 for told in readers.values())):
+        if kept.first > min([_least_since(readers), *(told["number"] + 1 for told in readers.values())]):
             # a reader that puts its mark before it looks where the log begins has joined in between
             self._put(until_now)
             return None

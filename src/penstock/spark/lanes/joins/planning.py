@@ -6,7 +6,7 @@ Selectivities of keys come of samples of what is new, rates of its count, costs 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -33,9 +33,10 @@ class JoinPlanner:
     Args:
         view: the view's name.
         plan: the join.
+        clock: seconds, for rates and dwell times.
     """
 
-    def __init__(self, view: str, plan: JoinPlan) -> None:
+    def __init__(self, view: str, plan: JoinPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._view = view
         self._plan = plan
         kept = kept_runs(plan)
@@ -44,9 +45,10 @@ class JoinPlanner:
         )
         #: how the next cut is joined; replaced as a whole
         self.order: JoinOrder = first_order(plan)
-        self._policy = JoinOrderPolicy(SwitchSettings(), time.monotonic)
+        self._policy = JoinOrderPolicy(SwitchSettings(), clock)
         self._policy.handle(JoinBound(view, _VERSION, plan, self.order, sorted_by))
-        self._measured = time.monotonic()
+        self._clock = clock
+        self._measured = clock()
 
     @property
     def standing(self) -> JoinStanding | None:
@@ -66,7 +68,7 @@ class JoinPlanner:
         Returns:
             The change of order it gives rise to, if any.
         """
-        now = time.monotonic()
+        now = self._clock()
         seconds, self._measured = max(now - self._measured, 1e-3), now
         tuples, sizes = [0] * len(self._plan.inputs), [0] * len(self._plan.inputs)
         for each, own in runs.items():

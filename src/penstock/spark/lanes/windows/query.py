@@ -21,6 +21,7 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.lanes.windows.processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.lanes.windows.shard_task import ShardReport
+from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import KeyedContext, fixed_shards
 from penstock.spark.log.source import ENTRY, following
@@ -39,7 +40,7 @@ from penstock.spark.sessions.build import CHECKPOINTS
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import drop_unbegun, read_json
-from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.layout import PARTIALS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY, PlannedBatches
 from penstock.sql.windows.bind import BoundWindow
 
@@ -182,14 +183,15 @@ class KeyedQuery:
         told: dict[str, Any] = {FINAL: AFTER_ALL, PLAN: -1}
         first, newest = self._log.join(WINDOWS, **told), self._log.newest()
         after = first if newest is None else newest.number
-        while after > first and self._has_views(self._log.entry(after).plan):
+        while after > first and self._has_views(self._log.entry(after)):
             after -= 1
         self._log.put_mark(WINDOWS, after, **told)
         return after
 
-    def _has_views(self, plan: int) -> bool:
-        program = stored_program(self._layout, self.stream, plan)
-        return program is not None and bool(program.operators)
+    def _has_views(self, entry: Entry) -> bool:
+        program = stored_program(self._layout, self.stream, entry.plan)
+        # what was aggregated has views, also where these are missing: that is told when the entry is answered
+        return PARTIALS_FILES in entry.files if program is None else bool(program.operators)
 
     @property
     def active(self) -> bool:
