@@ -151,7 +151,7 @@ def define_join(
     if plan.optional:
         clause = flat.sources[plan.optional[0]].clause
         raise clause.error(
-            UnsupportedError, f"A LEFT JOIN is not answered yet. {ALLOWED_JOIN}", 0, len(clause.text)
+            UnsupportedError, f"A LEFT JOIN is not supported yet. {ALLOWED_JOIN}", 0, len(clause.text)
         )
     for output in plan.outputs:
         if output.name.lower() in _RESERVED:
@@ -159,7 +159,11 @@ def define_join(
                 f"view {name}: the column name {output.name} is reserved for results; reserved are {', '.join(_RESERVED)}"
             )
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
-    return JoinDefinition(name, _identity(name, text, below, outputs), text, plan, below)
+    # what the stored plan was bound under: one that means something else by now is another view
+    zone = spark.conf.get("spark.sql.session.timeZone") or ""
+    kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
+    identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
+    return JoinDefinition(name, identity, text, plan, below)
 
 
 def _check_computable(

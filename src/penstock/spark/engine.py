@@ -255,7 +255,11 @@ class Engine:
     @property
     def declared(self) -> dict[str, list[str]]:
         """The views on each stream."""
-        return {name: list(self._declared.on(name)) for name in self._declared.streams}
+        joins = self._declared.joins.items()
+        return {
+            name: [*self._declared.on(name), *(view for view, each in joins if name in each.streams)]
+            for name in self._declared.streams
+        }
 
     @property
     def warnings(self) -> list[str]:

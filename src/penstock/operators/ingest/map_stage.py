@@ -21,7 +21,14 @@ from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, Tuple
 from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.matches import QUERIES as QUERIES
 from penstock.operators.selection.selector import SelectionPlan, Selector
-from penstock.operators.windows.pane_stage import PanePlan, PaneProgram, PaneStage, Rows, event_times
+from penstock.operators.windows.pane_stage import (
+    EventTimes,
+    PanePlan,
+    PaneProgram,
+    PaneStage,
+    Rows,
+    event_times,
+)
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
@@ -248,9 +255,9 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        self._take_in(batch, told.selected)
+        times = self._take_in(batch, told.selected)
         if self.tuples is not None:
-            self.tuples.add(batch, told.selected)
+            self.tuples.add(batch, told.selected, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
         np.cumsum(degrees[mask], out=list_offsets[1:])
         names = pa.DictionaryArray.from_arrays(pa.array(told.queries), self._views)
@@ -275,30 +282,32 @@ class MapStage:
             self.tuples.raised = np.zeros_like(self.tuples.raised)
         return self.counts
 
-    def _take_in(self, batch: pa.RecordBatch, selected: Sequence[Rows] | None) -> None:
-        """Looks at the event times, and gives the window operators their tuples unless it is None."""
+    def _take_in(self, batch: pa.RecordBatch, selected: Sequence[Rows] | None) -> EventTimes | None:
+        """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
         if self.panes is None:
             name = self.program.event_time
             if name is None:
-                return
+                return None
             times = event_times(batch.column(name), self._time_limit, self._kept_ahead)
         else:
             began = time.perf_counter_ns()
             times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
+            if selected is not None:
+                self.too_late = self.panes.add(batch, times, selected)
+            counts.pane_ns += time.perf_counter_ns() - began
+        if self.panes is not None or self.tuples is not None:
             if times.middle is not None:
                 counts.middles.append(times.middle)
             counts.ahead_event_times += times.ahead
             counts.null_event_times += times.nulls
             counts.future_event_times += times.future
-            if selected is not None:
-                self.too_late = self.panes.add(batch, times, selected)
-            counts.pane_ns += time.perf_counter_ns() - began
         counts.furthest_event_time = _most(counts.furthest_event_time, times.furthest)
         counts.oldest_event_time = _least(counts.oldest_event_time, times.oldest)
         counts.newest_event_time = _most(counts.newest_event_time, times.newest)
         recent = times.oldest_since(self._time_floor)
         counts.oldest_recent_event_time = _least(counts.oldest_recent_event_time, recent)
+        return times
 
     def _match(self, attributes: list[pa.Array], rows: int) -> ToldApart:
         matches = self._selector.match(attributes, rows, MOST_PAIRS)

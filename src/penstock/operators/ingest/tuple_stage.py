@@ -97,23 +97,29 @@ class TupleStage:
         #: tuples each demand lost to an expression that raised, int64[demands]
         self.raised = np.zeros(len(self._held), np.int64)
 
-    def add(self, batch: pa.RecordBatch, selected: Sequence[Rows]) -> None:
+    def add(
+        self, batch: pa.RecordBatch, selected: Sequence[Rows], kept: npt.NDArray[np.bool_] | None = None
+    ) -> None:
         """Takes in a batch of tuples.
 
         Args:
             batch: at least the program's columns.
             selected: for each condition the rows that satisfy it, ascending; empty where
                 none of the batch's rows satisfies any.
+            kept: bool[rows], which may be kept at all: an event time too far ahead is no time to be looked for by;
+                None: all.
         """
         nothing = np.zeros(0, np.int64)
         for number, plan in enumerate(self.program.plans):
             rows = None if plan.selection is None else (selected[plan.selection] if selected else nothing)
+            if kept is not None:
+                rows = np.flatnonzero(kept) if rows is None else rows[kept[rows]]
             for name in plan.raising:
                 raised = batch.column(name).to_numpy(zero_copy_only=False)
                 if raised.any():
-                    kept = np.flatnonzero(~raised) if rows is None else rows[~raised[rows]]
-                    self.raised[number] += (batch.num_rows if rows is None else len(rows)) - len(kept)
-                    rows = kept
+                    whole = np.flatnonzero(~raised) if rows is None else rows[~raised[rows]]
+                    self.raised[number] += (batch.num_rows if rows is None else len(rows)) - len(whole)
+                    rows = whole
             if rows is None or len(rows):
                 self._hold(number, _taken(batch, plan.columns, rows))
 

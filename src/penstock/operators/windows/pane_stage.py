@@ -161,6 +161,14 @@ class EventTimes:
         return int(recent.min()) if len(recent) else None
 
     @property
+    def not_future(self) -> npt.NDArray[np.bool_] | None:
+        """Where it is not beyond what is kept ahead, or NULL; None: everywhere."""
+        if self.usable is None or not self.future:
+            return None
+        kept: npt.NDArray[np.bool_] = self.usable | (self.values == _NULL)
+        return kept
+
+    @property
     def middle(self) -> tuple[int, int] | None:
         """How many are not NULL and their median, by a sample; None where there are none."""
         count = len(self.values) - self.nulls

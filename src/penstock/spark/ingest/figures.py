@@ -45,7 +45,7 @@ def figures_of(
     if plan.program.tuples is not None:
         lost = zip(plan.program.tuples.plans, counts.demand_errors.tolist(), strict=True)
         figures["demand_errors"] = {str(each.id): errors for each, errors in lost if errors}
-    if plan.program.windows is not None:
+    if plan.program.windows is not None or plan.program.tuples is not None:
         figures["null_event_times"] = counts.null_event_times
         figures["future_event_times"] = counts.future_event_times
         figures["ahead_event_times"] = counts.ahead_event_times

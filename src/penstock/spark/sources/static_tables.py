@@ -39,16 +39,22 @@ class StaticTable:
     options: Mapping[str, str]
 
     def version(self) -> str | None:
-        """Tells the files as they are now from others, by names, sizes and times; None where there are none."""
+        """Tells the table as it is now from others, by names, sizes and times of its files and by its declaration.
+
+        None where there are no files.
+        """
         top = Path(local_path(self.path) or self.path)
         files = [top] if top.is_file() else sorted(each for each in top.rglob("*") if each.is_file())
-        listed = []
+        listed: list[tuple[object, ...]] = []
         for file in files:
             parts = file.relative_to(top).parts
             if not any(part.startswith(("_", ".")) for part in parts):
                 told = file.stat()
                 listed.append((*parts, told.st_size, told.st_mtime_ns))
-        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16] if listed else None
+        if not listed:
+            return None
+        declared = (self.kind, sorted(self.options.items()), self.schema.json())
+        return hashlib.sha256(json.dumps([declared, listed]).encode()).hexdigest()[:16]
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The table as it is now."""

@@ -16,7 +16,7 @@ from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT columns and scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] "
-    f"WHERE condition, with JOIN, INNER JOIN or, of two inputs, LEFT JOIN; USING (columns) for ON; up to {MOST_INPUTS} inputs."
+    f"WHERE condition, with JOIN or INNER JOIN; USING (columns) for ON; up to {MOST_INPUTS} inputs."
 )
 
 #: words a join begins with
@@ -102,7 +102,7 @@ class _JoinSplitter(Splitter):
             sources.append(self._joined(sources))
         where = self._where()
         if sources[-1].is_optional and len(sources) > 2:
-            raise self._at(sources[-1], "A LEFT JOIN is of two inputs")
+            raise self._at(sources[-1], "A LEFT JOIN of more than two inputs")
         return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
 
     def _named(self) -> JoinSource:

@@ -120,7 +120,8 @@ class JoinLane(CutLane):
         if self.plan.bounds:
             return 0
         found = 0
-        for runs, own in new.items():
+        # an input that is searched by two keys has all of its tuples twice
+        for runs, own in {each.input: (each, own) for each, own in new.items()}.values():
             for run in (each.run for each in own.new):
                 for part in (run.part(number) for number, known in run.parts.items() if known.loose):
                     assert part is not None, "it is in the directory"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sources.offenders import fault_of_files
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import make_folder, sync_folder
@@ -102,7 +104,9 @@ class StaticRuns:
                 if self._told.pop(number, None) is not None:
                     self._events.record("static_table_back", lane=self._lane, table=table.name)
                 return version
-        except (OSError, PySparkException, pa.ArrowException) as error:
+        except (OSError, PySparkException, Py4JJavaError, pa.ArrowException) as error:
+            if isinstance(error, Py4JJavaError) and fault_of_files(error) is None:
+                raise
             return self._last(number, known, first_line(error))
         return self._last(number, known, "its files change all the time")
 
@@ -122,7 +126,7 @@ class StaticRuns:
     @property
     def lost(self) -> dict[str, str]:
         """Why static tables are joined with in a version of before, by name."""
-        return {self._tables[number].name: reason for number, reason in self._told.items()}
+        return {self._tables[number].name: reason for number, reason in dict(self._told).items()}
 
     def _known(self, number: int) -> str | None:
         """The newest version on disk; older ones, of cuts that are done with, go."""
