@@ -17,7 +17,7 @@ from penstock.operators.ingest import tuple_stage
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import Run, RunPlan, write_run
-from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.pane_stage import PaneColumn, event_times
 
 TIME = pa.timestamp("us", "UTC")
 RUN = RunPlan(("k",), "ts", HashRouter(("k",), 2))
@@ -88,6 +88,18 @@ def test_each_demand_gets_its_tuples_once(tuples: list[tuple[Any, ...]], cuts: l
     assert stage.raised.tolist() == [0, sum(failed for *_, failed in tuples)]
     stage.begin()
     assert list(stage.runs(all_held=True)) == []
+
+
+def test_what_is_too_far_ahead_is_kept_by_no_demand_and_what_has_no_time_is() -> None:
+    piece = batch([(1, "x", 5, False), (2, "x", 99, False), (3, "y", None, False)])
+    times = event_times(piece.column("ts"), limit=10, kept_ahead=10)
+    assert times.future == 1
+    stage = TupleStage(TupleProgram((LARGE, ALL)))
+    stage.add(piece, [np.array([0, 1, 2])], times.not_future)
+    kept = {plan.id: table for plan, table in stage.runs(all_held=True)}
+    assert kept[LARGE.id].column("k").to_pylist() == [1, 3]
+    assert kept[ALL.id].column("v").to_pylist() == [1, 3]
+    assert event_times(piece.column("ts"), limit=100).not_future is None
 
 
 def test_a_program_names_the_columns_it_needs() -> None:
