@@ -13,6 +13,8 @@ from penstock.spark.storage.codec import Codec
 class TupleDemand:
     """Tuples of a stream that a reader of its log asks for.
 
+    Those whose event time is too far ahead of the clock, and of the stream's own time, are not kept, as in windows, and are counted.
+
     Attributes:
         condition: Spark SQL over the stream's columns; tuples are wanted where it is true. None: all are.
         columns: (Spark SQL over the stream's columns, name) pairs: what is kept of a tuple. Where an expression raises,
