@@ -217,7 +217,7 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
         ("SELECT * FROM airports WHERE k = 1", "airports is a static table"),
         ("SELECT k FROM pairs WHERE k = 1", "pairs is a join view"),
         (PAIRS.replace("w.x", "w.x AS op"), "the column name op is reserved"),
-        (PAIRS.replace(" JOIN", " LEFT JOIN"), "LEFT JOIN is not answered yet"),
+        (PAIRS.replace(" JOIN", " LEFT JOIN"), "LEFT JOIN is not supported yet"),
     ):
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
