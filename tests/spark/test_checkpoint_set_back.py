@@ -187,6 +187,25 @@ def test_windows_whose_checkpoint_was_set_back_are_refused(
     _follow(spark, log)
 
 
+def test_windows_whose_log_was_set_back_are_refused(
+    spark: SparkSession, tmp_path: Path, log: LogWriter
+) -> None:
+    """They have taken in an entry that the older copy of the log does not have."""
+    folder = log.layout.log("orders")
+    log.put(100)
+    shutil.copytree(folder, tmp_path / "copy")
+    log.put(100)
+    log.put(100)
+    _follow(spark, log)
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    told = "reader windows of stream orders goes on with entry 3 of the log, .* ends before entry 2"
+    with pytest.raises(
+        StreamFailedError, match=rf"{told}: one of them was set back.*Put back the newest copy"
+    ):
+        _follow(spark, log)
+
+
 def test_a_missing_program_is_no_program_without_views(spark: SparkSession, log: LogWriter) -> None:
     log.put(100)
     (log.layout.keyed("orders") / "0.json").unlink()

@@ -114,6 +114,12 @@ TEXTS = {
         "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n",
         ("session_ended", False, "spark.stop() was called"),
     ),
+    "a log that was set back": (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_DATA_SOURCE_ERROR]  SQLSTATE: XXKST\n"
+        'Traceback (most recent call last):\n  File "/lib/penstock/spark/log/stream_log.py", line 123, in ahead\n'
+        "penstock.errors.CheckpointError: reader windows of stream s goes on with entry 7\n",
+        ("checkpoint_refused", False, "reader windows of stream s goes on with entry 7"),
+    ),
     "anything": (
         PYTHON + "KeyError: 'x'\n",
         ("failed", False, "KeyError: 'x'"),

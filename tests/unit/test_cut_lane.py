@@ -286,6 +286,28 @@ def test_a_lane_joins_a_log_where_it_begins(
     assert published(layout, NAME) == wanted(feeds[0])
 
 
+def test_a_lane_whose_place_in_a_log_is_older_than_the_log_is_refused(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    """The mark of the copy is among the readers again, what lies behind it is gone."""
+    feed, keeper = feeds[0], feeds[0].keeper()
+    reader = LogReader(layout.log("a"))
+    feed.put(5)
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    wait(lambda: reader.marks() == {NAME: 4})
+    lane.stop()
+    lane.leave()
+    feed.put(SEGMENT)
+    reader.put_mark("another", feed.entries - 1)
+    assert Segments(layout.log("a"), 0, 1 << 40, feed.clock).tidy() is not None
+    reader.put_mark(NAME, 4)
+    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    told = f"reader {NAME} of stream a goes on with entry 5 of the log, .* is kept from entry {SEGMENT} on"
+    with pytest.raises(StreamFailedError, match=f"{told}.*Put back the newest copy"):
+        again.await_termination(MOST_SECONDS)
+    assert again.context.events.recent[-1]["cause"] == "checkpoint_refused"
+
+
 def test_cuts_are_merged_and_gone_on_from(
     layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
 ) -> None:

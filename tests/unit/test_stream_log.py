@@ -58,6 +58,38 @@ def test_the_newest_entry_is_found_by_who_has_not_looked_for_longer_than_history
         LogReader(tmp_path).newest()
 
 
+def test_a_reader_goes_on_where_an_entry_is_and_waits_where_none_is_yet(tmp_path: Path) -> None:
+    log, reader = StreamLog(tmp_path), LogReader(tmp_path)
+    assert reader.ahead("reader join of stream s", -1, 5) == -1
+    put_many(log, range(4))
+    assert [reader.ahead("reader join of stream s", after, 2) for after in range(-1, 4)] == [1, 2, 3, 3, 3]
+
+
+def test_a_reader_whose_next_entry_is_gone_is_told(tmp_path: Path) -> None:
+    """Its own place is that of an older copy, or the log is."""
+    log, tidier = StreamLog(tmp_path), Segments(tmp_path, 0, 1 << 40)
+    log.path("partials", "").mkdir()
+    for number in range(2 * SEGMENT + 3):
+        write_envelopes([], log.path("partials", f"{number}.parquet"))
+        put(log, number)
+    log.put_mark("join", SEGMENT + 9)
+    assert tidier.tidy() is not None
+    reader = LogReader(tmp_path)
+    assert reader.ahead("reader join of stream s", SEGMENT - 1, 1) == SEGMENT
+    for after in (-1, 0, SEGMENT - 2):
+        told = f"reader join of stream s goes on with entry {after + 1} of the log, .* kept from entry {SEGMENT} on"
+        with pytest.raises(
+            CheckpointError, match=f"{told}: one of them was set back .*Put back the newest copy"
+        ):
+            reader.ahead("reader join of stream s", after, 1)
+    last = 2 * SEGMENT + 2
+    assert reader.ahead("reader join of stream s", last, 1) == last
+    with pytest.raises(
+        CheckpointError, match=f"goes on with entry {last + 2} .* ends before entry {last + 1}"
+    ):
+        reader.ahead("reader join of stream s", last + 1, 1)
+
+
 def test_an_entry_that_is_gone_is_named(tmp_path: Path) -> None:
     log = StreamLog(tmp_path)
     for number in range(3):

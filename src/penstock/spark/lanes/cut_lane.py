@@ -208,9 +208,8 @@ class CutLane(Lane):
         return None
 
     def _ahead(self, stream: str, reach: Reach) -> Reach:
-        reader, number = self.readers[stream], reach.entry
-        while number < reach.entry + self._entries_per_cut and reader.has(number + 1):
-            number += 1
+        reader, who = self.readers[stream], f"reader {self.name} of stream {stream}"
+        number = reader.ahead(who, reach.entry, self._entries_per_cut)
         return reach if number == reach.entry else Reach.at(reader.entry(number))
 
     def _take(self, task: _Task) -> _Standing:

@@ -20,22 +20,23 @@ from penstock.spark.log.stream_log import LogReader
 ENTRY = "entry"
 
 
-def following(session: SparkSession, folder: Path, after: int, entries: int) -> DataFrame:
+def following(session: SparkSession, folder: Path, reader: str, after: int, entries: int) -> DataFrame:
     """A streaming DataFrame of one column, `entry`, with one row a batch: the last entry the batch takes in.
 
     Args:
         session: the query's.
         folder: the log's.
+        reader: who it is and of which stream, for messages.
         after: the entry before the first batch's first one; -1 for the beginning. Once a batch is committed it is not asked for.
         entries: most entries of a batch.
     """
     session.dataSource.register(LogSource)
-    options = {"folder": str(folder), "after": str(after), "entries": str(entries)}
+    options = {"folder": str(folder), "reader": reader, "after": str(after), "entries": str(entries)}
     return session.readStream.format(LogSource.name()).options(**options).load()
 
 
 class LogSource(DataSource):
-    """Follows a log: options `folder`, `after`, the entry before the first, and `entries`, the most of a batch."""
+    """Follows a log: options `folder`, `reader`, `after`, the entry before the first, and `entries`, the most of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,12 +50,13 @@ class LogSource(DataSource):
     def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
         """What Spark asks how far the log has come."""
         after, entries = int(self.options["after"]), int(self.options["entries"])
-        return _Follower(LogReader(Path(self.options["folder"])), after, entries)
+        return _Follower(LogReader(Path(self.options["folder"])), self.options["reader"], after, entries)
 
 
 class _Follower(SimpleDataSourceStreamReader):
-    def __init__(self, log: LogReader, after: int, entries: int) -> None:
+    def __init__(self, log: LogReader, reader: str, after: int, entries: int) -> None:
         self._log = log
+        self._reader = reader
         self._after = after
         self._entries = entries
 
@@ -62,9 +64,8 @@ class _Follower(SimpleDataSourceStreamReader):
         return {ENTRY: self._after}
 
     def read(self, start: Mapping[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-        first = last = start[ENTRY]
-        while last < first + self._entries and self._log.has(last + 1):
-            last += 1
+        first = start[ENTRY]
+        last = self._log.ahead(self._reader, first, self._entries)
         return iter([(last,)] if last > first else []), {ENTRY: last}
 
     def readBetweenOffsets(  # noqa: N802

@@ -90,6 +90,32 @@ class LogReader:
         """Whether an entry has been put."""
         return self.entry_path(number).exists() or self.segment_path(number // SEGMENT).exists()
 
+    def ahead(self, reader: str, after: int, most: int) -> int:
+        """How far a reader may go on now.
+
+        Args:
+            reader: who it is and of which stream, for messages.
+            after: number of the last entry that it has taken; -1 where it begins with the first.
+            most: it is to take no more entries than so many.
+
+        Returns:
+            Number of the last entry that it may take; `after` where none has been put behind that one yet.
+
+        Raises:
+            CheckpointError: what it is to take next is gone: the log begins behind it, or ends before `after`.
+        """
+        last = after
+        while last < after + most and self.has(last + 1):
+            last += 1
+        # the newest entry is never removed, so that one is put yet where this one is there
+        if last == after and not self.has(after):
+            first, begins = self.first, after + 1
+            if begins < first:
+                raise _set_back(reader, begins, f"{self.folder} is kept from entry {first} on")
+            if after >= 0 and not self.has(begins):
+                raise _set_back(reader, begins, f"{self.folder} ends before entry {after}")
+        return last
+
     def newest(self) -> Entry | None:
         """The last entry, or None.
 
@@ -254,3 +280,11 @@ class StreamLog(LogReader):
     def append(self, entry: Entry) -> bool:
         """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""
         return put_json_if_absent(self.entry_path(entry.number), entry.document())
+
+
+def _set_back(reader: str, entry: int, found: str) -> CheckpointError:
+    """Says that the log and what a reader has come to do not belong together."""
+    return CheckpointError(
+        f"{reader} goes on with entry {entry} of the log, and {found}: one of them was set back to an older copy or has lost "
+        f"files; {REMEDY}"
+    )

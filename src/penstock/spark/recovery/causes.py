@@ -226,7 +226,10 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
         found = _FILE.search(says) if rule.kind.startswith("file_") else None
         file = found.group(1) if found else None
         return Cause(rule.kind, f"{rule.told}: {_QUALIFIED.sub('', says)}", rule.is_transient, file=file)
-    return Cause("failed", own[-1][1] if own else _QUALIFIED.sub("", reason))
+    if not own:
+        return Cause("failed", _QUALIFIED.sub("", reason))
+    error, told = own[-1]
+    return Cause("checkpoint_refused" if error == CheckpointError.__name__ else "failed", told)
 
 
 def _is_unanswered(error: BaseException) -> bool:

@@ -163,7 +163,10 @@ class KeyedQuery:
         drop_unbegun(self._layout.keyed_spark(self.stream))
         identity = read_json(self._layout.checkpoint / "identity.json") or {}
         context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys, self._marked)
-        entries = following(session, self._layout.log(self.stream), self._marked, self._entries_per_batch)
+        reader = f"reader {WINDOWS} of stream {self.stream}"
+        entries = following(
+            session, self._layout.log(self.stream), reader, self._marked, self._entries_per_batch
+        )
         keys = F.explode(F.array(*(F.lit(key) for key in self._keys)))
         reports = (
             entries.select(keys.alias("shard"), ENTRY)
