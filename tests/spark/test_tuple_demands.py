@@ -162,7 +162,12 @@ def test_demands_come_and_go(spark: SparkSession, folder: Path) -> None:
     second.query.plans.withdraw(large)
     every = second.query.plans.demand(EVERY)
     assert every != large
+    assert second.query.log.demands(second.entries[-1].plan) is None, (
+        "the next batch is bound to another plan"
+    )
     second.run()
+    assert second.query.log.demands(second.entries[-1].plan) == {every}
+    assert second.query.log.demands(first.entries[0].plan - 1) is None
     pq.write_table(readings(4), folder / "in/4.parquet")
     third = Ingest(spark, folder, parquet(spark, folder), definitions({"tumbling": TUMBLING}))
     assert third.query.plans.demand(LARGE) == 2

@@ -164,6 +164,20 @@ class StreamPlans:
         with self._lock:
             return self._demands.demands
 
+    def demands_behind(self, version: int) -> frozenset[int] | None:
+        """What is kept of the tuples of all batches behind one that is bound to a plan version, as things are.
+
+        Args:
+            version: the plan version.
+
+        Returns:
+            The demands' ids; None where a later version is, or is about to be, stored.
+        """
+        with self._lock:
+            if self._changed or version != self._newest:
+                return None
+            return frozenset(each.id for each in self._demands.demands)
+
     def demand(self, demand: TupleDemand) -> int:
         """Asks for tuples in the log, from the next binding on; what is asked for already is not asked for twice.
 

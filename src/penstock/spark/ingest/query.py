@@ -80,6 +80,7 @@ class IngestQuery:
             time_limit.of,
             self.log.too_late_before,
         )
+        self.log.demands = self.plans.demands_behind
         self.files = FileWatch(
             stream,
             layout.spark(stream) / "sources",

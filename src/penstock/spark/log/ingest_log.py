@@ -18,7 +18,7 @@ from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.holding import Holding
 from penstock.spark.log.programs import prune_programs, store_program, stored_program
-from penstock.spark.log.segments import Segments
+from penstock.spark.log.segments import Asked, Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
 from penstock.spark.publication.compaction import tell_compaction_failed
 from penstock.spark.storage.events import EventLog
@@ -52,6 +52,8 @@ class IngestLog:
         )
         #: gives the names of those readers of the log that are lanes of this run
         self.readers: Callable[[], Collection[str]] = tuple
+        #: see `Segments.tidy`
+        self.demands: Asked = lambda _: None
         self._tidying: threading.Thread | None = None
         #: window views of older plan versions need not be looked at; touched by the thread that tidies alone
         self._pruned = 0
@@ -296,7 +298,7 @@ class IngestLog:
 
         def tidy() -> None:
             try:
-                removed = self._segments.tidy()
+                removed = self._segments.tidy(self.demands)
                 kept = LogReader(self._layout.log(self._stream)).kept()
                 if removed is not None:
                     prune_programs(self._layout, self._stream, self._pruned, removed.plan)

@@ -98,6 +98,18 @@ class RunLevels:
                 if (segment + 1) % FANOUT**level == 0:
                     (folder / run_name(level, segment // FANOUT**level)).unlink(missing_ok=True)
 
+    def demands(self) -> set[int]:
+        """The demands that have a folder."""
+        return {int(folder.name) for folder in self._demands()}
+
+    def empty(self) -> set[int]:
+        """Those of them with nothing in it."""
+        return {int(folder.name) for folder in self._demands() if not any(folder.iterdir())}
+
+    def forget(self, demand: int) -> None:
+        """Removes the empty folder of a demand that nothing is put for any more."""
+        (self._folder / str(demand)).rmdir()
+
     def _demands(self) -> list[Path]:
         return sorted(self._folder.iterdir()) if self._folder.is_dir() else []
 

@@ -39,6 +39,10 @@ from penstock.spark.storage.offsets import REMEDY
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
 
 
+#: gives, for the plan version of an entry, the demands of which the batches behind it may bring files; None: that is not known now
+Asked = Callable[[int], Collection[int] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Merging:
     """How a segment's files of a kind become one.
@@ -138,8 +142,11 @@ class Segments:
             self._log.path(TUPLES_FILES, ""), min(_RUN_BYTES, history_bytes // _RUN_PART)
         )
 
-    def tidy(self) -> Removed | None:
+    def tidy(self, asked: Asked = lambda _: None) -> Removed | None:
         """Makes every segment that can be made, and removes those that need not be kept.
+
+        Args:
+            asked: what is left of other demands goes with the last of their tuples.
 
         Returns:
             What was removed, None where nothing was.
@@ -155,6 +162,8 @@ class Segments:
             self._make(number)
             number += 1
         removed = self._retain(number, behind)
+        if newest is not None:
+            self._forget(newest.plan, asked)
         self._next = number
         return removed
 
@@ -295,6 +304,22 @@ class Segments:
             self._remove(each.number)
         size = sum(each.bytes for each in gone)
         return Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan)
+
+    def _forget(self, plan: int, asked: Asked) -> None:
+        """Removes what is left of demands that were withdrawn and whose tuples have all gone."""
+        empty, kept = self._levels.empty(), self._log.kept()
+        if not empty and not kept.lacks:
+            return
+        # asked after the folders were looked at: what a demand that comes meanwhile makes is not among them
+        coming = asked(plan)
+        if coming is None:
+            return
+        for demand in empty.difference(coming):
+            self._levels.forget(demand)
+        known = self._levels.demands().union(coming)
+        lacks = {demand: moment for demand, moment in kept.lacks.items() if demand in known}
+        if lacks != kept.lacks:
+            self._put(replace(kept, lacks=lacks))
 
     def _leaving(self, first: int, made: int, behind: int) -> list[_Leaving]:
         """The segments at the front that need not be kept, without regard to who may read them.
