@@ -109,6 +109,25 @@ def test_what_is_too_late_is_known_over_a_change_of_plan(layout: Layout) -> None
     assert log.too_late_before(0) == BEFORE_ALL, "nobody says that anything is final"
 
 
+def test_history_goes_on_while_a_stream_is_silent(layout: Layout) -> None:
+    """What is about to go is announced by entries that bring nothing, too."""
+    reader = LogReader(layout.log("s"))
+    log = IngestLog(layout, "s", Settings(history_seconds=0), EventLog(layout.events))
+    log.store_program(program(0, v0=None))
+    for number in range(6 * SEGMENT):
+        if number < 3 * SEGMENT:
+            put(log, number, files={})
+        else:
+            assert log.put_idle(10 * number)
+        reader.put_mark("windows", number - 1, **{FINAL: AFTER_ALL, PLAN: 0})
+        if number % SEGMENT == 0:
+            # what is merged and removed beside has been by now
+            log.close()
+            log = IngestLog(layout, "s", Settings(history_seconds=0), EventLog(layout.events))
+    log.close()
+    assert reader.first >= 3 * SEGMENT, "nothing is left of what it brought"
+
+
 def test_window_views_of_plans_that_the_log_has_left_behind_go(layout: Layout) -> None:
     """Of each operator the last version stays: a view that comes back begins where it was last answered."""
     reader = LogReader(layout.log("s"))

@@ -211,7 +211,7 @@ class IngestLog:
                 )
                 self._put(log, Entry(0, batch, plan, _clock(), newest, furthest))
             else:
-                self._put(log, _behind(last, plan=plan, reached=last.reached, ended=last.ended))
+                self._put(log, self._behind(last, plan=plan, reached=last.reached, ended=last.ended))
 
     def put_idle(self, reached: int) -> bool:
         """Says that a silent stream is taken to have come to an event time.
@@ -253,7 +253,7 @@ class IngestLog:
             log, last = self._log, self._newest()
             assert log is not None, "their first batch is in the log"
             assert last is not None, "their first batch is in the log"
-            entry = _behind(
+            entry = self._behind(
                 last,
                 furthest=_later(last.furthest, newest),
                 files={kind: tuple(names) for kind, names in files.items()},
@@ -269,8 +269,13 @@ class IngestLog:
         self, last: Entry, *, ended: bool = False, reached: int | None = None, answer_all: bool = False
     ) -> bool:
         assert self._log is not None, "it holds an entry"
-        self._put(self._log, _behind(last, ended=ended, reached=reached, answer_all=answer_all))
+        self._put(self._log, self._behind(last, ended=ended, reached=reached, answer_all=answer_all))
         return True
+
+    def _behind(self, last: Entry, **said: Any) -> Entry:
+        """The entry behind another, of the same batch and without tuples but for what is said."""
+        held = {"plan": last.plan, "newest": last.newest, "furthest": last.furthest, **said}
+        return Entry(last.number + 1, last.batch, clock=_clock(), kept_before=self._kept_before, **held)
 
     def _newest(self) -> Entry | None:
         """The newest entry; as the disk has it where a put has failed."""
@@ -325,13 +330,6 @@ def _begins(program: KeyedProgram | None, before: KeyedProgram | None) -> Iterat
         for view in operator.views:
             if (operator.id, view.name) not in known:
                 yield floors.get(view.name, BEFORE_ALL) - view.windows.size
-
-
-def _behind(last: Entry, **said: Any) -> Entry:
-    """The entry behind another, of the same batch and without tuples but for what is said."""
-    carried = ("plan", "newest", "furthest", "kept_before")
-    held = {**{name: getattr(last, name) for name in carried}, **said}
-    return Entry(number=last.number + 1, batch=last.batch, clock=_clock(), **held)
 
 
 def _clock() -> int:
