@@ -22,7 +22,7 @@ from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.joins.lane import JoinLane
-from penstock.spark.log.stream_log import LogReader
+from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.results.read_plain import plain_batches, plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
@@ -166,7 +166,9 @@ def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSessi
         run.stop()
 
 
-def test_joins_come_and_go_on_a_running_engine(spark: SparkSession, tmp_path: Path) -> None:
+def test_joins_come_and_go_on_a_running_engine(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(8))
     inputs.feed(2)
     engine = Engine(spark).execute(inputs.script()).view("all_pairs", PAIRS)
@@ -176,7 +178,12 @@ def test_joins_come_and_go_on_a_running_engine(spark: SparkSession, tmp_path: Pa
     wait(lambda: run.results("all_pairs").count() == every, run)
 
     later = {name: len(tuples) for name, tuples in inputs.tuples.items()}
-    engine.view("later", PAIRS)
+    with monkeypatch.context() as patched:
+        patched.setattr(JoinLane, "start", lambda _: None)
+        engine.view("later", PAIRS)
+    logs = [LogReader(Layout.of(run.output, None).log(name)) for name in ("flights", "weather")]
+    assert all(SINCE in log.readers()["joins.1"] for log in logs), "nothing goes before its lane takes it"
+    run.lanes["joins.1"].start()
     wait(lambda: any("later" in event["added"] for event in run.events("joins_changed")), run)
     inputs.feed(2)
     inputs.register(spark)

@@ -84,12 +84,19 @@ class JoinViews:
 
     def ask(self, stream: str, plans: StreamPlans) -> None:
         """Asks a stream for the tuples of all views, and no more for others."""
-        wanted = [demand for registered in self.joins for demand in demands_on(registered, stream)]
+        asked = [(registered, demands_on(registered, stream)) for registered in self.joins]
+        wanted = [demand for _, demands in asked for demand in demands]
         for numbered in plans.demands:
             if numbered.demand not in wanted:
                 plans.withdraw(numbered.id)
-        for demand in wanted:
-            plans.demand(demand)
+        log = LogReader(self._layout.log(stream))
+        known = log.marks()
+        for registered, demands in asked:
+            if demands and registered.lane not in known:
+                # before the first of its tuples can come: nothing goes that the lane has not left behind
+                log.join(registered.lane, reads_again=True)
+            for demand in demands:
+                plans.demand(demand)
 
     def _beginning(self, stream: str) -> JoinBeginning:
         folder = self._layout.log(stream)
