@@ -91,7 +91,9 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
         " ON ", " ON 12 / (w.n * f.k) < 9 AND "
     )
     taken: list[pa.Table] = []
-    engine = Engine(spark).execute(inputs.script()).views({"pairs": PAIRS, "computed": computed})
+    dividing = PAIRS.replace(" ON ", " ON 1 / f.n > 0.3 AND ")
+    views = {"pairs": PAIRS, "computed": computed, "dividing": dividing}
+    engine = Engine(spark).execute(inputs.script()).views(views)
     assert "new tuples of f meet w (merge by key 0)" in engine.explain()
     engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
     run = answered(engine, tmp_path / "out")
@@ -127,6 +129,11 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     lines = "\n".join(status_lines(document))
     assert f"join view pairs of flights, weather: {told.count():,} rows" in lines
     assert f"a condition raised, so that {raised:,} joined rows are no match" in lines
+
+    lost = sum(tuples.column("n").to_pylist().count(0) for tuples in inputs.tuples["flights"])
+    assert run.status()["flights"]["errors"] == {"dividing": lost}
+    assert sum(event["counts"]["dividing"] for event in run.events("expression_raised")) == lost > 0
+    assert f"an expression raised, so that tuples are no match of: dividing {lost:,}" in lines
     run.stop()
 
 

@@ -137,7 +137,7 @@ class BatchAnswerer:
         ran_at = time.perf_counter()
         failpoint("staged", batch)
         plan = self._plans.compiled(bound.program.version)
-        figures = figures_of(batch, plan, offsets, ran.reports, ran.counts)
+        figures = figures_of(batch, plan, offsets, ran.reports, ran.counts, self._plans.demanding)
         files = self._publisher.publish(batch, ran.reports, figures)
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.control.stream_clock import weighted_median
@@ -13,7 +13,12 @@ from penstock.spark.tasks.worker import TaskReport
 
 
 def figures_of(
-    batch: int, plan: CompiledPlan, offsets: str | None, reports: Sequence[TaskReport], counts: StageCounts
+    batch: int,
+    plan: CompiledPlan,
+    offsets: str | None,
+    reports: Sequence[TaskReport],
+    counts: StageCounts,
+    demanding: Mapping[int, Collection[str]],
 ) -> dict[str, Any]:
     """The figures of a batch.
 
@@ -23,10 +28,15 @@ def figures_of(
         offsets: what it reads, see `offsets_digest`; None where that is not known.
         reports: of its tasks.
         counts: the sums of theirs.
+        demanding: names of the views that demands of tuples are for, by the demand's id.
     """
     quarantined: Counter[str] = Counter()
     for report in reports:
         quarantined.update(report.quarantined)
+    demand_errors: dict[int, int] = {}
+    if plan.program.tuples is not None:
+        lost = zip(plan.program.tuples.plans, counts.demand_errors.tolist(), strict=True)
+        demand_errors = {each.id: errors for each, errors in lost if errors}
     figures = {
         "batch": batch,
         "plan": plan.program.version,
@@ -36,15 +46,14 @@ def figures_of(
         "pairs": counts.pairs,
         "quarantined": dict(quarantined),
         "rows_set_aside": sum(each.rows or 0 for report in reports for each in report.set_aside),
-        "errors": plan.errors(counts),
+        "errors": {**plan.errors(counts), **_by_view(demand_errors, demanding)},
         "oldest_event_time_us": counts.oldest_event_time,
         "oldest_recent_event_time_us": counts.oldest_recent_event_time,
         "newest_event_time_us": counts.newest_event_time,
         "furthest_event_time_us": counts.furthest_event_time,
     }
     if plan.program.tuples is not None:
-        lost = zip(plan.program.tuples.plans, counts.demand_errors.tolist(), strict=True)
-        figures["demand_errors"] = {str(each.id): errors for each, errors in lost if errors}
+        figures["demand_errors"] = {str(demand): errors for demand, errors in demand_errors.items()}
     if plan.program.windows is not None or plan.program.tuples is not None:
         figures["null_event_times"] = counts.null_event_times
         figures["future_event_times"] = counts.future_event_times
@@ -52,3 +61,12 @@ def figures_of(
         figures["timed_tuples"] = sum(times for times, _ in counts.middles)
         figures["middle_event_time_us"] = weighted_median(counts.middles)
     return figures
+
+
+def _by_view(errors: Mapping[int, int], demanding: Mapping[int, Collection[str]]) -> dict[str, int]:
+    """Tuples that views lost: the same one may be in several demands of a view, which counts the largest."""
+    found: dict[str, int] = {}
+    for demand, lost in errors.items():
+        for view in demanding.get(demand, ()):
+            found[view] = max(lost, found.get(view, 0))
+    return found

@@ -72,6 +72,8 @@ class StreamPlans:
         time_limit: Callable[[int], Believed],
         too_late: Callable[[int], int] = lambda _: BEFORE_ALL,
     ) -> None:
+        #: names of the views that demands of tuples are for, by the demand's id; replaced as a whole
+        self.demanding: Mapping[int, Collection[str]] = {}
         self._spark = spark
         self._stream = stream
         self._source = source

@@ -91,12 +91,14 @@ class JoinViews:
                 plans.withdraw(numbered.id)
         log = LogReader(self._layout.log(stream))
         known = log.marks()
+        views: dict[int, list[str]] = {}
         for registered, demands in asked:
             if demands and registered.lane not in known:
                 # before the first of its tuples can come: nothing goes that the lane has not left behind
                 log.join(registered.lane, reads_again=True)
             for demand in demands:
-                plans.demand(demand)
+                views.setdefault(plans.demand(demand), []).append(registered.definition.name)
+        plans.demanding = views
 
     def _beginning(self, stream: str) -> JoinBeginning:
         folder = self._layout.log(stream)
