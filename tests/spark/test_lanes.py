@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import lane_cases
 from lane_cases import PartialsLane, published, so_far
 from lane_runs import NAME, STREAMS, WINDOW, Tables, lane_engine, lane_plan
+from penstock.monitor.folder import folder_status
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.storage.files import numbered
@@ -70,6 +71,7 @@ def test_a_lane_beside_the_windows_is_exact_behind_them_and_before_them(
         assert told["lanes"][NAME]["cut"] == run.events("cut")[-1]["cut"]
         assert told["windows"]["rows"] > 0
         run.stop()
+        assert set(folder_status(tmp_path / "out")["lanes"]) == {NAME}, "windows are told with their streams"
         tables.feed(2)
     assert made[1].answered[0].number == made[0].answered[-1].number + 1
 

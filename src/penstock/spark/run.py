@@ -314,8 +314,8 @@ class Run:
         """Starts a lane beside those that the views need; its name must be free."""
         for stream in plan.streams:
             self._keep_log(stream)
-        self._status.begin_lane(plan.name)
         lane = plan.make(self._lane_context, [self._keepers[stream] for stream in plan.streams])
+        lane.recount(self._status)
         lane.start()
         self.lanes = {**self.lanes, plan.name: lane}
         return lane

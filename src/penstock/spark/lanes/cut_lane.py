@@ -27,6 +27,7 @@ from penstock.spark.publication.compaction import tell_compaction_failed
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.publication.staged import Staged
+from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.offsets import REMEDY
 
@@ -123,6 +124,10 @@ class CutLane(Lane):
     def reader(self) -> str:
         """The lane's name."""
         return self.name
+
+    def recount(self, status: StatusFile) -> None:
+        """Its cuts."""
+        status.begin_lane(self.name)
 
     def leave(self) -> None:
         """Likewise; a cut that is not published is not answered any more, what is published stays."""

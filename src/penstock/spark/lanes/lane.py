@@ -16,6 +16,7 @@ from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.retries import Retries
+from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -115,6 +116,10 @@ class Lane(ABC):
     def status(self) -> dict[str, Any]:
         """What `Run.status` says of the lane: parts of fields of its streams."""
         return {}
+
+    @abstractmethod
+    def recount(self, status: StatusFile) -> None:
+        """Lets the status count what the lane has published in earlier runs and told nobody of."""
 
     @property
     @abstractmethod

@@ -13,6 +13,7 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.windows.query import WINDOWS, KeyedDone, KeyedQuery
 from penstock.spark.publication.kinds import results_of
+from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 
 _LOOK_SECONDS = 0.2
@@ -48,6 +49,9 @@ class WindowLane(Lane):
     def reader(self) -> str:
         """The same in the log of every stream."""
         return WINDOWS
+
+    def recount(self, status: StatusFile) -> None:
+        """Nothing: its batches are counted with those of its stream."""
 
     def status(self) -> dict[str, Any]:
         """Windows told so far, by what was told of them."""
