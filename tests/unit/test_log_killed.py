@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,16 @@ from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import StreamLog
 
 folder, entries, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
+joining = sys.argv[4:]
+
+class Joined(Segments):
+    # a reader joins as the front of the log is about to go
+    def _put(self, kept):
+        if kept.first > self._log.first and joining:
+            self._log.join(joining.pop(), reads_again=True)
+        super()._put(kept)
+
+log, tidier = StreamLog(folder), Joined(folder, 1e12, size)
 last = log.newest()
 before = log.kept().before
 log.path("partials", "").mkdir(exist_ok=True)
@@ -43,8 +54,8 @@ tidier.tidy()
 """
 
 
-def run(folder: Path, failpoint: str = "") -> int:
-    command = [sys.executable, "-c", VICTIM, str(folder), str(ENTRIES), str(BYTES)]
+def run(folder: Path, failpoint: str = "", joining: Sequence[str] = ()) -> int:
+    command = [sys.executable, "-c", VICTIM, str(folder), str(ENTRIES), str(BYTES), *joining]
     return subprocess.run(
         command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
     ).returncode
@@ -71,3 +82,41 @@ def test_a_kill_loses_nothing_and_leaves_nothing(tmp_path: Path, place: str, seg
     segments = {int(path.stem) for path in (tmp_path / "segments").iterdir()}
     assert segments == set(range(kept.first // SEGMENT, max(segments) + 1))
     assert len(list((tmp_path / "entries").iterdir())) == ENTRIES - SEGMENT * (max(segments) + 1)
+
+
+@pytest.mark.parametrize("failpoint", ["history_kept:0", ""])
+def test_what_a_reader_joins_is_kept_though_it_was_about_to_go(tmp_path: Path, failpoint: str) -> None:
+    assert run(tmp_path, failpoint, ["late"]) == (-signal.SIGKILL if failpoint else 0)
+    log = LogReader(tmp_path)
+    assert log.mark("late") == -1
+    assert run(tmp_path) == 0
+    assert log.first == 0
+    reader = EnvelopeReader(log, 0)
+    payloads = [reader.of(entry)[0].payload for entry in log.between(-1, ENTRIES - 1)]
+    assert payloads == [str(number).encode() for number in range(ENTRIES)]
+    log.leave("late")
+    assert run(tmp_path) == 0
+    assert log.first >= SEGMENT
+
+
+def test_a_reader_that_was_killed_as_it_joined_begins_anew(tmp_path: Path) -> None:
+    """It put its mark, and had not looked whether what it begins with is still kept."""
+
+    class Killed(LogReader):
+        def put_mark(self, reader: str, number: int, **told: Any) -> None:
+            super().put_mark(reader, number, **told)
+            raise KeyboardInterrupt
+
+    assert run(tmp_path, "history_half_removed:0") == -signal.SIGKILL
+    log = LogReader(tmp_path)
+    assert log.first > 0
+    with pytest.raises(KeyboardInterrupt):
+        Killed(tmp_path).join("late", reads_again=True)
+    stale = log.reader_path("late").read_text().replace(str(log.first - 1), "-1").replace(str(log.first), "0")
+    log.reader_path("late").write_text(stale)
+    assert log.marks()["late"] == -1
+    assert log.mark("late") is None
+    first = log.first
+    assert run(tmp_path) == 0
+    assert log.first == first, "what had begun to go is not kept for it"
+    assert log.join("late") == first - 1

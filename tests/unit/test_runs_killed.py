@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from penstock.spark.log import run_levels, segments, stream_log
 from penstock.spark.log.run_files import open_runs
-from penstock.spark.log.stream_log import LogReader
+from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
 
 ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 20_000
@@ -36,7 +37,7 @@ folder, size = Path(sys.argv[1]), int(sys.argv[2])
 log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
 plan = RunPlan(("k",), "ts", HashRouter(("k",), 2))
 last = log.newest()
-before = log.kept().before
+before, since = log.kept().before, log.kept().since
 log.path("tuples/1", "").mkdir(exist_ok=True, parents=True)
 for number in range(0 if last is None else last.number + 1, {ENTRIES}):
     name = f"{{number}}.arrow"
@@ -46,23 +47,27 @@ for number in range(0 if last is None else last.number + 1, {ENTRIES}):
     assert log.append(entry)
     if number % 4 == 0:
         log.put_mark("reader", number - 1)
+        if len(sys.argv) > 3:
+            # a lane's cut: it began with what was not about to go, and is done
+            log.put_mark("join", number - 1, since=since)
+            since = log.kept().since
         tidier.tidy()
         before = log.kept().before
 tidier.tidy()
 """
 
 
-def run(folder: Path, size: int, failpoint: str = "") -> int:
-    command = [sys.executable, "-c", VICTIM, str(folder), str(size)]
+def run(folder: Path, size: int, failpoint: str = "", readers: Sequence[str] = ()) -> int:
+    command = [sys.executable, "-c", VICTIM, str(folder), str(size), *readers]
     return subprocess.run(
         command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
     ).returncode
 
 
-def read(log: LogReader) -> Counter[int]:
-    """How often each entry is among the tuples of all that are kept."""
+def read(log: LogReader, after: int, until: int) -> Counter[int]:
+    """How often each entry is among the tuples of some entries."""
     found: Counter[int] = Counter()
-    for each in open_runs(log, 1, log.first - 1, ENTRIES - 1):
+    for each in open_runs(log, 1, after, until):
         for part in map(each.run.part, each.run.parts):
             assert part is not None
             rows = part.rows_of(each.after, each.until)
@@ -71,22 +76,41 @@ def read(log: LogReader) -> Counter[int]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_log, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(segments, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(run_levels, "FANOUT", FANOUT)
+
+
+@pytest.mark.parametrize("place", [*(f"{name}:1" for name in (*RUN_NAMES, *LOG_NAMES[:3])), *LOG_NAMES[3:]])
+def test_what_is_read_again_is_there_whatever_the_writer_was_at(tmp_path: Path, place: str) -> None:
+    """Before the next start has mended anything, too: a lane's cut may be repeated sooner."""
+    assert run(tmp_path, BYTES, place, ["join"]) == -signal.SIGKILL
+    log = LogReader(tmp_path)
+    for is_mended in (False, True):
+        if is_mended:
+            assert run(tmp_path, BYTES, readers=["join"]) == 0
+        told = log.readers()["join"]
+        since, mark = told[SINCE], told["number"]
+        assert log.first <= since <= log.kept().since
+        assert read(log, since - 1, mark) == dict.fromkeys(range(since, mark + 1), 3)
+        newest = log.kept().lacks.get(1, 0)
+        assert newest == log.kept().since, "of the tuples before it, as their event times are their entries'"
+    assert since > 0
+
+
 @pytest.mark.parametrize(
     ("place", "size"),
     [*((place, 10**9) for place in RUN_NAMES), *((place, BYTES) for place in (*RUN_NAMES, *LOG_NAMES))],
 )
-def test_a_kill_loses_and_doubles_no_tuple(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, size: int
-) -> None:
-    monkeypatch.setattr(stream_log, "SEGMENT", SEGMENT)
-    monkeypatch.setattr(segments, "SEGMENT", SEGMENT)
-    monkeypatch.setattr(run_levels, "FANOUT", FANOUT)
+def test_a_kill_loses_and_doubles_no_tuple(tmp_path: Path, place: str, size: int) -> None:
     is_removed = size == BYTES
     assert run(tmp_path, size, f"{place}:1") == -signal.SIGKILL
     assert run(tmp_path, size) == 0
     log = LogReader(tmp_path)
     assert (log.first > 0) == is_removed
-    assert read(log) == dict.fromkeys(range(log.first, ENTRIES), 3)
+    assert read(log, log.first - 1, ENTRIES - 1) == dict.fromkeys(range(log.first, ENTRIES), 3)
     names = sorted(path.name for path in log.path("tuples/1", "").iterdir())
     assert not [name for name in names if name.startswith(".")]
     if not is_removed:

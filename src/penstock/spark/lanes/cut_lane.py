@@ -174,8 +174,9 @@ class CutLane(Lane):
     def _began(self, stream: str, reach: Reach | None) -> Reach:
         """Where the lane goes on in a log, given how far it came; one that left, or never read it, begins anew."""
         reader = self.readers[stream]
-        if reach is not None and self.name in reader.marks():
-            return reach
+        mark = reader.mark(self.name)
+        if mark is not None:
+            return Reach(mark) if reach is None else reach
         joined = reader.join(self.name, reads_again=self.reads_again)
         return Reach(joined) if reach is None or reach.entry < joined else reach
 

@@ -13,7 +13,6 @@ says since which entry, and goes on from what `kept.json` announces when it begi
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +25,19 @@ from penstock.errors import CheckpointError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import merge_envelopes
+from penstock.spark.log.leaving import Leaving, Removed, announced
 from penstock.spark.log.run_levels import RunLevels, run_name
 from penstock.spark.log.runs import merge_run_files, newest_of
-from penstock.spark.log.stream_log import FINAL, SEGMENT, SINCE, Kept, LogReader
+from penstock.spark.log.stream_log import (
+    FINAL,
+    JOINING,
+    SEGMENT,
+    SINCE,
+    Kept,
+    LogReader,
+    first_needed,
+    since_of,
+)
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
@@ -68,52 +77,6 @@ _MERGINGS: Mapping[str, _Merging] = {
     # one alone, too: what is named like this is merged further
     TUPLES_FILES: _Merging(merge_run_files, partial(run_name, 0), 4 << 20, 1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """What retention removed.
-
-    Attributes:
-        first: the first entry that is kept now.
-        entries, bytes: how much went.
-        before: windows that begin before it, microseconds, may lack tuples from now on.
-        reason: `age` or `size`.
-        plan: the plan version of the last entry that went.
-    """
-
-    first: int
-    entries: int
-    bytes: int
-    before: int | None
-    reason: str
-    plan: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaving:
-    """A segment that need not be kept.
-
-    Attributes:
-        number: which.
-        before: windows that begin before it, microseconds, may lack tuples without it; None: none does.
-        lacks: by demand: of its tuples, those with an event time before this may lack without it, microseconds.
-        bytes: its size.
-        reason: see `Removed`.
-        plan: the plan version of its last entry.
-    """
-
-    number: int
-    before: int | None
-    lacks: Mapping[int, int]
-    bytes: int
-    reason: str
-    plan: int
-
-    @property
-    def end(self) -> int:
-        """The first entry behind it."""
-        return SEGMENT * (self.number + 1)
 
 
 class Segments:
@@ -178,10 +141,16 @@ class Segments:
                 self._remove_replaced(document)
                 number = made + 1
         self._remove_unnamed(number)
-        garbage = kept.first // SEGMENT - 1
-        while garbage >= 0 and self._log.segment_path(garbage).exists():
+        garbage = kept.first // SEGMENT
+        while garbage and self._log.segment_path(garbage - 1).exists():
             garbage -= 1
-        for segment in range(garbage + 1, kept.first // SEGMENT):
+        # what a reader has joined before it was said to go has not begun to go
+        joined = {name: told for name, told in self._log.readers().items() if JOINING not in told}
+        needed = first_needed(joined) // SEGMENT
+        if garbage <= needed < kept.first // SEGMENT:
+            kept = replace(kept, first=SEGMENT * needed)
+            self._put(kept)
+        for segment in range(garbage, kept.first // SEGMENT):
             self._remove(segment)
         self._levels.recover(number - 1)
         return number
@@ -276,15 +245,14 @@ class Segments:
         leaving = self._leaving(kept.first // SEGMENT, made, behind)
         if not leaving:
             return None
-        announced = _announced(kept, leaving)
-        if announced != kept:
-            kept = announced
+        before, kept = kept, announced(kept, leaving)
+        if kept != before:
             self._put(kept)
             failpoint("history_announced", leaving[0].number)
         known = log.entry(behind).kept_before if behind >= kept.first else None
-        since = _least_since(log.readers())
+        since = since_of(log.readers())
 
-        def is_left(each: _Leaving) -> bool:
+        def is_left(each: Leaving) -> bool:
             knows = each.before is None or (known is not None and each.before <= known)
             return knows and each.end <= min(behind + 1, since)
 
@@ -295,8 +263,7 @@ class Segments:
         until_now, kept = kept, replace(kept, first=last.end)
         self._put(kept)
         failpoint("history_kept", gone[0].number)
-        readers = log.readers()
-        if kept.first > min([_least_since(readers), *(told["number"] + 1 for told in readers.values())]):
+        if kept.first > first_needed(log.readers()):
             # a reader that puts its mark before it looks where the log begins has joined in between
             self._put(until_now)
             return None
@@ -321,7 +288,7 @@ class Segments:
         if lacks != kept.lacks:
             self._put(replace(kept, lacks=lacks))
 
-    def _leaving(self, first: int, made: int, behind: int) -> list[_Leaving]:
+    def _leaving(self, first: int, made: int, behind: int) -> list[Leaving]:
         """The segments at the front that need not be kept, without regard to who may read them.
 
         Args:
@@ -338,7 +305,7 @@ class Segments:
         now = self._log.entry(behind).clock if is_read_again else self._clock()
         final = min((told.get(FINAL, AFTER_ALL) for told in readers), default=AFTER_ALL)
         until = self._document(made - 1)["bytes_so_far"]
-        found: list[_Leaving] = []
+        found: list[Leaving] = []
         for number in range(first, made):
             document = self._document(number)
             last = Entry.of(document["entries"][-1], self._log.segment_path(number))
@@ -351,7 +318,9 @@ class Segments:
                 break
             before = None if last.furthest is None else last.furthest + 1
             lacks = {int(demand): newest + 1 for demand, newest in document.get("newest", {}).items()}
-            found.append(_Leaving(number, before, lacks, document["bytes"], reason, last.plan))
+            found.append(
+                Leaving(number, SEGMENT * (number + 1), before, lacks, document["bytes"], reason, last.plan)
+            )
         return found
 
     def _document(self, segment: int) -> dict[str, Any]:
@@ -380,19 +349,3 @@ class Segments:
             failpoint("history_half_removed", segment)
         self._levels.remove(segment)
         self._log.segment_path(segment).unlink()
-
-
-def _announced(kept: Kept, leaving: Sequence[_Leaving]) -> Kept:
-    """What is to be known before segments go."""
-    before = [each.before for each in leaving if each.before is not None]
-    lacks = dict(kept.lacks)
-    for each in leaving:
-        for demand, moment in each.lacks.items():
-            lacks[demand] = max(moment, lacks.get(demand, moment))
-    known = [] if kept.before is None else [kept.before]
-    return Kept(kept.first, max([*before, *known], default=None), max(kept.since, leaving[-1].end), lacks)
-
-
-def _least_since(readers: Mapping[str, Mapping[str, Any]]) -> int:
-    """The first entry whose tuples a reader may read again; one behind all others where none reads any."""
-    return min((told[SINCE] for told in readers.values() if SINCE in told), default=sys.maxsize)

@@ -10,6 +10,7 @@ read (`LogReader`), and say how far they have come.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ SEGMENT = 64
 FINAL, PLAN = "final", "plan"
 #: what a reader tells that reads tuples again: the first entry of which it may
 SINCE = "since"
+#: what a reader tells until it knows that the entries it begins with are kept
+JOINING = "joining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,11 @@ class LogReader:
         """How far each reader has come: number of the last entry it will never read again."""
         return {name: told["number"] for name, told in self.readers().items()}
 
+    def mark(self, reader: str) -> int | None:
+        """How far a reader has come; None where it has not joined, or was about to when it ended."""
+        told = LOG_READER.read(self.reader_path(reader))
+        return None if told is None or JOINING in told else int(told["number"])
+
     def readers(self) -> dict[str, dict[str, Any]]:
         """What each reader last said, see `put_mark`."""
         paths = [path for path in (self.folder / "readers").glob("*.json") if not path.name.startswith(".")]
@@ -213,9 +221,11 @@ class LogReader:
         """
         first = self.first
         while True:
-            self.put_mark(reader, first - 1, **told, **({SINCE: first} if reads_again else {}))
+            said = {**told, SINCE: first} if reads_again else told
+            self.put_mark(reader, first - 1, **said, **{JOINING: True})
             kept = self.first
             if kept == first:
+                self.put_mark(reader, first - 1, **said)
                 return first - 1
             first = kept
 
@@ -280,6 +290,16 @@ class StreamLog(LogReader):
     def append(self, entry: Entry) -> bool:
         """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""
         return put_json_if_absent(self.entry_path(entry.number), entry.document())
+
+
+def since_of(readers: Mapping[str, Mapping[str, Any]]) -> int:
+    """The first entry whose tuples a reader may read again, given what they say; one behind all others where none reads any."""
+    return min((int(told[SINCE]) for told in readers.values() if SINCE in told), default=sys.maxsize)
+
+
+def first_needed(readers: Mapping[str, Mapping[str, Any]]) -> int:
+    """The first entry that a reader has not left behind, or whose tuples it may read again."""
+    return min([since_of(readers), *(int(told["number"]) + 1 for told in readers.values())])
 
 
 def _set_back(reader: str, entry: int, found: str) -> CheckpointError:

@@ -90,10 +90,9 @@ class JoinViews:
             if numbered.demand not in wanted:
                 plans.withdraw(numbered.id)
         log = LogReader(self._layout.log(stream))
-        known = log.marks()
         views: dict[int, list[str]] = {}
         for registered, demands in asked:
-            if demands and registered.lane not in known:
+            if demands and log.mark(registered.lane) is None:
                 # before the first of its tuples can come: nothing goes that the lane has not left behind
                 log.join(registered.lane, reads_again=True)
             for demand in demands:

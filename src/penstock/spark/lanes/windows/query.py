@@ -150,7 +150,7 @@ class KeyedQuery:
         self._rests = rests
         self._woken.clear()
         self._before = None
-        mark = self._log.marks().get(WINDOWS)
+        mark = self._log.mark(WINDOWS)
         self._marked = self._join() if mark is None else mark
         self.error = None
         session = SparkSession(
