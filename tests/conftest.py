@@ -29,6 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
+#: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -37,11 +40,14 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
+    from penstock.spark.sessions.build import CHECKPOINTS
+
     folder = tmp_path_factory.mktemp("spark")
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", _JAVA)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
@@ -52,6 +58,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
+        .config(map=CHECKPOINTS)
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
