@@ -24,6 +24,7 @@ from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 from penstock.spark.log import run_levels, runs, segments, stream_log
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, file_kind, write_envelopes
+from penstock.spark.log.merging import mergings
 from penstock.spark.log.run_files import open_runs, tuples_kind
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import write_run_file
@@ -69,10 +70,11 @@ class KilledError(Exception):
 
 
 class KilledAfter:
-    """A process that is killed before it changes the disk once more than so many times."""
+    """A process that is killed as it tidies, before it changes the disk once more than so many times."""
 
-    def __init__(self, changes: int) -> None:
+    def __init__(self, changes: int, tidier: Segments) -> None:
         self._left = changes
+        self._tidier = tidier
         self._patched = pytest.MonkeyPatch()
 
     def __enter__(self) -> None:
@@ -84,9 +86,10 @@ class KilledAfter:
         ):
             self._patched.setattr(owner, name, self._counted(getattr(owner, name)))
         mergings = {
-            kind: replace(each, merge=self._counted(each.merge)) for kind, each in segments._MERGINGS.items()
+            kind: replace(each, merge=self._counted(each.merge))
+            for kind, each in self._tidier._mergings.items()
         }
-        self._patched.setattr(segments, "_MERGINGS", mergings)
+        self._patched.setattr(self._tidier, "_mergings", mergings)
 
     def __exit__(self, *_: object) -> None:
         self._patched.undo()
@@ -112,8 +115,13 @@ class Log(RuleBasedStateMachine):
         # what a power cut loses is not looked at here
         self.patched.setattr(os, "fsync", lambda _: None)
         self.patched.setattr(run_levels, "FANOUT", FANOUT)
-        mergings = {kind: replace(each, most_bytes=3_000) for kind, each in segments._MERGINGS.items()}
-        self.patched.setattr(segments, "_MERGINGS", mergings)
+        self.patched.setattr(
+            segments,
+            "mergings",
+            lambda run_bytes: {
+                kind: replace(each, most_bytes=3_000) for kind, each in mergings(run_bytes).items()
+            },
+        )
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-log-"))
         self.history, self.size = history, size
         self.clock = self.time = 0
@@ -281,7 +289,7 @@ class Log(RuleBasedStateMachine):
     @precondition(lambda self: len(self.entries) > SEGMENT)
     def tidy_and_die(self, changes: int, restart: bool) -> None:
         try:
-            with KilledAfter(changes):
+            with KilledAfter(changes, self.tidier):
                 self.tidier.tidy()
         except KilledError:
             self.check()

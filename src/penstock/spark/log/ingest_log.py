@@ -9,18 +9,18 @@ from dataclasses import asdict
 from itertools import chain, takewhile
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.errors import CheckpointError
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.holding import Holding
+from penstock.spark.log.leaving import Removed
 from penstock.spark.log.programs import prune_programs, store_program, stored_program
+from penstock.spark.log.run_levels import Unmerged
 from penstock.spark.log.segments import Asked, Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
-from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.publication.compaction import FAILURES, tell_compaction_failed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 
@@ -46,7 +46,9 @@ class IngestLog:
         self._corrected = time.monotonic()
         self._lock = threading.Lock()
         self._events = events
-        self._segments = Segments(layout.log(stream), settings.history_seconds, settings.history_bytes)
+        self._segments = Segments(
+            layout.log(stream), settings.history_seconds, settings.history_bytes, told=self._tell
+        )
         self._holding = Holding(
             LogReader(layout.log(stream)), settings.history_seconds, settings.history_bytes
         )
@@ -55,8 +57,9 @@ class IngestLog:
         #: see `Segments.tidy`
         self.demands: Asked = lambda _: None
         self._tidying: threading.Thread | None = None
-        #: window views of older plan versions need not be looked at; touched by the thread that tidies alone
-        self._pruned = 0
+        #: window views of older plan versions need not be looked at, and need not be kept; touched by the thread that
+        #: tidies alone
+        self._pruned = self._left = 0
         #: called for each entry that is put
         self.on_put: Callable[[], None] = lambda: None
         self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
@@ -302,24 +305,39 @@ class IngestLog:
             return
 
         def tidy() -> None:
-            try:
-                removed = self._segments.tidy(self.demands)
-                kept = LogReader(self._layout.log(self._stream)).kept()
-                if removed is not None:
-                    prune_programs(self._layout, self._stream, self._pruned, removed.plan)
-                    self._pruned = removed.plan
-                self._holding.tell(self._events, self._stream, self.readers())
-            except (OSError, ValueError, CheckpointError, pa.ArrowException) as error:
-                tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
-                return
-            with self._lock:
-                self._kept_before = kept.before
-            if removed is not None:
-                self._events.record("history_removed", stream=self._stream, **asdict(removed))
+            for step in (self._retain, self._take_kept, self._prune, self._tell_holding):
+                try:
+                    step()
+                except FAILURES as error:
+                    tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
 
         last = -1 if self._last is None else self._last.batch
         self._tidying = threading.Thread(target=tidy, daemon=True, name="penstock-log")
         self._tidying.start()
+
+    def _retain(self) -> None:
+        self._segments.tidy(self.demands)
+
+    def _tell(self, told: Removed | Unmerged) -> None:
+        if isinstance(told, Unmerged):
+            self._events.record("segment_unmerged", stream=self._stream, **asdict(told))
+        else:
+            self._left = told.plan
+            self._events.record("history_removed", stream=self._stream, **asdict(told))
+
+    def _take_kept(self) -> None:
+        """Lets entries to come say what is announced by now."""
+        kept = LogReader(self._layout.log(self._stream)).kept()
+        with self._lock:
+            self._kept_before = kept.before
+
+    def _prune(self) -> None:
+        if self._left > self._pruned:
+            prune_programs(self._layout, self._stream, self._pruned, self._left)
+            self._pruned = self._left
+
+    def _tell_holding(self) -> None:
+        self._holding.tell(self._events, self._stream, self.readers())
 
 
 def _begins(program: KeyedProgram | None, before: KeyedProgram | None) -> Iterator[int]:

@@ -3,19 +3,22 @@
 Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
 run's name says level and place, so nothing lists them: where the run of a segment is not, the one of the next level that
 covers it is. The merged run is there before those it stands for go; a kill in between leaves both, which the
-next start mends. A run leaves with the last of its segments.
+next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.runs import merge_run_files
+from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import sync_folder
+from penstock.spark.storage.layout import TUPLES_FILES
 from penstock.spark.storage.offsets import REMEDY
 
 #: runs of a level that become one of the next
@@ -50,28 +53,44 @@ def run_path(folder: Path, segment: int) -> Path:
     raise CheckpointError(f"the tuples of segment {segment} in {folder} are missing; {REMEDY}")
 
 
+@dataclass(frozen=True, slots=True)
+class Unmerged:
+    """Files of a log that could not be merged; they stay as they are.
+
+    Attributes:
+        segment: the one that names them, or the last one of those whose runs they are.
+        files: their kind.
+        error: why.
+    """
+
+    segment: int
+    files: str
+    error: str
+
+
 class RunLevels:
     """Merges the runs of a log; one thread at a time, the one that makes and removes segments.
 
     Args:
         folder: where they lie, those of each demand in a folder of its own.
         most_bytes: no run is made that is larger.
+        told: given what could not be merged.
     """
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, most_bytes: int, told: Callable[[Unmerged], None]) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
+        self._told = told
 
     def merge(self, segment: int) -> None:
-        """Merges what is complete with a segment, the last one made; where that is done already, nothing changes.
-
-        Raises:
-            CheckpointError: a run cannot be read.
-        """
+        """Merges what is complete with a segment, the last one made; where that is done already, nothing changes."""
         level = 1
         while segment >= 0 and (segment + 1) % FANOUT**level == 0:
             for folder in self._demands():
-                self._merge(folder, level, segment // FANOUT**level)
+                try:
+                    self._merge(folder, level, segment // FANOUT**level)
+                except FAILURES as error:
+                    self._told(Unmerged(segment, f"{TUPLES_FILES}/{folder.name}", str(error)))
             level += 1
 
     def recover(self, segment: int) -> None:

@@ -2,7 +2,8 @@
 
 64 entries that every reader has left behind become one file, their small data files one a kind. Whole segments leave at
 the front when they are too old or the log is too large. What is left half done by a crash is finished by the
-next start: a segment lists what it replaces, and `kept.json` is put before what lies below it is removed.
+next start: a segment lists what it replaces, and `kept.json` is put before what lies below it is removed. Files that cannot be
+merged stay as they are: what is old goes all the same.
 
 Some reader may still have to repeat an entry whose batch was bound before it was known how far back the log would go. So
 the log first announces that windows before some time will lack tuples; entries say which announcement they
@@ -14,9 +15,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from typing import Any
 from penstock.errors import CheckpointError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.envelopes import merge_envelopes
 from penstock.spark.log.leaving import Leaving, Removed, announced
-from penstock.spark.log.run_levels import RunLevels, run_name
-from penstock.spark.log.runs import merge_run_files, newest_of
+from penstock.spark.log.merging import MERGINGS, with_merged
+from penstock.spark.log.run_levels import RunLevels, Unmerged
+from penstock.spark.log.runs import newest_of
 from penstock.spark.log.stream_log import (
     FINAL,
     JOINING,
@@ -38,10 +38,11 @@ from penstock.spark.log.stream_log import (
     first_needed,
     since_of,
 )
+from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
-from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES, demand_of
+from penstock.spark.storage.layout import TUPLES_FILES, demand_of
 from penstock.spark.storage.offsets import REMEDY
 
 #: no run of tuples is made that is larger, or than this part of the history
@@ -52,33 +53,6 @@ _RUN_BYTES, _RUN_PART = 256 << 20, 16
 Asked = Callable[[int], Collection[int] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Merging:
-    """How a segment's files of a kind become one.
-
-    Attributes:
-        merge: makes one of several, each with the number of its entry.
-        name: gives its name.
-        most_bytes: of a file that is merged; larger ones stay as they are.
-        fewest: so many files are worth it.
-    """
-
-    merge: Callable[[Sequence[tuple[int, Path]], Path], None]
-    name: Callable[[int], str]
-    most_bytes: int
-    fewest: int
-
-
-_ENVELOPES = _Merging(merge_envelopes, "segment-{:010d}.parquet".format, 1 << 20, 2)
-#: by kind; files of other kinds stay as they are for as long as their entries
-_MERGINGS: Mapping[str, _Merging] = {
-    PARTIALS_FILES: _ENVELOPES,
-    VALUES_FILES: _ENVELOPES,
-    # one alone, too: what is named like this is merged further
-    TUPLES_FILES: _Merging(merge_run_files, partial(run_name, 0), 4 << 20, 1),
-}
-
-
 class Segments:
     """Makes and removes the segments of a log; one thread at a time calls it, beside the one that appends.
 
@@ -87,6 +61,7 @@ class Segments:
         history_seconds: entries are kept so long, by the clock.
         history_bytes: ... unless the log's segments have more bytes.
         clock: microseconds since the epoch.
+        told: given what was removed, and what could not be merged.
     """
 
     def __init__(
@@ -95,24 +70,28 @@ class Segments:
         history_seconds: float,
         history_bytes: int,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        told: Callable[[Removed | Unmerged], None] = lambda _: None,
     ) -> None:
         self._log = LogReader(folder)
+        self._told = told
         self._history = int(history_seconds * 1e6)
         self._bytes = history_bytes
         self._clock = clock
         self._next: int | None = None
         self._levels = RunLevels(
-            self._log.path(TUPLES_FILES, ""), min(_RUN_BYTES, history_bytes // _RUN_PART)
+            self._log.path(TUPLES_FILES, ""), min(_RUN_BYTES, history_bytes // _RUN_PART), told
         )
 
-    def tidy(self, asked: Asked = lambda _: None) -> Removed | None:
+    def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
+
+        What can be removed is so first, as it makes room, and also where a segment cannot be made.
 
         Args:
             asked: what is left of other demands goes with the last of their tuples.
 
-        Returns:
-            What was removed, None where nothing was.
+        Raises:
+            OSError, ValueError, CheckpointError: a segment could not be made or removed; the next call goes on.
         """
         number = self._recover() if self._next is None else self._next
         # what fails on the way is finished by the next call as by a new start
@@ -120,15 +99,17 @@ class Segments:
         newest = self._log.newest()
         # what nobody reads is behind everybody
         behind = min(self._log.marks().values(), default=-1 if newest is None else newest.number)
-        # the newest entry is never in a segment: readers find it without one
-        while newest is not None and SEGMENT * (number + 1) - 1 < min(behind + 1, newest.number):
-            self._make(number)
-            number += 1
-        removed = self._retain(number, behind)
+        self._retain(number, behind)
+        try:
+            # the newest entry is never in a segment: readers find it without one
+            while newest is not None and SEGMENT * (number + 1) - 1 < min(behind + 1, newest.number):
+                self._make(number)
+                number += 1
+        finally:
+            self._retain(number, behind)
         if newest is not None:
             self._forget(newest.plan, asked)
         self._next = number
-        return removed
 
     def _recover(self) -> int:
         """Finishes what was left half done; the number of the next segment to make."""
@@ -157,7 +138,7 @@ class Segments:
 
     def _remove_unnamed(self, segment: int) -> None:
         """Removes the merged files of a segment that was not put: when it is made depends on the readers."""
-        for kind, merging in _MERGINGS.items():
+        for kind, merging in MERGINGS.items():
             folder = self._log.path(kind, "")
             for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):
                 (each / merging.name(segment)).unlink(missing_ok=True)
@@ -168,57 +149,47 @@ class Segments:
         entries = log.between(first - 1, first + SEGMENT - 1)
         replaced: list[tuple[str, str]] = []
         for kind in {kind for entry in entries for kind in entry.files}:
-            entries, merged = self._merged(segment, kind, entries)
-            replaced += [(kind, name) for name in merged]
+            try:
+                entries, merged = with_merged(log, segment, kind, entries)
+            except FAILURES as error:
+                self._told(Unmerged(segment, kind, str(error)))
+            else:
+                replaced += [(kind, name) for name in merged]
         failpoint("segment_merged", segment)
         files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
+        paths = (log.path(kind, name) for kind, name in files)
         document: dict[str, Any] = {
             "entries": [entry.document() for entry in entries],
             "replaced": replaced,
         }
-        size = len(json.dumps(document)) + sum(log.path(kind, name).stat().st_size for kind, name in files)
+        size = len(json.dumps(document)) + sum(path.stat().st_size for path in paths if path.exists())
         before = LOG_SEGMENT.read(log.segment_path(segment - 1))
-        document |= {"newest": self._newest_tuples(files)}
+        document |= {"newest": self._newest_tuples(files, entries[-1].furthest)}
         document |= {"bytes": size, "bytes_so_far": size + (before["bytes_so_far"] if before else 0)}
         LOG_SEGMENT.replace(log.segment_path(segment), document)
         failpoint("segment_put", segment)
         self._remove_replaced(document)
         self._levels.merge(segment)
 
-    def _newest_tuples(self, files: Collection[tuple[str, str]]) -> dict[int, int]:
-        """By demand the largest event time of its tuples in some files, microseconds."""
+    def _newest_tuples(self, files: Collection[tuple[str, str]], furthest: int | None) -> dict[int, int]:
+        """By demand the largest event time of its tuples in some files, microseconds.
+
+        Args:
+            files: kind and name of each.
+            furthest: no tuple of them is later; stands for those of a file that cannot be read.
+        """
         found: dict[int, int] = {}
         for kind, name in files:
             demand = demand_of(kind)
-            newest = None if demand is None else newest_of(self._log.path(kind, name))
-            if demand is not None and newest is not None:
+            if demand is None:
+                continue
+            try:
+                newest = newest_of(self._log.path(kind, name))
+            except FAILURES:
+                newest = furthest
+            if newest is not None:
                 found[demand] = max(newest, found.get(demand, newest))
         return found
-
-    def _merged(self, segment: int, kind: str, entries: Sequence[Entry]) -> tuple[list[Entry], Sequence[str]]:
-        """The entries with one file in place of their small ones of a kind, and the names of these."""
-        merging = _MERGINGS.get(kind.partition("/")[0])
-        if merging is None:
-            return list(entries), ()
-        small = {
-            (entry.number, name): self._log.path(kind, name)
-            for entry in entries
-            for name in entry.files.get(kind, ())
-            if self._log.path(kind, name).stat().st_size <= merging.most_bytes
-        }
-        if len(small) < merging.fewest:
-            return list(entries), ()
-        target = self._log.path(kind, merging.name(segment))
-        merging.merge([(number, path) for (number, _), path in small.items()], target)
-        sync_folder(target.parent)
-        changed = []
-        for entry in entries:
-            names = entry.files.get(kind, ())
-            large = tuple(name for name in names if (entry.number, name) not in small)
-            if len(large) < len(names):
-                entry = replace(entry, files={**entry.files, kind: (*large, target.name)})
-            changed.append(entry)
-        return changed, [name for _, name in small]
 
     def _remove_replaced(self, document: Mapping[str, Any]) -> None:
         """Removes what a segment stands for: entries first, so that whoever misses a file finds the segment."""
@@ -234,7 +205,7 @@ class Segments:
         for kind, name in document["replaced"]:
             self._log.path(kind, name).unlink(missing_ok=True)
 
-    def _retain(self, made: int, behind: int) -> Removed | None:
+    def _retain(self, made: int, behind: int) -> None:
         """Announces that segments at the front will go, and removes those that every reader knows of.
 
         Args:
@@ -244,7 +215,7 @@ class Segments:
         log, kept = self._log, self._log.kept()
         leaving = self._leaving(kept.first // SEGMENT, made, behind)
         if not leaving:
-            return None
+            return
         before, kept = kept, announced(kept, leaving)
         if kept != before:
             self._put(kept)
@@ -258,7 +229,7 @@ class Segments:
 
         gone = list(takewhile(is_left, leaving))
         if not gone:
-            return None
+            return
         last = gone[-1]
         until_now, kept = kept, replace(kept, first=last.end)
         self._put(kept)
@@ -266,11 +237,11 @@ class Segments:
         if kept.first > first_needed(log.readers()):
             # a reader that puts its mark before it looks where the log begins has joined in between
             self._put(until_now)
-            return None
+            return
         for each in gone:
             self._remove(each.number)
         size = sum(each.bytes for each in gone)
-        return Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan)
+        self._told(Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan))
 
     def _forget(self, plan: int, asked: Asked) -> None:
         """Removes what is left of demands that were withdrawn and whose tuples have all gone."""

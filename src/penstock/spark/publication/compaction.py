@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.errors import CheckpointError
 from penstock.spark.publication.folders import PublishedFolders
 from penstock.spark.publication.history import Stretch, lengthened, summed
@@ -34,6 +36,8 @@ from penstock.spark.storage.offsets import REMEDY
 _log = logging.getLogger(__name__)
 #: batches whose figures are kept: Spark may repeat them
 KEPT_BATCHES = 256
+#: what may go wrong where files are merged or removed: a full disk, a damaged file
+FAILURES = (OSError, ValueError, CheckpointError, pa.ArrowException)
 #: what ends the names of merged files until they are whole
 _MERGING = ".merging"
 
