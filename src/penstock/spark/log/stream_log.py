@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
-from penstock.spark.storage.files import numbered, put_json_if_absent, read_json
+from penstock.spark.storage.files import make_folder, numbered, put_json_if_absent, read_json
 from penstock.spark.storage.formats import LOG_KEPT, LOG_READER, LOG_SEGMENT
 from penstock.spark.storage.offsets import REMEDY
 
@@ -279,13 +279,13 @@ class StreamLog(LogReader):
     """The writer of a log: one object has it, in one process.
 
     Args:
-        folder: the log's; created where there is none.
+        folder: the log's; created where there is none, durable on return.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         for name in ("entries", "segments", "files", "readers"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+            make_folder(folder / name)
 
     def append(self, entry: Entry) -> bool:
         """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
-from penstock.spark.storage.files import put_json_if_absent, read_json
+from penstock.spark.storage.files import make_folder, put_json_if_absent, read_json
 from penstock.spark.storage.formats import other_version
 
 #: kinds of the files that a log names; they are the log's once they are published
@@ -204,7 +204,7 @@ class Layout:
         self.check()
         try:
             for folder in (self.checkpoint, self.output / "_penstock"):
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
             put_json_if_absent(self.output / "_penstock" / "identity.json", read_json(identity))
