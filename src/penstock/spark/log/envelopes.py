@@ -36,11 +36,13 @@ def write_envelopes(envelopes: Iterable[tuple[int, Envelope]], path: Path) -> No
     table = pa.table(
         {name: pa.array(column, type_) for name, column, type_ in zip(COLUMNS, columns, types, strict=True)}
     )
-    _write(table, path)
+    pq.write_table(table, path, **_options(table.schema))
 
 
 def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
     """Writes the envelopes of several files to one, by shard, durable on return but for its name.
+
+    Twice their `envelope_bytes` are in memory.
 
     Args:
         files: number of the entry that names it, and file.
@@ -50,11 +52,21 @@ def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
     for number, path in files:
         table = pq.read_table(path, columns=list(COLUMNS))
         tables.append(table.append_column(ENTRY, pa.array([number] * table.num_rows, pa.int64())))
-    table = pa.concat_tables(tables)
-    table = table.sort_by([(SHARD, "ascending"), (ENTRY, "ascending")])
+    table = pa.concat_tables(tables).combine_chunks()
+    del tables
+    order = pc.sort_indices(table, sort_keys=[(SHARD, "ascending"), (ENTRY, "ascending")])
     groups = max(1, table.nbytes // _GROUP_BYTES)
-    _write(table, target, row_group_size=max(1, -(-table.num_rows // groups)))
+    rows = max(1, -(-table.num_rows // groups))
+    with pq.ParquetWriter(target, table.schema, **_options(table.schema)) as writer:
+        for start in range(0, table.num_rows, rows):
+            writer.write_table(table.take(order.slice(start, rows)))
     sync_file(target)
+
+
+def envelope_bytes(path: Path) -> int:
+    """Bytes of the envelopes of a file once they are in memory."""
+    metadata = pq.read_metadata(path)
+    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
 
 class EnvelopeReader:
@@ -122,17 +134,15 @@ def _envelopes(rows: pa.Table) -> list[Envelope]:
     return [Envelope(row[OPERATOR], row[KIND], row[PAYLOAD]) for row in rows.select(COLUMNS).to_pylist()]
 
 
-def _write(table: pa.Table, path: Path, row_group_size: int | None = None) -> None:
-    pq.write_table(
-        table,
-        path,
-        row_group_size=row_group_size,
-        compression="zstd",
-        compression_level=1,
-        store_schema=False,
-        use_dictionary=[KIND],
-        write_statistics=[name for name in table.column_names if name in (SHARD, OPERATOR, ENTRY)],
-    )
+def _options(schema: pa.Schema) -> dict[str, Any]:
+    """How Parquet files of envelopes are written."""
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "store_schema": False,
+        "use_dictionary": [KIND],
+        "write_statistics": [name for name in schema.names if name in (SHARD, OPERATOR, ENTRY)],
+    }
 
 
 def _may_hold(group: Any, shard: int) -> bool:

@@ -8,12 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.envelopes import merge_envelopes
+from penstock.spark.log.envelopes import envelope_bytes, merge_envelopes
 from penstock.spark.log.run_levels import run_name
 from penstock.spark.log.runs import merge_run_files
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES
+
+#: envelopes of a merged file: what their readers, and twice what the driver, has in memory
+_ENVELOPE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,33 +26,44 @@ class Merging:
     Attributes:
         merge: makes one of several, each with the number of its entry.
         name: gives its name.
-        most_bytes: of a file that is merged; larger ones stay as they are.
+        size: bytes of a file once it is in memory.
+        most_bytes: of a file that is merged, on disk; larger ones stay as they are.
+        most_in_all: of those that become one, in memory; further ones stay as they are.
         fewest: so many files are worth it.
     """
 
     merge: Callable[[Sequence[tuple[int, Path]], Path], None]
     name: Callable[[int], str]
+    size: Callable[[Path], int]
     most_bytes: int
+    most_in_all: int
     fewest: int
 
 
-_ENVELOPES = Merging(merge_envelopes, "segment-{:010d}.parquet".format, 1 << 20, 2)
-#: by kind; files of other kinds stay as they are for as long as their entries
-MERGINGS: Mapping[str, Merging] = {
-    PARTIALS_FILES: _ENVELOPES,
-    VALUES_FILES: _ENVELOPES,
+_ENVELOPES = Merging(
+    merge_envelopes, "segment-{:010d}.parquet".format, envelope_bytes, 1 << 20, _ENVELOPE_BYTES, 2
+)
+
+
+def mergings(run_bytes: int) -> Mapping[str, Merging]:
+    """How files become one, by kind; files of other kinds stay as they are for as long as their entries.
+
+    Args:
+        run_bytes: no run of tuples is made of more.
+    """
     # one alone, too: what is named like this is merged further
-    TUPLES_FILES: Merging(merge_run_files, partial(run_name, 0), 4 << 20, 1),
-}
+    runs = Merging(merge_run_files, partial(run_name, 0), _size_of, 4 << 20, run_bytes, 1)
+    return {PARTIALS_FILES: _ENVELOPES, VALUES_FILES: _ENVELOPES, TUPLES_FILES: runs}
 
 
 def with_merged(
-    log: LogReader, segment: int, kind: str, entries: Sequence[Entry]
+    log: LogReader, merging: Merging, segment: int, kind: str, entries: Sequence[Entry]
 ) -> tuple[list[Entry], Sequence[str]]:
     """Merges the small files of a kind that a segment's entries name.
 
     Args:
         log: the log.
+        merging: how.
         segment: its number.
         kind: of the files.
         entries: the segment's, in order.
@@ -61,15 +75,13 @@ def with_merged(
     Raises:
         OSError, CheckpointError, pyarrow.ArrowException: a file cannot be read or written; there is no merged one then.
     """
-    merging = MERGINGS.get(kind.partition("/")[0])
-    if merging is None:
-        return list(entries), ()
-    small = {
-        (entry.number, name): log.path(kind, name)
-        for entry in entries
-        for name in entry.files.get(kind, ())
-        if log.path(kind, name).stat().st_size <= merging.most_bytes
-    }
+    small: dict[tuple[int, str], Path] = {}
+    room = merging.most_in_all
+    for number, name in ((entry.number, name) for entry in entries for name in entry.files.get(kind, ())):
+        path = log.path(kind, name)
+        if _size_of(path) <= merging.most_bytes and (size := merging.size(path)) <= room:
+            small[number, name] = path
+            room -= size
     if len(small) < merging.fewest:
         return list(entries), ()
     target = log.path(kind, merging.name(segment))
@@ -87,3 +99,7 @@ def with_merged(
             entry = replace(entry, files={**entry.files, kind: (*large, target.name)})
         changed.append(entry)
     return changed, [name for _, name in small]
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size

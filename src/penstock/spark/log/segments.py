@@ -25,7 +25,7 @@ from penstock.errors import CheckpointError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.leaving import Leaving, Removed, announced
-from penstock.spark.log.merging import MERGINGS, with_merged
+from penstock.spark.log.merging import mergings, with_merged
 from penstock.spark.log.run_levels import RunLevels, Unmerged
 from penstock.spark.log.runs import newest_of
 from penstock.spark.log.stream_log import (
@@ -78,9 +78,9 @@ class Segments:
         self._bytes = history_bytes
         self._clock = clock
         self._next: int | None = None
-        self._levels = RunLevels(
-            self._log.path(TUPLES_FILES, ""), min(_RUN_BYTES, history_bytes // _RUN_PART), told
-        )
+        run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
+        self._mergings = mergings(run_bytes)
+        self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
@@ -138,7 +138,7 @@ class Segments:
 
     def _remove_unnamed(self, segment: int) -> None:
         """Removes the merged files of a segment that was not put: when it is made depends on the readers."""
-        for kind, merging in MERGINGS.items():
+        for kind, merging in self._mergings.items():
             folder = self._log.path(kind, "")
             for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):
                 (each / merging.name(segment)).unlink(missing_ok=True)
@@ -149,8 +149,11 @@ class Segments:
         entries = log.between(first - 1, first + SEGMENT - 1)
         replaced: list[tuple[str, str]] = []
         for kind in {kind for entry in entries for kind in entry.files}:
+            merging = self._mergings.get(kind.partition("/")[0])
+            if merging is None:
+                continue
             try:
-                entries, merged = with_merged(log, segment, kind, entries)
+                entries, merged = with_merged(log, merging, segment, kind, entries)
             except FAILURES as error:
                 self._told(Unmerged(segment, kind, str(error)))
             else:
