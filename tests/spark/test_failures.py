@@ -21,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from engine_cases import expected, folder_bag, rows, script, write_orders
 from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
+from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
@@ -165,6 +167,29 @@ def test_a_sink_whose_own_server_is_away_is_named_and_given_the_batch_again(
     assert retried["told"].startswith("sink post of view v failed: ConnectionRefusedError")
 
 
+def test_a_checkpoint_stays_that_of_a_run_of_which_something_could_not_be_stopped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_orders(tmp_path / "in", 1, 300)
+    engine = Engine(spark).execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
+    run = engine.start(tmp_path / "out")
+    stream = run.queries["orders"]
+
+    def refuse() -> None:
+        raise TimeoutError("the query has not stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "stop", refuse)
+        with pytest.raises(TimeoutError, match="has not stopped"):
+            run.stop()
+    assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) == os.getpid()
+    with pytest.raises(CheckpointError, match="in use by another run of this process"):
+        engine.start(tmp_path / "out")
+    run.stop()
+    assert not stream.active
+    assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) is None
+
+
 def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
     runs = []
     for number in (1, 2):
@@ -192,6 +217,8 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from engine_cases import script, write_orders
 from penstock.spark.engine import Engine
+from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.layout import Layout
 from penstock.spark.sessions.build import build_session
 spark = build_session("local[2]", {{}})
 write_orders(Path("in"), 1, 300)

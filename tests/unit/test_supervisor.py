@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from penstock.settings import Settings
 from penstock.spark.recovery.retries import Retries
-from penstock.spark.recovery.supervisor import Supervisor
+from penstock.spark.recovery.supervisor import Supervisor, stop_all
 from penstock.spark.storage.events import EventLog
 
 
@@ -48,3 +51,15 @@ def test_a_look_that_fails_stops_the_query_before_the_next_is_begun(tmp_path: Pa
     assert supervisor.await_termination(60)
     assert [query.isActive for query in begun] == [False, False]
     assert [event["cause"] for event in events.recent] == ["disk_full"]
+
+
+def test_what_cannot_be_stopped_keeps_nothing_else_from_it() -> None:
+    queries = [Query() for _ in range(4)]
+
+    def refuse(query: Query) -> None:
+        raise TimeoutError(f"query {queries.index(query)} has not stopped")
+
+    stops = [partial(refuse, query) if number % 2 else query.stop for number, query in enumerate(queries)]
+    with pytest.raises(TimeoutError, match="query 1"):
+        stop_all(stops)
+    assert [query.isActive for query in queries] == [False, True, False, True]

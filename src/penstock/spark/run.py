@@ -33,6 +33,7 @@ from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.registry import LanePlan, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.sessions.build import warm_workers
@@ -77,7 +78,11 @@ class Run:
         self._name = f"penstock-{uuid.uuid4().hex[:8]}"
         #: until the streams it begins with are added
         self.is_starting = True
-        self._lock = CheckpointLock(layout.checkpoint, lambda: self.is_starting or self.active)
+        #: whether something may run that could not be stopped
+        self._is_unstopped = False
+        self._lock = CheckpointLock(
+            layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+        )
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
         try:
@@ -161,24 +166,30 @@ class Run:
         return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
 
     def stop(self) -> None:
-        """Stops every stream. The same checkpoint goes on where it stopped."""
+        """Stops every stream. The same checkpoint goes on where it stopped.
+
+        Raises:
+            Exception: what kept one from being stopped; all others are, and the checkpoint stays this run's, as that one may
+                still run, until another call stops it, or the process ends.
+        """
+        for keeper in self._keepers.values():
+            keeper.prepare_stop()
+        for lane in self.lanes.values():
+            lane.prepare_stop()
+        self._is_unstopped = True
         try:
-            for keeper in self._keepers.values():
-                keeper.prepare_stop()
-            for lane in self.lanes.values():
-                lane.prepare_stop()
-            for running in self._running:
-                running.stop()
+            stop_all(running.stop for running in self._running)
         finally:
             self._watch.close()
-            with self._ending:
-                self._control.shutdown()
-                if not self._stopped:
-                    self._events.record("run_stopped")
-                self._stopped = True
-                self._events.close()
-                self._status.close()
-                self._lock.release()
+        self._is_unstopped = False
+        with self._ending:
+            self._control.shutdown()
+            if not self._stopped:
+                self._events.record("run_stopped")
+            self._stopped = True
+            self._events.close()
+            self._status.close()
+            self._lock.release()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.

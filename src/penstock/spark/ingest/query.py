@@ -21,7 +21,7 @@ from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
-from penstock.spark.recovery.supervisor import Supervisor
+from penstock.spark.recovery.supervisor import Supervisor, stop_all
 from penstock.spark.results.bound_views import store_views
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import Source
@@ -181,11 +181,8 @@ class IngestQuery:
 
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
-        if self._supervisor is not None:
-            self._supervisor.stop()
-        self.source.close()
-        self.files.close()
-        self.log.close()
+        query = () if self._supervisor is None else (self._supervisor.stop,)
+        stop_all((*query, self.source.close, self.files.close, self.log.close))
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -154,3 +154,15 @@ def stop_query(query: StreamingQuery) -> None:
     except Exception as error:
         if cause_of(error).kind != SESSION_ENDED:
             raise
+
+
+def stop_all(stops: Iterable[Callable[[], None]]) -> None:
+    """Stops several things, each whatever becomes of those before it; the first error is raised once all were tried."""
+    errors = []
+    for stop in stops:
+        try:
+            stop()
+        except BaseException as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
