@@ -21,6 +21,7 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage import files
+from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import PlannedBatches, offsets_digest
 
@@ -177,6 +178,31 @@ def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(tmp
     assert sorted(layout.output.rglob("*.parquet")) == published
     in_the_way.rmdir()
     assert publisher.compact(2) == (0, 2)
+
+
+@pytest.mark.parametrize("damaged", ["matches", "manifest"])
+def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
+    damaged: str, tmp_path: Path
+) -> None:
+    layout = _layout(tmp_path)
+    publisher, events = Publisher(layout, STREAM), EventLog(layout.events)
+    for batch in range(5):
+        _publish(publisher, layout, batch)
+    path = (
+        layout.manifests(STREAM) / "1.json"
+        if damaged == "manifest"
+        else layout.matches(STREAM) / "0000000001-0-00000.parquet"
+    )
+    whole = path.read_bytes()
+    path.write_bytes(b"torn")
+    assert [publisher.compact_if_due(batch, 2, events) for batch in range(3)] == [None] * 3
+    assert [(each["kind"], each["stream"], each["batch"]) for each in events.recent] == [
+        ("compaction_failed", STREAM, 2)
+    ]
+    path.write_bytes(whole)
+    assert publisher.compact_if_due(3, 2, events) is None
+    assert publisher.compact_if_due(4, 0, events) is None
+    assert publisher.compact_if_due(4, 2, events) == (0, 3)
 
 
 _FILLS_ITS_DISK = """

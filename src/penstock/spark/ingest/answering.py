@@ -23,7 +23,7 @@ from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
 from penstock.spark.log.ingest_log import IngestLog
-from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import BoundBatch, Source
@@ -245,14 +245,11 @@ class BatchAnswerer:
 
     def _tidy(self, batch: int) -> None:
         every = self._settings.compact_every_batches
-        if every and batch and batch % every == 0:
-            try:
-                compacted = self._publisher.compact(batch - 1)
-                if compacted:
-                    self._told.compacted(*compacted)
+        compacted = self._publisher.compact_if_due(batch, every, self._events)
+        if compacted is not None:
+            self._told.compacted(*compacted)
+            with tidying(self._events, self._stream, batch):
                 self._plans.forget(batch)
-            except OSError as error:
-                tell_compaction_failed(self._events, self._stream, batch, error)
 
 
 def _log_kinds(files: list[dict[str, Any]]) -> list[str]:

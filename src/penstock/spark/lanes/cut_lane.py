@@ -23,7 +23,6 @@ from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach, refuse_another_log
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.log.stream_log import SINCE, LogReader
-from penstock.spark.publication.compaction import tell_compaction_failed
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.publication.staged import Staged
@@ -269,8 +268,4 @@ class CutLane(Lane):
 
     def _compact(self, number: int) -> None:
         every = self.context.settings.compact_every_batches
-        if every and number and number % every == 0:
-            try:
-                self.publisher.compact(number - 1)
-            except OSError as error:
-                tell_compaction_failed(self.context.events, self.name, number, error)
+        self.publisher.compact_if_due(number, every, self.context.events)

@@ -20,7 +20,7 @@ from penstock.spark.log.programs import prune_programs, store_program, stored_pr
 from penstock.spark.log.run_levels import Unmerged
 from penstock.spark.log.segments import Asked, Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
-from penstock.spark.publication.compaction import FAILURES, tell_compaction_failed
+from penstock.spark.publication.compaction import tidying
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 
@@ -306,10 +306,8 @@ class IngestLog:
 
         def tidy() -> None:
             for step in (self._retain, self._take_kept, self._prune, self._tell_holding):
-                try:
+                with tidying(self._events, f"{self._stream}.log", last):
                     step()
-                except FAILURES as error:
-                    tell_compaction_failed(self._events, f"{self._stream}.log", last, error)
 
         last = -1 if self._last is None else self._last.batch
         self._tidying = threading.Thread(target=tidy, daemon=True, name="penstock-log")

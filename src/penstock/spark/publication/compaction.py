@@ -8,7 +8,8 @@ attempt: of merged batches there is what `merged.json` lists, and nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,17 @@ def _merging(target: Path) -> Path:
     return target.with_name(target.name + _MERGING)
 
 
-def tell_compaction_failed(events: EventLog, stream: str, batch: int, error: Exception) -> None:
-    """Says that files could not be merged: nothing that is published is touched, and it is tried again later."""
-    _log.warning("the files of %s could not be merged at batch %s: %s", stream, batch, error)
-    events.record("compaction_failed", stream=stream, batch=batch, error=str(error))
+@contextmanager
+def tidying(events: EventLog, stream: str, batch: int) -> Iterator[None]:
+    """What only tidies may fail: that is told, nothing that is published is touched, and it is tried again later.
+
+    Args:
+        events: where it is told.
+        stream: whose files.
+        batch: the newest batch.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        _log.warning("the files of %s could not be merged at batch %s: %s", stream, batch, error)
+        events.record("compaction_failed", stream=stream, batch=batch, error=str(error))

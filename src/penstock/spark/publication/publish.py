@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.spark.publication.compaction import Compaction
+from penstock.spark.publication.compaction import Compaction, tidying
 from penstock.spark.publication.folders import PublishedFolders
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.merging import LEVELS, Levels
 from penstock.spark.publication.staged import PublishedFile, Staged
+from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import make_folder, sync_folder
 from penstock.spark.storage.formats import MANIFEST
@@ -144,6 +145,22 @@ class Publisher:
                     surplus.unlink()
                     changed.add(folder)
         return changed
+
+    def compact_if_due(self, batch: int, every: int, events: EventLog) -> tuple[int, int] | None:
+        """Merges the files of the batches before one if its number is a multiple; that this fails is told alone.
+
+        Args:
+            batch: the newest one.
+            every: so many batches after each other are merged; 0: none are.
+            events: where a failure is told.
+
+        Returns:
+            The range of batches, or None where none were merged.
+        """
+        if every and batch and batch % every == 0:
+            with tidying(events, self._name, batch):
+                return self.compact(batch - 1)
+        return None
 
     def compact(self, last: int) -> tuple[int, int] | None:
         """Merges the files of batches up to `last`, see `Compaction.compact`."""

@@ -26,7 +26,6 @@ from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import KeyedContext, fixed_shards
 from penstock.spark.log.source import ENTRY, following
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
-from penstock.spark.publication.compaction import tell_compaction_failed
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
@@ -287,11 +286,7 @@ class KeyedQuery:
         with self._progress:
             self._done = max([self._done, *(report.entry for report in reports)])
             self._progress.notify_all()
-        if self._compact_every and batch and batch % self._compact_every == 0:
-            try:
-                self.publisher.compact(batch - 1)
-            except OSError as error:
-                tell_compaction_failed(self._events, results_of(self.stream), batch, error)
+        self.publisher.compact_if_due(batch, self._compact_every, self._events)
         failpoint("keyed_before_commit", batch)
         if self._rests:
             self._woken.wait(min(_MOST_REST, _REST * (time.perf_counter() - began)))
