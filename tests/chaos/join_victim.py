@@ -17,7 +17,7 @@ VIEW = (
 
 def main(folder: str) -> None:
     inputs = Path(folder) / "in"
-    spark = build_session("local[2]", {"spark.python.daemon.module": "pyspark.daemon"}, "victim")
+    spark = build_session("local[2]", {"spark.python.daemon.module": "pyspark.daemon"}, "victim", "brief")
     engine = Engine(spark)
     for name, kind in (
         ("flights", "event_time 'ts', max_files_per_trigger '1'"),
