@@ -6,6 +6,8 @@ CACHE := .cache
 INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
 MASTER_PORT ?= 7077
+# so many tests run at a time, each worker with a Spark session and a Kafka broker of its own (4 GB); 0: in one process
+WORKERS ?= 0
 PYTEST_OPTIONS ?=
 BATCHES ?= 100000
 MINUTES ?= 1440
@@ -30,7 +32,7 @@ demo: java $(INSTALLED) ## replay a year of real flights against 2,000 standing 
 	$(BIN)/penstock demo
 
 test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
-	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twenty random moments
 	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
