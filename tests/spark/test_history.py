@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from test_keyed_query import SHARDS, STREAM, bound, keyed, layout, tuples, windows
 
-from penstock.spark.lanes.windows.query import KeyedQuery
+from penstock.spark.lanes.windows.query import WINDOWS, KeyedQuery
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.log.stream_log import JOINED, JOINING, SEGMENT, LogReader
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.layout import Layout
 from window_log import LogWriter
@@ -127,3 +128,42 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     assert told["entry"] - told["entries"] == first - 1
     rows = table.slice(first * EACH, log.taken - first * EACH)
     assert groups(window_results(spark, layout, STREAM, "v").toArrow()) == groups(answer(spark, rows))
+
+
+@pytest.mark.parametrize(("told", "mark"), [(JOINING, -1), (JOINED, SEGMENT - 1)])
+def test_windows_that_were_ended_as_they_joined_join_again(
+    spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str, mark: int
+) -> None:
+    """Their own mark is there then, and is not where they begin: entries behind it are gone, or have no window views."""
+    table = tuples(150 * EACH, 9)
+    log = LogWriter(spark, layout, STREAM, SHARDS, table)
+    reader = LogReader(layout.log(STREAM))
+    tidier = Segments(layout.log(STREAM), 0, 10**9, lambda: SEGMENT)
+    log.views(0, {})
+    for number in range(140):
+        if number == 80:
+            log.views(1, {0: bound(spark, "v", TEXT, table)})
+        last = log.put(EACH)
+    reader.put_mark("other", last.number)
+    put_mark = LogReader.put_mark
+
+    def killed(self: LogReader, name: str, number: int, **said: Any) -> None:
+        if name == WINDOWS:
+            # what goes between a look where the log begins and the mark
+            tidier.tidy()
+        put_mark(self, name, number, **said)
+        if name == WINDOWS and told in said:
+            raise KeyboardInterrupt
+
+    query = keyed(spark, layout)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogReader, "put_mark", killed)
+        with pytest.raises(KeyboardInterrupt):
+            query.start()
+    assert reader.first == SEGMENT
+    assert reader.marks()[WINDOWS] == mark
+    query = keyed(spark, layout)
+    query.start()
+    assert query.finish(last.number)
+    first = windows(layout)[0]
+    assert first["entry"] - first["entries"] == 79

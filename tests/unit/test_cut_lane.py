@@ -203,6 +203,77 @@ def test_a_lane_that_leaves_is_waited_for_no_more_and_begins_anew_when_it_comes_
     assert reader.marks() == {NAME: feed.entries - 1, "another": feed.entries - 1}
 
 
+def test_a_lane_that_came_again_and_was_ended_before_its_first_cut_begins_where_it_joined(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    """Its own mark is there then, and the entries between that and how far it once came are gone."""
+    feed, keeper = feeds[0], feeds[0].keeper()
+    reader = LogReader(layout.log("a"))
+    tidier = Segments(layout.log("a"), 0, 1 << 40, feed.clock)
+    feed.put(5)
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    wait(lambda: reader.marks() == {NAME: 4})
+    lane.stop()
+    lane.leave()
+    feed.put(2 * SEGMENT, seconds=1.0)
+    reader.put_mark("another", feed.entries - 1)
+    tidier.tidy()
+    tidier.tidy()
+    assert reader.first == 2 * SEGMENT
+
+    ended = PairLane(NAME, lane_context(layout), [keeper])
+
+    def orders(_: Any) -> Any:
+        raise ValueError("not now")
+
+    ended.orders = orders  # type: ignore[method-assign]
+    begin(ended)
+    with pytest.raises(StreamFailedError, match="not now"):
+        ended.await_termination(MOST_SECONDS)
+    assert reader.marks()[NAME] == 2 * SEGMENT - 1
+
+    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    end(keeper)
+    assert again.await_termination(MOST_SECONDS)
+    assert [(cut.number, cut.before, cut.until["a"].entry) for cut in again.answered] == [
+        (1, {"a": Reach(2 * SEGMENT - 1)}, feed.entries - 1)
+    ]
+
+
+def test_a_lane_ended_inside_its_joining_joins_again(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    """What it had seen to be kept went before its mark was there."""
+    feed, keeper = feeds[0], feeds[0].keeper()
+    reader = LogReader(layout.log("a"))
+    tidier = Segments(layout.log("a"), 0, 1 << 40, feed.clock)
+    feed.put(5)
+    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    wait(lambda: reader.marks() == {NAME: 4})
+    lane.stop()
+    lane.leave()
+    feed.put(2 * SEGMENT, seconds=1.0)
+    reader.put_mark("another", feed.entries - 1)
+
+    class KilledReader(LogReader):
+        def put_mark(self, reader: str, number: int, **told: Any) -> None:
+            tidier.tidy()
+            tidier.tidy()
+            super().put_mark(reader, number, **told)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        KilledReader(layout.log("a")).join(NAME)
+    assert reader.marks()[NAME] == -1
+    assert reader.first == 2 * SEGMENT
+
+    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    end(keeper)
+    assert again.await_termination(MOST_SECONDS)
+    assert again.answered[0].before == {"a": Reach(2 * SEGMENT - 1)}
+    assert reader.readers()[NAME] == {"number": feed.entries - 1}
+
+
 def test_a_cut_that_was_put_has_its_orders_whatever_they_are_now(
     layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
 ) -> None:

@@ -171,13 +171,18 @@ class CutLane(Lane):
         return _Standing(standing.number, reach)
 
     def _began(self, stream: str, reach: Reach | None) -> Reach:
-        """Where the lane goes on in a log, given how far it came; one that left, or never read it, begins anew."""
+        """Where the lane goes on in a log, given how far it came; one that left, or never read it, begins anew.
+
+        So does one that was ended before its first cut there. A mark of a cut that is not published is another thing: what was set
+        back is answered again, or refused where it is gone.
+        """
         reader = self.readers[stream]
         mark = reader.mark(self.name)
-        if mark is not None:
-            return Reach(mark) if reach is None else reach
-        joined = reader.join(self.name, reads_again=self.reads_again)
-        return Reach(joined) if reach is None or reach.entry < joined else reach
+        if mark is None:
+            mark = reader.join(self.name, reads_again=self.reads_again)
+        if reach is None or (reach.entry < mark and reader.has_only_joined(self.name)):
+            return Reach(mark)
+        return reach
 
     def _next(self, standing: _Standing) -> _Task | None:
         """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""

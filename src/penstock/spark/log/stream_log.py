@@ -29,8 +29,8 @@ SEGMENT = 64
 FINAL, PLAN = "final", "plan"
 #: what a reader tells that reads tuples again: the first entry of which it may
 SINCE = "since"
-#: what a reader tells until it knows that the entries it begins with are kept
-JOINING = "joining"
+#: what a reader tells until it knows that the entries it begins with are kept, and then until it puts a mark of its own
+JOINING, JOINED = "joining", "joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,11 @@ class LogReader:
         told = LOG_READER.read(self.reader_path(reader))
         return None if told is None or JOINING in told else int(told["number"])
 
+    def has_only_joined(self, reader: str) -> bool:
+        """Whether a reader's mark is where it joined: it has come nowhere since."""
+        told = LOG_READER.read(self.reader_path(reader))
+        return told is not None and JOINED in told
+
     def readers(self) -> dict[str, dict[str, Any]]:
         """What each reader last said, see `put_mark`."""
         paths = [path for path in (self.folder / "readers").glob("*.json") if not path.name.startswith(".")]
@@ -225,7 +230,7 @@ class LogReader:
             self.put_mark(reader, first - 1, **said, **{JOINING: True})
             kept = self.first
             if kept == first:
-                self.put_mark(reader, first - 1, **said)
+                self.put_mark(reader, first - 1, **said, **{JOINED: True})
                 return first - 1
             first = kept
 

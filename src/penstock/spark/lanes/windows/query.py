@@ -150,7 +150,7 @@ class KeyedQuery:
         self._woken.clear()
         self._before = None
         mark = self._log.mark(WINDOWS)
-        self._marked = self._join() if mark is None else mark
+        self._marked = self._join() if mark is None or self._log.has_only_joined(WINDOWS) else mark
         self.error = None
         session = SparkSession(
             self._spark.sparkContext,
