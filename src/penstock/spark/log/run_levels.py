@@ -39,6 +39,19 @@ def segment_of(name: str) -> int | None:
     return None if match is None or int(match[1]) else int(match[2])
 
 
+def segments_of(name: str) -> range:
+    """The segments whose tuples a run holds, but for what is in files that entries name themselves.
+
+    Raises:
+        ValueError: it is no name of a run.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is no run of segments")
+    size, place = FANOUT ** int(match[1]), int(match[2])
+    return range(size * place, size * (place + 1))
+
+
 def run_path(folder: Path, segment: int) -> Path:
     """Where the tuples of a segment's run lie now; a merge may move them on before the file is open.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Sequence
@@ -25,8 +26,9 @@ def open_run(path: Path) -> Run:
     try:
         with pa.memory_map(os.fspath(path)) as file:
             return Run(file.read_buffer())
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        # Arrow's own does not say which
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path)) from error
     except (ValueError, OSError) as error:
         raise CheckpointError(f"the tuples in {path} cannot be read: {error}; {REMEDY}") from error
 

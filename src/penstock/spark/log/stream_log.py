@@ -160,6 +160,23 @@ class LogReader:
             raise CheckpointError(f"the entry {self.entry_path(number)} of the log is missing; {REMEDY}")
         return found
 
+    def segment_number(self, number: int) -> int:
+        """The number of the segment that an entry is in, or will be."""
+        return number // SEGMENT
+
+    def segment(self, segment: int) -> tuple[Entry, ...] | None:
+        """The entries of a segment, in order; None where it is not made."""
+        held, entries = self._segment
+        if held == segment:
+            return entries
+        path = self.segment_path(segment)
+        document = LOG_SEGMENT.read(path)
+        if document is None:
+            return None
+        entries = tuple(Entry.of(each, path) for each in document["entries"])
+        self._segment = segment, entries
+        return entries
+
     def between(self, after: int, until: int) -> list[Entry]:
         """The entries behind one and up to another, in order; no more of the log is looked at.
 
@@ -270,14 +287,8 @@ class LogReader:
         return None if document is None else Entry.of(document, path)
 
     def _of_segment(self, number: int) -> Entry | None:
-        segment = number // SEGMENT
-        path = self.segment_path(segment)
-        document = LOG_SEGMENT.read(path)
-        if document is None:
-            return None
-        entries = tuple(Entry.of(each, path) for each in document["entries"])
-        self._segment = segment, entries
-        return entries[number % SEGMENT]
+        entries = self.segment(number // SEGMENT)
+        return None if entries is None else entries[number % SEGMENT]
 
 
 class StreamLog(LogReader):

@@ -8,7 +8,8 @@ moves nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.static_runs import StaticRuns
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
 from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
@@ -71,6 +73,10 @@ class JoinLane(CutLane):
             for runs in self._kept
             if not self.plan.inputs[runs.input].is_static
         }
+        self._runs = {
+            runs: RunFiles(self.readers[self._relation(runs)], demand)
+            for runs, demand in self._demands.items()
+        }
         make_folder(context.layout.lane(self.name))
         self._static = StaticRuns(
             context.spark,
@@ -91,9 +97,10 @@ class JoinLane(CutLane):
 
     def answer(self, cut: Cut, staging: Path) -> CutAnswer:
         """Joins what is new."""
-        new = self._new_runs(cut)
+        inputs = self._inputs(cut)
+        new = {each.runs: each.open() for each in inputs}
         spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
-        made = self._made(cut, staging, spans) if spans else []
+        made = self._made(cut, staging, self._with_old(cut, inputs, spans)) if spans else []
         if spans:
             self._plan_on(cut, new, made)
         said = {
@@ -129,11 +136,11 @@ class JoinLane(CutLane):
                     found += part.tuples.column(time).null_count
         return found
 
-    def _made(self, cut: Cut, staging: Path, new: Mapping[int, Span]) -> list[CellReport]:
+    def _made(self, cut: Cut, staging: Path, inputs: Iterable[StreamRuns | TableRuns]) -> list[CellReport]:
         task = CellTask(
             plan=self.plan,
             order=ORDERS.value(cut.orders[ORDER]),
-            inputs=tuple(self._inputs(cut, new)),
+            inputs=tuple(inputs),
             number=self._registered.number,
             kind=self._kind,
             staging=str(staging),
@@ -192,41 +199,34 @@ class JoinLane(CutLane):
     def _relation(self, runs: KeptRuns) -> str:
         return self.plan.inputs[runs.input].relation
 
-    def _inputs(self, cut: Cut, new: Mapping[int, Span]) -> list[StreamRuns | TableRuns]:
-        needed = needed_spans(self.plan, new)
+    def _inputs(self, cut: Cut) -> list[StreamRuns | TableRuns]:
+        """What is new of the streams, and the static tables."""
         found: list[StreamRuns | TableRuns] = []
         for runs in self._kept:
-            asked = self.plan.inputs[runs.input]
-            if asked.is_static:
-                version = cut.orders[TABLES][str(runs.input)]
-                found.append(TableRuns(runs, self._static.path(runs, version)))
-                continue
-            reader, before = self.readers[asked.relation], cut.before[asked.relation].entry
-            begun = max(self._begun(asked.relation), cut.since[asked.relation].entry - 1)
-            span = needed.get(runs.input)
-            after = before if span is None else first_needed(reader, begun, before, span.oldest) - 1
-            found.append(
-                StreamRuns(
-                    runs, reader.folder, self._demands[runs], after, before, cut.until[asked.relation].entry
-                )
-            )
-        return found
-
-    def _new_runs(self, cut: Cut) -> dict[KeptRuns, InputRuns]:
-        """What is new of the streams, and the static tables."""
-        found = {}
-        for runs in self._kept:
-            if runs in self._demands:
+            if runs in self._runs:
                 stream = self._relation(runs)
-                before, until = cut.before[stream].entry, cut.until[stream].entry
-                asked = StreamRuns(
-                    runs, self.readers[stream].folder, self._demands[runs], before, before, until
-                )
-                found[runs] = asked.open()
+                new = self._runs[runs].find(cut.before[stream].entry, cut.until[stream].entry)
+                found.append(StreamRuns(runs, new))
             else:
                 version = cut.orders[TABLES][str(runs.input)]
-                found[runs] = TableRuns(runs, self._static.path(runs, version)).open()
+                found.append(TableRuns(runs, self._static.path(runs, version)))
         return found
+
+    def _with_old(
+        self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span]
+    ) -> Iterator[StreamRuns | TableRuns]:
+        """The same with the older tuples of the streams in which partners of new ones may be."""
+        needed = needed_spans(self.plan, new)
+        for each in inputs:
+            span = needed.get(each.runs.input)
+            if isinstance(each, TableRuns) or span is None:
+                yield each
+                continue
+            stream = self._relation(each.runs)
+            before = cut.before[stream].entry
+            begun = max(self._begun(stream), cut.since[stream].entry - 1)
+            first = first_needed(self.readers[stream], begun, before, span.oldest)
+            yield replace(each, old=self._runs[each.runs].find(first - 1, before))
 
     def _begun(self, stream: str) -> int:
         return next(each.entry for each in self._registered.beginnings if each.stream == stream)

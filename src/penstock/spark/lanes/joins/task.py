@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,8 @@ from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.optimizer.join_measures import Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
 from penstock.spark.lanes.joins.grid import KeptRuns
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
-from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.storage.files import sync_file
@@ -34,28 +33,17 @@ class StreamRuns:
 
     Attributes:
         runs: of which input, by which key.
-        log: the folder of the stream's log.
-        demand: names the tuples in it.
-        after: entries up to here are not read.
-        before: up to here they were answered by cuts before.
-        until: up to here they are new.
+        new: where the tuples of the cut's entries are.
+        old: where those of the entries before them are that are needed; None: of none.
     """
 
     runs: KeptRuns
-    log: Path
-    demand: int
-    after: int
-    before: int
-    until: int
+    new: FoundRuns
+    old: FoundRuns | None = None
 
     def open(self) -> InputRuns:
         """Maps them into memory."""
-        log = LogReader(self.log)
-        new, old = (
-            tuple(RunSlice(each.run, each.after, each.until) for each in open_runs(log, self.demand, *span))
-            for span in ((self.before, self.until), (self.after, self.before))
-        )
-        return InputRuns(new, old)
+        return InputRuns(_slices(self.new), () if self.old is None else _slices(self.old))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +112,34 @@ class CellTask:
     def __call__(self, cell: int) -> CellReport:
         """Joins a cell and stages the view's rows, of which each output is a column."""
         stage = RowStage(self.plan, self.kind, Path(self.staging))
-        join = self._join(cell)
+        inputs = self._open()
+        join = CellJoin(self.plan, self.order, cell, inputs, self.columns)
         for batch in join.batches():
             columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
-        return CellReport(self.number, cell, stage.close(), work=tuple(self._work(join, cell)))
+        return CellReport(self.number, cell, stage.close(), work=tuple(self._work(join, inputs, cell)))
 
     def batches(self, cell: int) -> Iterator[pa.RecordBatch]:
         """The joined rows of a cell, `columns` of each."""
-        return self._join(cell).batches()
+        return CellJoin(self.plan, self.order, cell, self._open(), self.columns).batches()
 
-    def _join(self, cell: int) -> CellJoin:
+    def _open(self) -> list[dict[int | None, InputRuns]]:
+        """The runs of each input, by key."""
         found: list[dict[int | None, InputRuns]] = [{} for _ in self.plan.inputs]
         for each in self.inputs:
             found[each.runs.input][each.runs.key] = each.open()
-        return CellJoin(self.plan, self.order, cell, found, self.columns)
+        return found
 
-    def _work(self, join: CellJoin, cell: int) -> Iterator[Work]:
+    def _work(
+        self, join: CellJoin, inputs: Sequence[Mapping[int | None, InputRuns]], cell: int
+    ) -> Iterator[Work]:
         """What the steps did; a search is taken to be among all tuples at hand."""
-        at_hand = {}
-        for each in self.inputs:
-            runs = each.open()
-            parts = [part for own in (*runs.new, *runs.old) for part in own.run.cell(cell)]
-            at_hand[each.runs.input] = sum(len(part.keys) for part in parts)
+        at_hand = []
+        for own in inputs:
+            # an input that is searched by two keys has all of its tuples twice
+            runs = next(iter(own.values()))
+            parts = [part for each in (*runs.new, *runs.old) for part in each.run.cell(cell)]
+            at_hand.append(sum(len(part.keys) for part in parts))
         for order in self.order.orders:
             for step, did in zip(order.steps, join.steps[order.first], strict=True):
                 if did.tuples:
@@ -208,3 +201,7 @@ class RowStage:
         self._writer.write_table(pa.Table.from_batches(self._held))
         self._rows += self._held_rows
         self._held, self._held_rows = [], 0
+
+
+def _slices(found: FoundRuns) -> tuple[RunSlice, ...]:
+    return tuple(RunSlice(each.run, each.after, each.until) for each in found.open())

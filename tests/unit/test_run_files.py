@@ -1,0 +1,173 @@
+"""Finding the runs of some entries: a look at each segment and run, and at what has been merged since once more."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.errors import CheckpointError
+from penstock.operators.routing.routers import HashRouter
+from penstock.operators.runs.run import RunPlan
+from penstock.spark.log import run_files
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.run_files import FoundRuns, OpenRun, RunFiles, open_runs
+from penstock.spark.log.run_levels import FANOUT, run_path
+from penstock.spark.log.runs import write_run_file
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import SEGMENT, LogReader, StreamLog
+from penstock.spark.storage.layout import tuples_kind
+
+DEMAND = 3
+KIND = tuples_kind(DEMAND)
+#: entries with a file that is too large to be merged, and a segment without tuples
+LARGE = (SEGMENT + 5, 9 * SEGMENT)
+SILENT = 5
+SEGMENTS = FANOUT + 2
+
+
+class Log:
+    """A log whose entries have a tuple each that says their number; some have a second one in a file of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = StreamLog(folder)
+        self.log.path(KIND, "").mkdir(parents=True)
+        self.tidier = Segments(folder, 1e9, 1 << 40, lambda: 0)
+        self.entries = 0
+
+    def put(self, entries: int) -> None:
+        for number in range(self.entries, self.entries + entries):
+            names = []
+            if number // SEGMENT != SILENT:
+                names.append(self._write(f"{number}.arrow", number, b""))
+            if number in LARGE:
+                names.append(self._write(f"{number}-large.arrow", number, b"." * (5 << 20)))
+            files = {KIND: tuple(names)} if names else {}
+            assert self.log.append(Entry(number, number, 0, number, number, number, files=files))
+        self.entries += entries
+
+    def tidy(self) -> None:
+        self.log.put_mark("reader", self.entries - 1)
+        self.tidier.tidy()
+
+    def _write(self, name: str, number: int, text: bytes) -> str:
+        times = pa.array([number], pa.timestamp("us", "UTC"))
+        tuples = pa.table({"k": [number], "ts": times, "text": [text]})
+        write_run_file(self.log.path(KIND, name), tuples, RunPlan(("k",), "ts", HashRouter(("k",), 2)))
+        return name
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """One run of 16 segments, two of one, and the entries of one that is not made."""
+    made = Log(tmp_path_factory.mktemp("runs") / "log")
+    with pytest.MonkeyPatch.context() as patched:
+        # what a power cut loses is not looked at here
+        patched.setattr(os, "fsync", lambda _: None)
+        made.put(SEGMENTS * SEGMENT + 10)
+        made.tidy()
+    return made
+
+
+def tuples(runs: Iterable[OpenRun]) -> Counter[int]:
+    """How often each entry is among the tuples that are meant."""
+    found: Counter[int] = Counter()
+    for each in runs:
+        for part in map(each.run.part, each.run.parts):
+            assert part is not None
+            rows = part.rows_of(each.after, each.until)
+            numbers = part.tuples.column("k").to_numpy()
+            found.update((numbers if rows is None else numbers[np.asarray(rows)]).tolist())
+    return found
+
+
+def wanted(after: int, until: int) -> dict[int, int]:
+    """What `tuples` finds in the whole of some entries."""
+    numbers = [number for number in range(after + 1, until + 1) if number // SEGMENT != SILENT]
+    return {number: 1 + (number in LARGE) for number in numbers}
+
+
+@pytest.mark.parametrize(
+    ("after", "until"),
+    [
+        (-1, SEGMENTS * SEGMENT + 9),
+        (3, 3),
+        (3, 4),
+        (SEGMENT + 3, SEGMENT + 5),
+        (LARGE[0], LARGE[1] - 1),
+        (SILENT * SEGMENT - 1, (SILENT + 1) * SEGMENT - 1),
+        (SILENT * SEGMENT + 7, 12 * SEGMENT + 1),
+        (FANOUT * SEGMENT - 2, FANOUT * SEGMENT),
+        (SEGMENTS * SEGMENT - 2, SEGMENTS * SEGMENT + 3),
+    ],
+)
+def test_each_tuple_of_some_entries_is_found_once(log: Log, after: int, until: int) -> None:
+    files = RunFiles(LogReader(log.log.folder), DEMAND)
+    assert tuples(open_runs(LogReader(log.log.folder), DEMAND, after, until)) == wanted(after, until)
+    for _ in range(2):
+        assert tuples(files.find(after, until).open()) == wanted(after, until)
+
+
+def test_a_run_is_looked_for_once_and_a_segment_read_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    read: list[int] = []
+    segment = LogReader.segment
+
+    def look(folder: Path, number: int) -> Path:
+        looked.append(number)
+        return run_path(folder, number)
+
+    def read_segment(self: LogReader, number: int) -> Any:
+        read.append(number)
+        return segment(self, number)
+
+    monkeypatch.setattr(run_files, "run_path", look)
+    monkeypatch.setattr(LogReader, "segment", read_segment)
+    until = SEGMENTS * SEGMENT - 1
+    files = RunFiles(LogReader(log.log.folder), DEMAND)
+    files.find(-1, until)
+    assert looked == [0, FANOUT, FANOUT + 1]
+    assert read == list(range(SEGMENTS))
+    files.find(-1, until)
+    assert read == list(range(SEGMENTS)), "what a segment names is remembered"
+
+
+def test_what_was_found_is_opened_without_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    until = log.entries - 1
+    found = RunFiles(LogReader(log.log.folder), DEMAND).find(-1, until)
+
+    def never(*_: Any) -> None:
+        raise AssertionError("it is known where the tuples are")
+
+    for name in ("entry", "segment"):
+        monkeypatch.setattr(LogReader, name, never)
+    assert tuples(found.open()) == wanted(-1, until)
+
+
+def test_what_was_merged_since_it_was_found_is_opened_where_it_is_now(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    found: list[FoundRuns] = []
+    files = RunFiles(LogReader(log.log.folder), DEMAND)
+    for _ in range(4):
+        log.put(5 * SEGMENT)
+        found.append(files.find(-1, log.entries - 1))
+        log.tidy()
+        found.append(files.find(-1, log.entries - 1))
+    assert log.log.path(KIND, "level-1-0000000000.arrow").exists()
+    for each in found:
+        assert tuples(each.open()) == wanted(-1, each.until)
+
+
+def test_tuples_that_are_gone_are_told(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.put(3)
+    found = RunFiles(LogReader(log.log.folder), DEMAND).find(-1, 2)
+    log.log.path(KIND, "1.arrow").unlink()
+    with pytest.raises(CheckpointError, match=r"the tuples in .*/1\.arrow are missing"):
+        found.open()
