@@ -13,7 +13,7 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.lanes.windows.history import from_history
+from penstock.spark.lanes.windows.history import History
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.stream_log import StreamLog
@@ -69,6 +69,6 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     late = put(7, [46])
     beyond = shard.take_beyond()
     assert beyond == [(0, "v", 40)]
-    ((operator, answer),) = from_history(log, shard, 0, late, beyond)
+    ((operator, answer),) = History(log, 0).corrected(shard, late, beyond)
     assert operator == 0
     assert answer.rows["_a0"].to_pylist() == [8]

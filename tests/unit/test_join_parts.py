@@ -22,10 +22,8 @@ from penstock.plan.joins import (
     TimeBound,
 )
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs, shares_of
-from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans
+from penstock.spark.lanes.joins.needed import Span, needed_spans
 from penstock.spark.lanes.joins.orders import first_order
-from penstock.spark.log.entries import Entry
-from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.joins import JoinBeginning, JoinDefinition, JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import Layout
@@ -112,19 +110,6 @@ def test_spans_of_partners_follow_the_bounds_of_both_sides() -> None:
         1: Span(48 * second, 51 * second),
         2: Span(9 * second, 12 * second),
     }
-
-
-def test_the_first_needed_entry_is_the_first_that_came_so_far(tmp_path: Path) -> None:
-    log = StreamLog(tmp_path)
-    furthest = [None, 5, 5, 9, 9, 30, 30, 31]
-    for number, each in enumerate(furthest):
-        assert log.append(Entry(number, number, 0, number, furthest=each))
-    for oldest in range(40):
-        for after in (-1, 2):
-            wanted = [
-                n for n, each in enumerate(furthest) if n > after and each is not None and each >= oldest
-            ]
-            assert first_needed(log, after, 7, oldest) == min(wanted, default=8)
 
 
 def test_the_register_keeps_numbers_for_ever_and_rows_of_views_that_come_back(tmp_path: Path) -> None:

@@ -90,6 +90,19 @@ def test_a_reader_whose_next_entry_is_gone_is_told(tmp_path: Path) -> None:
         reader.ahead("reader join of stream s", last + 1, 1)
 
 
+def test_the_first_entry_that_reaches_a_moment_is_the_first_that_came_so_far(tmp_path: Path) -> None:
+    log = StreamLog(tmp_path)
+    furthest = [None, 5, 5, 9, 9, 30, 30, 31]
+    for number, each in enumerate(furthest):
+        assert log.append(Entry(number, number, 0, number, furthest=each))
+    for moment in range(40):
+        for after in (-1, 2):
+            wanted = [
+                n for n, each in enumerate(furthest) if n > after and each is not None and each >= moment
+            ]
+            assert log.first_reaching(moment, after, 7) == min(wanted, default=8)
+
+
 def test_an_entry_that_is_gone_is_named(tmp_path: Path) -> None:
     log = StreamLog(tmp_path)
     for number in range(3):

@@ -20,7 +20,8 @@ class Entry:
         plan: the plan version the batch is bound to.
         clock: when it was put, microseconds since the epoch.
         newest: largest event time seen up to here, microseconds, or None; tuples too far ahead to be believed aside.
-        furthest: largest event time of any tuple in the files up to here, or None.
+        furthest: largest event time of any tuple in the files up to here, or None. By it those are found that windows and
+            joins need again (`LogReader.first_reaching`): both go by the one event time of the stream.
         delays: delays of some tuples of the batch, microseconds, the largest among them.
         files: names of the batch's files, by kind.
         flush: whether late tuples of answered windows are corrected now, however few.

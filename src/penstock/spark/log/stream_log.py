@@ -189,6 +189,32 @@ class LogReader:
         """
         return [self.entry(number) for number in range(after + 1, until + 1)]
 
+    def first_reaching(self, moment: int, after: int, until: int) -> int:
+        """The first entry that may hold tuples with an event time not before some moment.
+
+        Entries know the largest one of all tuples up to them (`Entry.furthest`), which only grows: that is searched for.
+
+        Args:
+            moment: microseconds.
+            after: entries up to here are not looked at.
+            until: nor those behind it.
+
+        Returns:
+            Its number; until + 1 where there is none.
+
+        Raises:
+            CheckpointError: an entry is gone.
+        """
+        low, high = after + 1, until + 1
+        while low < high:
+            middle = (low + high) // 2
+            furthest = self.entry(middle).furthest
+            if furthest is None or furthest < moment:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def backwards(self, number: int) -> Iterator[Entry]:
         """The entries before one that are kept, the newest first."""
         for each in range(number - 1, self.first - 1, -1):

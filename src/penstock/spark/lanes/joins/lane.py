@@ -22,7 +22,7 @@ from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
 from penstock.spark.lanes.joins.explaining import explain_join, explain_standing
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
-from penstock.spark.lanes.joins.needed import Span, first_needed, needed_spans, reaching_beyond, span_of
+from penstock.spark.lanes.joins.needed import Span, needed_spans, reaching_beyond, span_of
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.static_runs import StaticRuns
@@ -225,7 +225,7 @@ class JoinLane(CutLane):
             stream = self._relation(each.runs)
             before = cut.before[stream].entry
             begun = max(self._begun(stream), cut.since[stream].entry - 1)
-            first = first_needed(self.readers[stream], begun, before, span.oldest)
+            first = self.readers[stream].first_reaching(span.oldest, begun, before)
             yield replace(each, old=self._runs[each.runs].find(first - 1, before))
 
     def _begun(self, stream: str) -> int:

@@ -1,4 +1,4 @@
-"""Which entries of a log may hold partners of what is new."""
+"""Which event times partners of what is new may have, and which of these may be kept no more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from penstock.operators.joins.conditions import bounds_of
 from penstock.operators.joins.tuples import RunSlice
 from penstock.plan.joins import JoinPlan
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.log.stream_log import LogReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +48,6 @@ def needed_spans(plan: JoinPlan, new: Mapping[int, Span]) -> dict[int, Span]:
         if (span := new.get(bound.right)) is not None:
             widen(bound.left, _clipped(span.oldest - bound.upper), _clipped(span.newest - bound.lower))
     return found
-
-
-def first_needed(log: LogReader, after: int, until: int, oldest: int) -> int:
-    """The first entry that may hold tuples that are not older than a time.
-
-    Entries know the largest event time of all tuples up to them, which only grows: that is searched for.
-
-    Args:
-        log: the stream's.
-        after: entries up to here are not looked at.
-        until: nor those behind it.
-        oldest: microseconds.
-
-    Returns:
-        Its number; until + 1 where there is none.
-    """
-    low, high = after + 1, until + 1
-    while low < high:
-        middle = (low + high) // 2
-        furthest = log.entry(middle).furthest
-        if furthest is None or furthest < oldest:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def reaching_beyond(plan: JoinPlan, number: int, new: Sequence[RunSlice], lacks: Mapping[int, int]) -> int:

@@ -24,7 +24,7 @@ from penstock.operators.windows.answers import LateCounts, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.lanes.windows.history import Beyond, from_history
+from penstock.spark.lanes.windows.history import Beyond, History
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.programs import stored_program
@@ -165,8 +165,9 @@ class ShardTask:
         entries = log.between(stored.entry, reach)
         beyond: list[Beyond] = []
         beyond_history: list[Beyond] = []
+        reader, history = EnvelopeReader(log, shard_number), History(log, shard_number)
         for entry in entries:
-            corrected, others = self._take_in(shard, shard_number, log, entry, stage)
+            corrected, others = self._take_in(shard, reader, history, entry, stage)
             beyond += corrected
             beyond_history += others
         results = stage.close()
@@ -229,7 +230,7 @@ class ShardTask:
         return bytes(piece[0])
 
     def _take_in(
-        self, shard: Shard, number: int, log: LogReader, entry: Entry, stage: ResultStage
+        self, shard: Shard, reader: EnvelopeReader, history: History, entry: Entry, stage: ResultStage
     ) -> tuple[list[Beyond], list[Beyond]]:
         """Takes in an entry; the final windows that got tuples and were corrected, and those that cannot be."""
         program = _program(self._context, entry.plan)
@@ -238,7 +239,7 @@ class ShardTask:
             newest=entry.newest,
             delays=np.array(entry.delays, np.int64),
             ended=entry.ended,
-            envelopes=EnvelopeReader(log, number).of(entry),
+            envelopes=reader.of(entry),
             flush=entry.flush,
             whole=entry.whole,
             reached=entry.reached,
@@ -251,7 +252,7 @@ class ShardTask:
         kept_before = BEFORE_ALL if entry.kept_before is None else entry.kept_before
         corrected = [window for window in beyond if window[2] >= kept_before]
         if corrected:
-            for operator, answer in from_history(log, shard, number, entry, corrected):
+            for operator, answer in history.corrected(shard, entry, corrected):
                 stage.add(operator, answer)
         return corrected, [window for window in beyond if window[2] < kept_before]
 
