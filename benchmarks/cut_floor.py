@@ -40,6 +40,7 @@ from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.sessions.build import build_session
 from penstock.spark.storage.events import EventLog
@@ -74,10 +75,13 @@ def measure(spark: SparkSession, folder: Path, cuts: int) -> tuple[Seconds, Seco
     layout = Layout(folder / "out", folder / "checkpoint")
     layout.open()
     events = EventLog(layout.events)
-    context = LaneContext(spark, layout, events, Settings(), Trigger(), "floor", list, Appended())
+    appended = Appended()
+    rows = RowLogs(layout, events, appended.tell)
+    context = LaneContext(spark, layout, events, Settings(), Trigger(), "floor", list, appended, rows)
     logs = {name: StreamLog(layout.log(name)) for name in ("left", "right")}
     keepers: list[Any] = [
-        SimpleNamespace(ingest=SimpleNamespace(stream=name), active=True, is_complete=False) for name in logs
+        SimpleNamespace(stream=name, ingest=SimpleNamespace(stream=name), active=True, is_complete=False)
+        for name in logs
     ]
     lane = EmptyLane("floor", context, keepers)
     lane.start()

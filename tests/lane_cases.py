@@ -31,6 +31,7 @@ from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
+from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader, StreamLog
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -218,7 +219,8 @@ class Feed:
 
     def keeper(self) -> Any:
         """What stands for the log's keeper; `active` and `is_complete` are the test's to set."""
-        return SimpleNamespace(ingest=SimpleNamespace(stream=self.stream), active=True, is_complete=False)
+        ingest = SimpleNamespace(stream=self.stream)
+        return SimpleNamespace(stream=self.stream, ingest=ingest, active=True, is_complete=False)
 
 
 def end(*keepers: Any) -> None:
@@ -231,15 +233,17 @@ def lane_context(
     layout: Layout, spark: Any = None, sinks: Sequence[Sink] = (), **settings: Any
 ) -> LaneContext:
     """The context of a lane without a run."""
+    events, appended = EventLog(layout.events), Appended()
     return LaneContext(
         spark,
         layout,
-        EventLog(layout.events),
+        events,
         Settings(**{"retry_seconds": 0.01, **settings}),
         Trigger(),
         "penstock",
         lambda: sinks,
-        Appended(),
+        appended,
+        RowLogs(layout, events, appended.tell),
     )
 
 

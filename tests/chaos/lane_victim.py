@@ -23,7 +23,7 @@ ENTRIES_PER_CUT = 2
 def main(output: str, checkpoint: str, seconds: str, *streams: str) -> None:
     layout = Layout(Path(output), Path(checkpoint))
     keepers: list[Any] = [
-        SimpleNamespace(ingest=SimpleNamespace(stream=name), active=False, is_complete=True)
+        SimpleNamespace(stream=name, ingest=SimpleNamespace(stream=name), active=False, is_complete=True)
         for name in streams
     ]
 

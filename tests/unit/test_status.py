@@ -18,6 +18,8 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
+from penstock.spark.results.read import write_catalog
+from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import replace_json
@@ -144,6 +146,21 @@ def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
     told = lines(layout)
     assert "lane pairs: cut 7 " in told
     assert " ago, orders up to entry 1,500, visits up to entry 3" in told
+
+
+def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> None:
+    definition = WindowDefinition("daily", "1", "SELECT 1")
+    write_catalog(layout, {}, {"rides.fares": {"daily": definition}})
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+    for cut in (0, 1, 1):
+        views = {"daily": {"early": 2, "corrected": 1, "final": 0, "rows": 3, "slack": 0}}
+        log.record(
+            "cut", lane="rides.fares.results", cut=cut, streams={"rides.fares": cut}, figures={"views": views}
+        )
+    status.close()
+    assert "rides.fares" not in status.book.document()["streams"]
+    assert "window view daily of rides.fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(

@@ -54,7 +54,7 @@ class Keyed:
 @pytest.fixture
 def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(keyed: Keyed) -> tuple[WindowLane, EventLog]:
-        monkeypatch.setattr(window_lane, "KeyedQuery", lambda *_: keyed)
+        monkeypatch.setattr(window_lane, "KeyedQuery", lambda *_, **__: keyed)
         monkeypatch.setattr(window_lane, "_LOOK_SECONDS", 0.001)
         events = EventLog(tmp_path / "events.jsonl")
         log = SimpleNamespace(last=SimpleNamespace(number=0))
@@ -64,7 +64,9 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         nothing: Any = None
         settings = Settings(retry_attempts=4, retry_seconds=0.001)
         trigger = Trigger(available_now=True)
-        context = LaneContext(nothing, nothing, events, settings, trigger, "penstock", list, Appended())
+        context = LaneContext(
+            nothing, nothing, events, settings, trigger, "penstock", list, Appended(), nothing
+        )
         return WindowLane(context, stream), events
 
     return made

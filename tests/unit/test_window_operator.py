@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.operators.windows import panes
 from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
-from penstock.operators.windows.answers import Answer, Standing
+from penstock.operators.windows.answers import Answer, Progress, Standing
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Content, Panes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
@@ -24,6 +24,7 @@ from penstock.operators.windows.slack import (
     WindowOutcome,
     coverage_threshold,
 )
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
@@ -134,6 +135,34 @@ def test_a_view_says_how_far_it_has_come() -> None:
     assert operator.standing()["v"] == Standing(3, False, 10, 22, 22, 2, 25)
     idle(operator, reached=90)
     assert operator.standing()["v"] == Standing(3, False, 10, 22, 90, 2, 25)
+
+
+def test_a_view_says_how_far_its_windows_are_answered() -> None:
+    operator = WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0)
+    assert operator.progress()["v"] == Progress(BEFORE_ALL, BEFORE_ALL, BEFORE_ALL)
+    feed(operator, [1])
+    feed(operator, [22])
+    assert operator.progress()["v"] == Progress(closed=19, beforehand=19, final=12)
+    idle(operator, reached=90)
+    assert operator.progress()["v"] == Progress(19, 87, 12)
+    idle(operator, answer_all=True)
+    assert operator.progress()["v"] == Progress(19, AFTER_ALL, 12)
+    feed(operator, [31])
+    assert operator.progress()["v"] == Progress(28, 28, 21)
+    parts = [operator.progress()["v"], Progress(40, 50, 2)]
+    assert Progress.least(parts) == Progress(28, 28, 2)
+    assert Progress.least([]) == Progress()
+
+
+def test_windows_that_lack_tuples_of_before_hold_back_what_is_final() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(0))], gamma=0, since=13, floors={"v": 13})
+    feed(operator, [15])
+    feed(operator, [41])
+    assert operator.progress()["v"] == Progress(41, 41, 19), (
+        "the window that ends at 20 lacks what was before"
+    )
+    operator.process(PaneBatch(None, {}, operator.newest, np.zeros(0, np.int64), makes_whole=True))
+    assert operator.progress()["v"].final == 31
 
 
 def test_a_correction_says_what_it_replaces() -> None:

@@ -12,7 +12,7 @@ from penstock.sql.script.script import parse_query, parse_script
 from penstock.sql.script.views import flatten
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import Beneath, WindowQuery
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -340,6 +340,41 @@ def test_a_selection_on_a_window_view_is_a_window_view() -> None:
 
 
 @pytest.mark.parametrize(
+    ("time", "moment", "text"),
+    [
+        ("w", "last", "(w.end - INTERVAL '0 00:00:00.000001' DAY TO SECOND)"),
+        ("window_time(fares.w)", "last", "(w.end - INTERVAL '0 00:00:00.000001' DAY TO SECOND)"),
+        ("(w.start)", "start", "w.start"),
+        ("`start`", "start", "`start`"),
+        ("w.end", "end", "w.end"),
+    ],
+)
+def test_a_window_over_the_windows_of_a_view(time: str, moment: str, text: str) -> None:
+    query = flat_view(
+        f"{FARES}; CREATE VIEW daily AS SELECT window({time}, '1 day') AS d, max(n) AS most FROM fares "
+        "WHERE n > 1 GROUP BY d; CREATE VIEW dear AS SELECT d.start AS begun FROM daily WHERE most > 9",
+        "DEAR",
+    )
+    assert isinstance(query, WindowQuery)
+    assert query.over == Beneath(Windows(HOUR, HOUR), moment)
+    assert (query.source, query.where, query.windows) == ("fares", "n > 1", Windows(24 * HOUR, 24 * HOUR))
+    assert query.time.replace("     ", "") == text
+    assert [each.expression for each in query.having] == ["_a0 > 9"]
+
+
+def test_a_window_over_a_window_over_a_window_is_refused() -> None:
+    script = (
+        f"{FARES}; CREATE VIEW daily AS SELECT window(w, '1 day') AS d, max(n) AS most FROM fares GROUP BY d; "
+        "CREATE VIEW weekly AS SELECT window(d, '7 days') AS k, max(most) FROM daily GROUP BY k"
+    )
+    with pytest.raises(
+        UnsupportedError, match="daily aggregates a window view; an aggregation over it"
+    ) as raised:
+        flat_view(script, "WEEKLY")
+    assert script[raised.value.start : raised.value.end] == "daily"
+
+
+@pytest.mark.parametrize(
     ("query", "marked", "told"),
     [
         (
@@ -358,11 +393,24 @@ def test_a_selection_on_a_window_view_is_a_window_view() -> None:
         ("SELECT struct(n) AS s FROM fares", "struct", "named_struct().* Allowed over a window view"),
         ("SELECT coalesce(*) AS s FROM fares", "*", "Allowed over a window view"),
         ("SELECT n FROM fares WHERE explode(n) > 3", "explode", "Allowed over a window view"),
+        ("SELECT count(*) FROM fares GROUP BY window(n, '1 day')", "n", "no window of fares"),
         (
-            "SELECT count(*) FROM fares GROUP BY window(start, '1 day')",
-            "fares",
-            "Allowed over a window view",
+            "SELECT count(*) FROM fares GROUP BY window(w.start + INTERVAL 1 HOUR, '1 day')",
+            "w.start + INTERVAL 1 HOUR",
+            "w",
         ),
+        (
+            "SELECT count(*) FROM fares GROUP BY window(window_time(start), '1 day')",
+            "window_time(start)",
+            "w.end",
+        ),
+        ("SELECT count(*) FROM busy GROUP BY window(w, '1 day')", "w", "Column w does not exist"),
+        (
+            "SELECT /*+ MAX_ERROR(0.1, 0.1) */ count(*) FROM fares GROUP BY window(w, '1 day')",
+            "/*+ MAX_ERROR(0.1, 0.1) */",
+            "Hints belong to fares",
+        ),
+        ("SELECT origin, max(n) FROM fares GROUP BY origin", "GROUP BY", "needs a window"),
         ("SELECT max(n) FROM fares", "max(n)", "GROUP BY window"),
         ("SELECT sum(n) OVER () FROM fares", "sum(n) OVER ()", "window function"),
         ("SELECT n FROM fares WHERE n > (SELECT 3)", "SELECT", "subquery"),

@@ -253,7 +253,8 @@ def _cut(document: Document, event: Mapping[str, Any]) -> None:
     lane.update({name: event.get(name) for name in ("cut", "streams", "time")})
     _add_cut(document, event["lane"], {"batch": event["cut"], **(event.get("figures") or {})})
     for name in event.get("streams") or {}:
-        stream = _stream(document, name)
+        # the rows of a view are a stream that is none of the run's
+        stream = document["streams"].get(name, {})
         if stream.get("state") == "retrying":
             stream["state"] = "running"
 

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document, StatusBook, stream_state
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
@@ -64,6 +65,13 @@ def folder_status(folder: Path) -> Document:
     for view in joins.values():
         for number in view[LANES]:
             catch_up_lane(book, layout, join_lane(number))
+    derived = {
+        name: results_of(view["stream"])
+        for name, view in catalog["views"].items()
+        if name not in joins and view["stream"] not in catalog["streams"]
+    }
+    for lane in dict.fromkeys(derived.values()):
+        catch_up_lane(book, layout, lane)
     until = str(written.get("time") or "")
     known = written.get("at_time")
     for event in newest_events(layout.events):
@@ -87,6 +95,8 @@ def folder_status(folder: Path) -> Document:
     for name, view in catalog["views"].items():
         if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
+            if name in derived:
+                shown.update(document.get("lanes", {}).get(derived[name], {}).get("views", {}).get(name, {}))
             if view.get("dropped"):
                 shown["dropped"] = view["dropped"]
             missing = _missing(document["streams"].get(view["stream"], {}))

@@ -55,8 +55,8 @@ def status_lines(document: Document) -> Iterator[str]:
     for name, view in views.items():
         yield from _view(name, view, document["state"])
     for name, lane in document.get("lanes", {}).items():
-        if "streams" not in lane:
-            # its published cuts were counted, and no event of it is there
+        if "cut" not in lane:
+            # it has left, or only its published cuts were counted
             continue
         reach = ", ".join(f"{stream} up to entry {entry:,}" for stream, entry in lane["streams"].items())
         yield f"lane {name}: cut {lane['cut']:,} {length(_since(lane['time']))} ago, {reach}"

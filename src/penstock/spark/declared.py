@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Source
@@ -31,11 +32,19 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A declared view: its stream (the first one of a join), its query as written and its definition over the stream."""
+    """A declared view.
+
+    Attributes:
+        stream: its stream, the first one of a join; of one over a window view, the rows of that.
+        query: its query as written.
+        definition: its definition over the stream.
+        derived: what is known of it besides where it is over a window view.
+    """
 
     stream: str
     query: Query
     definition: ViewDefinition | WindowDefinition | JoinDefinition
+    derived: DerivedView | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +114,15 @@ class Declared:
     def joined(self) -> set[str]:
         """The streams that join views read."""
         return {stream for definition in self.joins.values() for stream in definition.streams}
+
+    @property
+    def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:
+        """The views over window views, by the stream and the name of that one."""
+        found: dict[tuple[str, str], dict[str, DerivedView]] = {}
+        for name, view in self.views.items():
+            if (derived := view.derived) is not None:
+                found.setdefault((derived.stream, derived.view), {})[name] = derived
+        return found
 
     def sinks_by_stream(self) -> dict[str, list[Sink]]:
         """The sinks whose view exists."""

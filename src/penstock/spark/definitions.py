@@ -16,8 +16,9 @@ from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.recovery.messages import quoted
-from penstock.spark.results.window_schemas import MARKS, ROW
+from penstock.spark.results.window_schemas import MARKS, ROW, own_schema, spark_schema
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -29,10 +30,12 @@ from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery
 
 #: columns that results of window views have beside the view's own
 _RESERVED = (*MARKS.names, ROW)
+#: by which Spark knows a column that `window` made
+_WINDOW_MARK = {"spark.timeWindow": True}
 
 
 def define_selection(name: str, text: str, flat: SelectQuery, source: Source) -> ViewDefinition:
@@ -104,11 +107,7 @@ def define_window(
                 len(call.clause.text),
             )
         _check_computable(call, aggregate, bound, arrow_schema(source.schema))
-    for output in bound.outputs:
-        if output.name.lower() in _RESERVED:
-            raise InputError(
-                f"view {name}: the column name {output.name} is reserved for results; reserved are {', '.join(_RESERVED)}"
-            )
+    _refuse_reserved(name, [output.name for output in bound.outputs])
     if source.event_time is None or bound.plan.time.lower() != source.event_time.lower():
         declared = f"that is {source.event_time}" if source.event_time else "none is declared"
         raise flat.time_clause.error(
@@ -153,17 +152,70 @@ def define_join(
         raise clause.error(
             UnsupportedError, f"A LEFT JOIN is not supported yet. {ALLOWED_JOIN}", 0, len(clause.text)
         )
-    for output in plan.outputs:
-        if output.name.lower() in _RESERVED:
-            raise InputError(
-                f"view {name}: the column name {output.name} is reserved for results; reserved are {', '.join(_RESERVED)}"
-            )
+    _refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     # what the stored plan was bound under: one that means something else by now is another view
     zone = spark.conf.get("spark.sql.session.timeZone") or ""
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
     identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
     return JoinDefinition(name, identity, text, plan, below)
+
+
+def define_derived(
+    name: str,
+    text: str,
+    flat: WindowQuery,
+    below: tuple[tuple[str, str], ...],
+    beneath: tuple[str, WindowDefinition],
+    columns: StructType,
+    host: SparkExpressionHost,
+) -> DerivedView:
+    """The definition of a window view over a window view.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over the view beneath.
+        below: (name, text) of the views it selects from, directly or through others.
+        beneath: the stream of the view beneath, and its definition.
+        columns: of the view beneath, see `rows_schema`.
+        host: Spark's analysis of expressions over them.
+
+    Raises:
+        SqlError: a mistake in the query.
+        InputError: a reserved name is used.
+    """
+    assert flat.over is not None, "it is over a window view"
+    bound = bind_window(flat, name, arrow_schema(columns), host)
+    _refuse_reserved(name, [output.name for output in bound.outputs])
+    known = WindowDefinition(name, _identity(name, text, below), text, below)
+    stream, definition = beneath
+    return DerivedView(known, bound, stream, definition.name, flat.over, definition.id)
+
+
+def rows_schema(flat: WindowQuery, name: str, source: Source, host: SparkExpressionHost) -> StructType:
+    """The columns of a window view on a stream, the windows among them marked as such for Spark.
+
+    Args:
+        flat: the view over its stream.
+        name: the view's name.
+        source: the stream's source.
+        host: Spark's analysis of its expressions.
+    """
+    bound = bind_window(flat, name, arrow_schema(source.schema), host)
+    columns = spark_schema(own_schema(bound))
+    for field, output in zip(columns.fields, bound.outputs, strict=True):
+        if output.expression == WINDOW_NAME:
+            field.metadata = dict(_WINDOW_MARK)
+    return columns
+
+
+def _refuse_reserved(name: str, columns: Iterable[str]) -> None:
+    for column in columns:
+        if column.lower() in _RESERVED:
+            raise InputError(
+                f"view {name}: the column name {column} is reserved for results; reserved are {', '.join(_RESERVED)}"
+            )
 
 
 def _check_computable(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
@@ -22,16 +23,19 @@ from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.definitions import (
     beneath,
     check_projections,
+    define_derived,
     define_join,
     define_selection,
     define_window,
+    rows_schema,
 )
 from penstock.spark.functions import named
-from penstock.spark.ingest.explaining import explain_bound, explain_windows
+from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
+from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
@@ -256,9 +260,10 @@ class Engine:
     def declared(self) -> dict[str, list[str]]:
         """The views on each stream."""
         joins = self._declared.joins.items()
+        derived = (rows_of(*beneath) for beneath in self._declared.derived)
         return {
             name: [*self._declared.on(name), *(view for view, each in joins if name in each.streams)]
-            for name in self._declared.streams
+            for name in (*self._declared.streams, *derived)
         }
 
     @property
@@ -278,7 +283,8 @@ class Engine:
         for name, stream in self._declared.streams.items():
             views = self._declared.on(name).values()
             selections = [view for view in views if isinstance(view, ViewDefinition)]
-            bound = self._bind(stream, {view.name: view.condition for view in selections})
+            conditions = {view.name: view.condition for view in selections}
+            bound = self._bind(stream.source.schema, stream.host, conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
             lines.append(f"stream {name}: {len(views)} views, map stage {place}")
@@ -287,6 +293,11 @@ class Engine:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
+        for (name, below), derived in self._declared.derived.items():
+            lines.append(f"stream {rows_of(name, below)}: the rows of {below}, {len(derived)} views")
+            lines += [
+                f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
+            ]
         return "\n".join(lines)
 
     def start(
@@ -331,6 +342,8 @@ class Engine:
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
                 self._run.set_joins(self._declared.joins, self._declared.statics)
+                for place, views in self._declared.derived.items():
+                    self._run.derive(*place, views)
                 for name, stream in self._declared.streams.items():
                     definitions = self._declared.on(name)
                     if definitions or name in self._declared.joined:
@@ -382,6 +395,10 @@ class Engine:
                 staged.views[name] = self._joined(staged, name, query, text, written, known)
                 continue
             flat = flatten(query, known)
+            if isinstance(flat, WindowQuery) and flat.over is not None:
+                below = beneath(query, _texts(staged, written), known)
+                staged.views[name] = self._derived(staged, name, (query, text), flat, below, known)
+                continue
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
             definition: ViewDefinition | WindowDefinition
@@ -398,10 +415,45 @@ class Engine:
             check_projections(selected, staged.streams[stream].host)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
-            bound = self._bind(staged.streams[stream], queries, declaring=True)
-            staged.warnings.update((name, []) for name in queries)
-            for name, warning in bound.warnings:
-                staged.warnings[name].append(warning)
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
+
+    def _derived(
+        self,
+        staged: Declared,
+        name: str,
+        written: tuple[Query, str],
+        flat: WindowQuery,
+        below: tuple[tuple[str, str], ...],
+        known: Mapping[str, Query],
+    ) -> View:
+        """A view over a window view, bound to the columns of that.
+
+        Args:
+            staged: what is declared; warnings are added.
+            name: the view's name.
+            written: its query and text.
+            flat: its query over the view beneath.
+            below: (name, text) of the views beneath.
+            known: the query of every view, by name in upper case.
+        """
+        query, text = written
+        source = staged.view_name(flat.source)
+        inner, view = flatten(known[source.upper()], known), staged.views[source]
+        assert isinstance(inner, WindowQuery), "what it is over is a window view"
+        assert isinstance(view.definition, WindowDefinition), "what it is over is a window view"
+        stream = staged.streams[view.stream]
+        columns = rows_schema(inner, source, stream.source, stream.host)
+        host = SparkExpressionHost(self._spark, columns)
+        derived = define_derived(name, text, flat, below, (view.stream, view.definition), columns, host)
+        selection = {name: flat.selection}
+        self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
+        return View(rows_of(view.stream, source), query, derived.definition, derived)
+
+    def _warn(self, staged: Declared, bound: BoundSelections, queries: Iterable[str]) -> None:
+        staged.warnings.update((name, []) for name in queries)
+        for name, warning in bound.warnings:
+            staged.warnings[name].append(warning)
 
     def _joined(
         self,
@@ -441,12 +493,16 @@ class Engine:
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
     def _bind(
-        self, stream: Stream, queries: Mapping[str, SelectQuery | str], *, declaring: bool = False
+        self,
+        columns: StructType,
+        host: SparkExpressionHost,
+        queries: Mapping[str, SelectQuery | str],
+        *,
+        declaring: bool = False,
     ) -> BoundSelections:
         require_meaning(self._spark)
         timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        schema = arrow_schema(stream.source.schema)
-        return bind_selections(queries, schema, stream.host, timezone, declaring=declaring)
+        return bind_selections(queries, arrow_schema(columns), host, timezone, declaring=declaring)
 
     def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
         schema = arrow_schema(stream.source.schema)
@@ -473,6 +529,13 @@ class Engine:
                     run.change(name, changed, dropped)
             elif new or name in staged.joined:
                 run.add_stream(name, stream.source, new, stream.probe)
+        derived = staged.derived
+        for place in before.derived | derived:
+            known, wanted = before.derived.get(place, {}), derived.get(place, {})
+            added = {name: view for name, view in wanted.items() if known.get(name) != view}
+            gone = [name for name in known if name not in wanted]
+            if added or gone:
+                run.derive(*place, added, gone)
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
         return Stream(source, SparkExpressionHost(self._spark, source.schema), probe)

@@ -28,11 +28,15 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
+from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import Lane, LaneContext
-from penstock.spark.lanes.registry import LanePlan, needed_lanes
+from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
+from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import results_of, rows_of
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
@@ -101,15 +105,18 @@ class Run:
         self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
         #: touched by the controller's thread alone
         self._watched: dict[str, _Watched] = {}
-        # these three likewise
+        # these four likewise
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
         self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+        self._derived: Mapping[str, DerivedStream] = {}
+        appended = Appended()
+        rows = RowLogs(layout, self._events, appended.tell)
         self._lane_context = LaneContext(
-            spark, layout, self._events, settings, trigger, self._name, self._all_sinks, Appended()
+            spark, layout, self._events, settings, trigger, self._name, self._all_sinks, appended, rows
         )
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")
@@ -161,7 +168,7 @@ class Run:
         return {name: self._stream_status(query) for name, query in self.queries.items()}
 
     def explain(self) -> str:
-        """What runs where and why, a paragraph a stream and a join view."""
+        """What runs where and why, a paragraph a stream, a join view and a window view that others are over."""
         streams = [query.plans.explain() for query in self.queries.values()]
         return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
 
@@ -321,11 +328,36 @@ class Run:
             )
         self._fit_lanes()
 
+    def derive(
+        self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
+    ) -> None:
+        """Adds, redefines and drops window views over a window view; before its stream is added, or while it runs.
+
+        Args:
+            stream: the stream of the view beneath.
+            view: the view beneath.
+            add: the views over it, by name.
+            drop: names of such views.
+        """
+        derived = self._derived.get(rows_of(stream, view)) or DerivedStream(self._layout, stream, view)
+        known = derived.definitions
+        derived.change(add, drop)
+        self._derived = {**self._derived, derived.name: derived}
+        read = [each for each in self._derived.values() if each.stream == stream and each.answered]
+        self._lane_context.rows.read(results_of(stream), {each.view: each.name for each in read})
+        if known or stream in self.queries:
+            self._events.record(
+                "views_changed",
+                stream=derived.name,
+                added=list(add)[:_MOST_NAMED],
+                dropped=list(drop)[:_MOST_NAMED],
+            )
+        self._write_catalog()
+        self._fit_lanes()
+
     def add_lane(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
-        for stream in plan.streams:
-            self._keep_log(stream)
-        lane = plan.make(self._lane_context, [self._keepers[stream] for stream in plan.streams])
+        lane = plan.make(self._lane_context, [self._input(stream) for stream in plan.streams])
         lane.recount(self._status)
         lane.start()
         self.lanes = {**self.lanes, plan.name: lane}
@@ -337,11 +369,12 @@ class Run:
         self.lanes = {other: each for other, each in self.lanes.items() if other != name}
         lane.stop()
         lane.leave()
-        self._events.record("lane_left", lane=name, streams=[each.ingest.stream for each in lane.streams])
+        self._events.record("lane_left", lane=name, streams=[each.stream for each in lane.streams])
 
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needed = {plan.name: plan for plan in needed_lanes(self.queries, self._joins)}
+        needs = Needs(self.queries, self._joins, tuple(self._derived.values()))
+        needed = {plan.name: plan for plan in needed_lanes(needs)}
         for name in self._needed - needed.keys():
             self.remove_lane(name)
         for name, plan in needed.items():
@@ -352,9 +385,12 @@ class Run:
     def _readers(self, stream: str) -> set[str]:
         """The names that this run's lanes have among the readers of a stream's log."""
         lanes = self.lanes.values()
-        return {lane.reader for lane in lanes if any(each.ingest.stream == stream for each in lane.streams)}
+        return {lane.reader for lane in lanes if any(each.stream == stream for each in lane.streams)}
 
-    def _keep_log(self, stream: str) -> None:
+    def _input(self, stream: str) -> LaneInput:
+        """The log of a stream, or of what a lane publishes."""
+        if stream in self._derived:
+            return LaneOutput(stream, self.lanes[results_of(self._derived[stream].stream)])
         if stream not in self._keepers:
             keeper = LogKeeper(
                 self._spark,
@@ -366,6 +402,7 @@ class Run:
             )
             keeper.start()
             self._keepers = {**self._keepers, stream: keeper}
+        return self._keepers[stream]
 
     def _pairs(self) -> dict[str, Mapping[str, int]]:
         return {name: query.totals.view_pairs for name, query in self.queries.items()}
@@ -382,6 +419,7 @@ class Run:
         views: dict[str, dict[str, Definition]] = {
             name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
         }
+        views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         results.write_catalog(self._layout, streams, views, self._joins.joins)
 
     def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:

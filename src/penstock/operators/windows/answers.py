@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+
+from penstock.plan.times import BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +62,30 @@ class Standing:
     reached: int | None
     open: int
     oldest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the windows of a view are answered, for those who read the answers; in microseconds.
+
+    Attributes:
+        closed: every window that ends by then has been told, but for what late tuples add.
+        beforehand: the like for now: tuples that are not late may still add to windows that end by then.
+        final: what was told of every window that ends by then is final.
+        operator: which one has told it; -1: nobody has told anything.
+    """
+
+    closed: int = BEFORE_ALL
+    beforehand: int = BEFORE_ALL
+    final: int = BEFORE_ALL
+    operator: int = -1
+
+    @classmethod
+    def least(cls, all_: Sequence[Progress]) -> Progress:
+        """What holds for all of several parts of a view; of none nothing is known."""
+        if not all_:
+            return cls()
+        return cls(*(min(getattr(each, name) for each in all_) for name in cls.__slots__))
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.windows.aggregates import ROWS, Parts
-from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks, StreamTime
 from penstock.operators.windows.lifecycle import Beginning
 from penstock.operators.windows.panes import PANE, Content, Panes
@@ -186,6 +186,11 @@ class WindowOperator:
         """How far each view has come."""
         panes = np.fromiter(self.panes, np.int64, len(self.panes))
         return {name: view.standing(panes) for name, view in self.views.items()}
+
+    def progress(self) -> dict[str, Progress]:
+        """How far the windows of each view are answered."""
+        panes = np.fromiter(self.panes, np.int64, len(self.panes))
+        return {name: view.progress(panes) for name, view in self.views.items()}
 
     def keep(self, names: Collection[str]) -> None:
         """Drops the views that are not among `names`; their open windows are never answered."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import Content, together
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
@@ -204,6 +204,14 @@ class Shard:
     def standing(self) -> dict[str, Standing]:
         """How far each view has come."""
         return {name: found for own in self._operators.values() for name, found in own.standing().items()}
+
+    def progress(self) -> dict[str, Progress]:
+        """How far the windows of each view are answered."""
+        return {
+            name: replace(found, operator=id_)
+            for id_, own in self._operators.items()
+            for name, found in own.progress().items()
+        }
 
     def window_size(self, operator: int, view: str) -> int:
         """Length of a view's windows in microseconds; 0 where it is gone."""

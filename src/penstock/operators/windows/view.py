@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.answers import Answer, LateCounts, Standing
+from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.corrector import Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
@@ -68,6 +68,8 @@ class View:
         self.windows = Lifecycle(plan.windows, floor, beginning)
         self.judge = Judge(plan, policy, beginning.since, panes)
         self.corrector = Corrector(plan, parts, panes, gamma)
+        #: windows that end by then have been answered beforehand by the newest `advance`
+        self._beforehand = BEFORE_ALL
 
     def snapshot(self) -> ViewState:
         """What the view remembers, as it is: to be stored or restored before anything else happens."""
@@ -137,9 +139,11 @@ class View:
         answers = [] if newest is None else self._close(newest - self.policy.slack, self._clocks.known)
         if is_asked or self.corrector.is_due:
             answers += self.correct()
+        self._beforehand = BEFORE_ALL
         if is_asked:
             due = BEFORE_ALL if reached is None else reached - self.policy.slack
-            answers += self._anticipate(AFTER_ALL if answer_all else due)
+            self._beforehand = AFTER_ALL if answer_all else due
+            answers += self._anticipate(self._beforehand)
         if newest is not None:
             self.judge.look(newest, self.windows.state.frontier)
             answers += self.finish(self._clocks.known)
@@ -205,6 +209,16 @@ class View:
             open=len(ends),
             oldest=int(ends[0]) if len(ends) else None,
         )
+
+    def progress(self, panes: npt.NDArray[np.int64]) -> Progress:
+        """How far the view's windows are answered.
+
+        Args:
+            panes: starts of those there are.
+        """
+        state, ends = self.windows.state, self.windows.open(panes)
+        final = min(state.final, int(ends[0]) - 1) if len(ends) else state.final
+        return Progress(state.frontier, max(state.frontier, self._beforehand), final)
 
     def _close(self, until: int, known: int) -> list[Answer]:
         """Answers the windows that end by `until`; those that end by `known` are final at once."""

@@ -18,14 +18,15 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
     for plan, members in zip(plans, windows.members, strict=True):
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
         lines.append(f"  window operator {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
-        lines += [f"    {name}: {_window_view(windows.bound[name])}" for name in members]
+        lines += [f"    {name}: {explain_window(windows.bound[name])}" for name in members]
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in all"]
     lines += [f"  derived {each.name}: {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
 
 
-def _window_view(view: BoundWindow) -> str:
+def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
+    """A window view in a line; one over a window view has no bound of its own."""
     windows, bound = view.plan.windows, view.plan.bound
     every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
     start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
@@ -39,10 +40,10 @@ def _window_view(view: BoundWindow) -> str:
     aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
     unit = " (absolute)" if bound.absolute else ""
     having = "" if view.having is None else f"; HAVING {view.having}"
-    return (
-        f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}; "
-        f"early error below {bound.epsilon:g}{unit} with probability {1 - bound.delta:g}"
-    )
+    told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
+    if is_derived:
+        return told
+    return f"{told}; early error below {bound.epsilon:g}{unit} with probability {1 - bound.delta:g}"
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:

@@ -60,6 +60,11 @@ class LogKeeper:
         self._thread.start()
 
     @property
+    def stream(self) -> str:
+        """The stream whose log it is."""
+        return self.ingest.stream
+
+    @property
     def active(self) -> bool:
         """Whether entries may still come."""
         return self._thread.is_alive()

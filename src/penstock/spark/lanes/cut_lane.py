@@ -18,10 +18,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.errors import CheckpointError
-from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach, refuse_another_log
-from penstock.spark.lanes.lane import Lane, LaneContext
+from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
@@ -76,7 +75,7 @@ class CutLane(Lane):
     Args:
         name: see `Lane`; it is also the lane's among manifests, so no stream has it.
         context: the run's.
-        streams: the keepers of the logs it reads.
+        streams: the logs it reads.
         entries_per_cut: most entries of each log in a cut.
     """
 
@@ -85,12 +84,10 @@ class CutLane(Lane):
     reads_again: bool = False
 
     def __init__(
-        self, name: str, context: LaneContext, streams: Sequence[LogKeeper], entries_per_cut: int = 64
+        self, name: str, context: LaneContext, streams: Sequence[LaneInput], entries_per_cut: int = 64
     ) -> None:
         super().__init__(name, context, streams)
-        self.readers = {
-            keeper.ingest.stream: LogReader(context.layout.log(keeper.ingest.stream)) for keeper in streams
-        }
+        self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
         self.publisher = Publisher(context.layout, name, (), owner=name, failpoints="cut_")
         self.jobs = CellJobs(context.spark, name)
         self._cuts = CutFolder(context.layout.cuts(name))

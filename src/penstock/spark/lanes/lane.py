@@ -6,14 +6,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import SparkSession
 
 from penstock.settings import Settings
-from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.appended import Appended
+from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.reporting.status_file import StatusFile
@@ -38,6 +39,7 @@ class LaneContext:
         run: names the run's queries, of which one session may hold several of the same name.
         sinks: gives those of all views, as they are now.
         appended: wakes who waits for entries of the logs.
+        rows: the logs of the views whose rows other lanes read.
     """
 
     spark: SparkSession
@@ -48,6 +50,27 @@ class LaneContext:
     run: str
     sinks: Callable[[], Sequence[Sink]]
     appended: Appended
+    rows: RowLogs
+
+
+class LaneInput(Protocol):
+    """A log that a lane reads, as the run knows it.
+
+    Attributes:
+        stream: the log's name.
+        ingest: the stream that its entries come from in the end.
+        active: whether entries may still come.
+        is_complete: whether it has come to its end in this run: no entry follows.
+    """
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def ingest(self) -> IngestQuery: ...
+    @property
+    def active(self) -> bool: ...
+    @property
+    def is_complete(self) -> bool: ...
 
 
 class Lane(ABC):
@@ -58,13 +81,13 @@ class Lane(ABC):
     Args:
         name: unique in the run, and the same in the next one.
         context: the run's.
-        streams: the keepers of the logs it reads.
+        streams: the logs it reads.
     """
 
     #: what it is, for messages and events
     part: ClassVar[str]
 
-    def __init__(self, name: str, context: LaneContext, streams: Sequence[LogKeeper]) -> None:
+    def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
         self.name = name
         self.context = context
         self.streams = tuple(streams)
@@ -74,6 +97,8 @@ class Lane(ABC):
         self._stopping = threading.Event()
         self._finishing = threading.Event()
         self._failure: BaseException | None = None
+        #: whether it has answered all that its logs will ever hold in this run
+        self.is_complete = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{name}")
 
     def start(self) -> None:
@@ -128,8 +153,8 @@ class Lane(ABC):
 
     def leave(self) -> None:
         """Says that the lane, which has been stopped, is needed no more: its logs wait for it no longer."""
-        for keeper in self.streams:
-            LogReader(self.context.layout.log(keeper.ingest.stream)).leave(self.reader)
+        for each in self.streams:
+            LogReader(self.context.layout.log(each.stream)).leave(self.reader)
 
     def explain(self) -> list[str]:
         """What `Run.explain` says of the lane beside what its streams say."""
@@ -161,5 +186,6 @@ class Lane(ABC):
     def _run(self) -> None:
         try:
             self.retries.run(self._attempt, self._stopping)
+            self.is_complete = self._is_to_end
         except BaseException as error:
             self._failure = error

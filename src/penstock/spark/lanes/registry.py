@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.derived.lane import DerivedLane
+from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext
@@ -22,36 +24,58 @@ class LanePlan:
     Attributes:
         name: the lane's.
         streams: names of the streams whose logs it reads.
-        make: makes it, given the keepers of these logs in the same order.
+        make: makes it, given these logs in the same order.
     """
 
     name: str
     streams: tuple[str, ...]
-    make: Callable[[LaneContext, Sequence[LogKeeper]], Lane]
+    make: Callable[[LaneContext, Sequence[Any]], Lane]
 
 
-def _windows(queries: Mapping[str, IngestQuery], _: JoinViews) -> Iterator[LanePlan]:
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What lanes are needed for.
+
+    Attributes:
+        queries: the ingest queries by stream, with the selection and window views.
+        joins: the join views.
+        derived: the window views over window views, by the one beneath.
+    """
+
+    queries: Mapping[str, IngestQuery]
+    joins: JoinViews
+    derived: Sequence[DerivedStream] = ()
+
+
+def _windows(needs: Needs) -> Iterator[LanePlan]:
     """A lane a stream from its first window view on; it stays when the last one is dropped."""
-    for stream, query in queries.items():
+    for stream, query in needs.queries.items():
         if query.plans.had_windows:
             yield LanePlan(
                 results_of(stream), (stream,), lambda context, keepers: WindowLane(context, keepers[0])
             )
 
 
-def _joins(queries: Mapping[str, IngestQuery], views: JoinViews) -> Iterator[LanePlan]:
+def _joins(needs: Needs) -> Iterator[LanePlan]:
     """A lane a join view, once all of its streams run."""
-    for joined in views.joins:
+    for joined in needs.joins.joins:
         streams = joined.definition.streams
-        if all(stream in queries for stream in streams):
-            yield LanePlan(joined.lane, streams, partial(JoinLane, joined, views.tables))
+        if all(stream in needs.queries for stream in streams):
+            yield LanePlan(joined.lane, streams, partial(JoinLane, joined, needs.joins.tables))
 
 
-#: a kind of lane says which of its lanes the streams with their views need
-KINDS: Sequence[Callable[[Mapping[str, IngestQuery], JoinViews], Iterable[LanePlan]]] = (_windows, _joins)
+def _derived(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a window view that others are over, once its stream runs."""
+    for each in needs.derived:
+        if each.answered and each.stream in needs.queries:
+            yield LanePlan(results_of(each.name), (each.name,), partial(DerivedLane, each))
 
 
-def needed_lanes(queries: Mapping[str, IngestQuery], joins: JoinViews) -> Iterator[LanePlan]:
+#: a kind of lane says which of its lanes are needed; those that read what others publish come last
+KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (_windows, _joins, _derived)
+
+
+def needed_lanes(needs: Needs) -> Iterator[LanePlan]:
     """The lanes that views need, and what logs hold of earlier ones; those that run already among them."""
     for kind in KINDS:
-        yield from kind(queries, joins)
+        yield from kind(needs)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.operators.windows.answers import Progress
 from penstock.spark.storage.formats import LOG_ENTRY
 
 
@@ -31,6 +32,8 @@ class Entry:
         ended: whether the stream has ended.
         kept_before: windows that begin before it, microseconds, are not corrected from the history any more: it may
             lack tuples of theirs; None: it lacks none.
+        progress: in the log of a window view's rows, how far its windows are answered; None elsewhere. There `batch` is
+            a publication, and `answer_all` says that rows of earlier ones are not in the log.
     """
 
     number: int
@@ -47,6 +50,7 @@ class Entry:
     answer_all: bool = False
     ended: bool = False
     kept_before: int | None = None
+    progress: Progress | None = None
 
     @property
     def reached_or_newest(self) -> int | None:
@@ -55,7 +59,10 @@ class Entry:
 
     def document(self) -> dict[str, Any]:
         """The entry as JSON."""
-        return LOG_ENTRY.stamped(asdict(self))
+        fields = asdict(self)
+        if self.progress is None:
+            del fields["progress"]
+        return LOG_ENTRY.stamped(fields)
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: Path) -> Entry:
@@ -71,4 +78,6 @@ class Entry:
         fields = LOG_ENTRY.opened(document, path)
         fields["files"] = {kind: tuple(names) for kind, names in fields["files"].items()}
         fields["delays"], fields["whole"] = tuple(fields["delays"]), tuple(fields["whole"])
+        if "progress" in fields:
+            fields["progress"] = Progress(**fields["progress"])
         return cls(**fields)

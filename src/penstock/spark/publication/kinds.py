@@ -12,6 +12,11 @@ def results_of(stream: str) -> str:
     return f"{stream}.results"
 
 
+def rows_of(stream: str, view: str) -> str:
+    """The name of the stream that the rows of a window view on a stream are."""
+    return f"{stream}.{view}"
+
+
 def view_kind(operator: int, view: str) -> str:
     """The kind of a window view's files; redefined, the view has another operator."""
     return f"{operator}/{view}"

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from penstock.errors import CheckpointError, UnknownNameError
 from penstock.operators.ingest.map_stage import QUERIES
 from penstock.spark.analysis.catalyst import empty_frame, try_form
-from penstock.spark.publication.kinds import view_kind
+from penstock.spark.publication.kinds import rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.results.joined_rows import LANES, catalog_entry, joined_results, row_schema
@@ -43,6 +43,12 @@ def write_catalog(
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    # views over window views, all of which are gone
+    over = tuple(rows_of(stream, "") for stream in streams)
+    for entry in known["views"].values():
+        stream = entry.get("stream", "")
+        if stream.startswith(over) and stream not in views:
+            entry.setdefault("dropped", now)
     for stream, definitions in views.items():
         for name, entry in known["views"].items():
             if entry.get("stream") == stream and name not in definitions:

@@ -20,10 +20,9 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema
+from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
-    FINAL,
     OP,
-    REVISION,
     ROW,
     UPSERT,
     readable_view,
@@ -38,7 +37,6 @@ _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _VALUES = frozenset({"null", "true", "false"})
 #: how often files are looked up again that a compaction removed meanwhile
 TRIES = 5
-_NUMBER = "_number"
 _QUERIES = pa.field(QUERIES, pa.list_(pa.string()))
 
 
@@ -225,13 +223,5 @@ def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _newest(table: pa.Table) -> pa.Table:
     """The newest revision of each row, a final one before others; those withdrawn left out."""
-    flat = pa.Table.from_struct_array(table.column(ROW).combine_chunks())
-    keys = [f"_key{number}" for number in range(flat.num_columns)]
-    places = pa.array(range(table.num_rows), pa.int64())
-    numbered = flat.rename_columns(keys)
-    for name in (FINAL, REVISION):
-        numbered = numbered.append_column(name, table.column(name))
-    ordered = numbered.append_column(_NUMBER, places).sort_by([(FINAL, "ascending"), (REVISION, "ascending")])
-    last = ordered.group_by(keys, use_threads=False).aggregate([(_NUMBER, "last")])
-    newest = table.take(last.column(f"{_NUMBER}_last").combine_chunks().sort())
+    newest = newest_rows(table)
     return newest.filter(pc.equal(newest.column(OP), UPSERT))

@@ -137,13 +137,28 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
     for operator in reversed(numbered(layout.result_views(stream))):
         views = _read_described(layout, stream, operator)
         if view in views:
-            columns, row = (StructType.fromJson(views[view][part]) for part in ("columns", "row"))
             definition = views[view]["definition"]
-            if definition is None:
-                return ReadableView(operator, columns, row, ((operator, None),))
-            own = earlier_operators(layout, stream, view, definition)
-            return ReadableView(operator, columns, row, tuple(own))
+            own = [(operator, None)] if definition is None else None
+            return _readable(
+                views[view], own or earlier_operators(layout, stream, view, definition), operator
+            )
     return None
+
+
+def readable_definition(layout: Layout, stream: str, view: str, definition: str) -> ReadableView | None:
+    """A window view as one definition of it says; None where that has answered nothing yet."""
+    own = earlier_operators(layout, stream, view, definition)
+    if not own:
+        return None
+    operator = own[-1][0]
+    return _readable(_read_described(layout, stream, operator)[view], own, operator)
+
+
+def _readable(
+    described: Mapping[str, Any], operators: Sequence[tuple[int, int | None]], newest: int
+) -> ReadableView:
+    columns, row = (StructType.fromJson(described[part]) for part in ("columns", "row"))
+    return ReadableView(newest, columns, row, tuple(operators))
 
 
 def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:

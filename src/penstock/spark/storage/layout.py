@@ -15,6 +15,8 @@ from penstock.spark.storage.formats import other_version
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
+#: kind of the files that the log of a view's rows names: those that were published
+ROWS_FILES = "rows"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 5
 

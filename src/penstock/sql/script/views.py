@@ -1,6 +1,6 @@
 """Views on views: a view on selections is one on the table beneath, a selection on a window view a window view.
 
-The rows of a join view are a stream of their own: a view on one stays a view on it.
+The rows of a join view are a stream of their own: a view on one stays a view on it. So does an aggregation over a window view.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.parts import ALLOWED_OVER_WINDOWS
 from penstock.sql.text.query import Output, SelectQuery
+from penstock.sql.windows.derived import aggregated_over
 from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.selections import selected_from
 
@@ -39,7 +39,8 @@ def flatten(
     """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
-    window view becomes a window view. The inputs of a join that are selections are marked with what they stand for.
+    window view becomes a window view; an aggregation over one stays that, its source is the view. The inputs of a join that
+    are selections are marked with what they stand for.
 
     Args:
         query: a selection, window view or join view on tables or on some of `views`.
@@ -48,7 +49,7 @@ def flatten(
     Raises:
         UnknownNameError: a name the inner view does not put out.
         UnsupportedError: a selection of an expression without a name, on a view that computes
-            columns; a window view on a window view, or a join of one.
+            columns; an aggregation over a window view that is none over its windows, or a join of one.
     """
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
@@ -59,11 +60,7 @@ def flatten(
     if isinstance(below, WindowQuery):
         if isinstance(query, SelectQuery):
             return selected_from(below, query)
-        message = (
-            f"{query.source} is a window view; an aggregation over one is not supported yet. "
-            f"{ALLOWED_OVER_WINDOWS}"
-        )
-        raise query.source_clause.error(UnsupportedError, message, 0, len(query.source_clause.text))
+        return aggregated_over(below, query)
     names = _Names(below.projection)
     rewritten = replace(
         query,

@@ -20,7 +20,14 @@ ALLOWED_WINDOW = (
     "Allowed in a window view: SELECT keys, the window and aggregates FROM one table or view WHERE a condition "
     "GROUP BY window(time, 'size'[, 'slide'[, 'start']]) and keys HAVING a condition."
 )
-ALLOWED_OVER_WINDOWS = "Allowed over a window view: SELECT its columns and scalar expressions of them FROM the view WHERE a condition."
+ALLOWED_OVER_WINDOWS = (
+    "Allowed over a window view: SELECT its columns and scalar expressions of them FROM the view WHERE a condition; "
+    "or aggregates, GROUP BY a window over its window."
+)
+ALLOWED_OVER_A_WINDOW = (
+    "Allowed over a window view whose window is w: window(w, 'size'[, 'slide'[, 'start']]), or of window_time(w), "
+    "w.start or w.end."
+)
 
 #: clauses that no view may have, and what they are called
 UNSUPPORTED = {

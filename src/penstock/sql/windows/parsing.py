@@ -131,12 +131,14 @@ class _WindowParser:
         for grouping in list(groupings):
             clause = grouping.expression
             tokens = _tokens(clause)
-            for position in range(len(tokens)):
+            position = 0
+            while position < len(tokens):
                 refuse_call(clause, tokens, position)
                 if is_aggregate(tokens, position):
                     message = "An aggregate cannot stand in GROUP BY."
                     raise grouping.entry.error(SqlError, message, 0, len(grouping.entry.text))
                 if not is_window(tokens, position):
+                    position += 1
                     continue
                 call, end = read_window(clause, tokens, position)
                 if position or end < len(tokens):
@@ -144,6 +146,7 @@ class _WindowParser:
                     raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
                 found.setdefault(call.identity, call)
                 groupings.remove(grouping)
+                position = end
         if not found:
             assert self.parts.group_by_keyword is not None
             keyword = self.parts.group_by_keyword

@@ -58,6 +58,19 @@ class GroupExpression:
 
 
 @dataclass(frozen=True, slots=True)
+class Beneath:
+    """The window view whose rows another one aggregates.
+
+    Attributes:
+        windows: its windows.
+        moment: which moment of its window is a row's time: "start", "end", or "last", the last microsecond.
+    """
+
+    windows: Windows
+    moment: str
+
+
+@dataclass(frozen=True, slots=True)
 class WindowQuery:
     """A window view on one table or view.
 
@@ -79,6 +92,7 @@ class WindowQuery:
             The texts of `group_by` and of the clauses are over these columns, all others
             over the source's.
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
+        over: of an aggregation over a window view, that one; it is the source, and all texts are over its columns.
         hints: Penstock's hints.
     """
 
@@ -96,6 +110,7 @@ class WindowQuery:
     conditions: tuple[Clause, ...] = ()
     below: tuple[Output, ...] | None = None
     selected: tuple[WindowQuery, SelectQuery] | None = None
+    over: Beneath | None = None
     hints: Hints = field(default_factory=Hints)
 
     @property

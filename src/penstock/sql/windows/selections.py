@@ -34,7 +34,7 @@ def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
         UnknownNameError: a name that the window view does not put out.
         UnsupportedError: what is no scalar expression of its columns.
     """
-    over = _Over(below)
+    over = Over(below)
     outputs: list[GroupExpression] = []
     if selection.projection is None:
         outputs += (replace(output, clause=selection.source_clause) for output in below.outputs)
@@ -53,7 +53,7 @@ def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
     )
 
 
-class _Over:
+class Over:
     """Rewrites expressions over a window view's columns to expressions over its groups.
 
     Args:
@@ -72,6 +72,12 @@ class _Over:
         self._unnamed = [output.clause.text.strip() for output in below.outputs if output.name is None]
 
     def rewrite(self, clause: Clause) -> str:
+        """The expression over `_w`, `_k0`, ... and `_a0`, ... of the view's groups.
+
+        Raises:
+            UnknownNameError: a name that the view does not put out.
+            UnsupportedError: what is no scalar expression of its columns.
+        """
         tokens = tokenize(clause.text, clause.start, clause.script)
         self._refuse(clause, tokens)
         text = clause.text
@@ -91,7 +97,7 @@ class _Over:
             refuse_call(clause, tokens, position, ALLOWED_OVER_WINDOWS)
             what = None
             if is_aggregate(tokens, position) or is_window(tokens, position):
-                what = "An aggregation over a window view is not supported yet"
+                what = "An aggregation over a window view needs GROUP BY window(...)"
             elif token.token_type is TokenType.STAR and (
                 not position or tokens[position - 1].token_type in (TokenType.L_PAREN, TokenType.COMMA)
             ):

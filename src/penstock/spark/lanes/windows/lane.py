@@ -43,6 +43,7 @@ class WindowLane(Lane):
             self._answered,
             self._copy,
             context.run,
+            rows=context.rows,
         )
 
     @property

@@ -21,14 +21,16 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.lanes.windows.processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.lanes.windows.shard_task import ShardReport
+from penstock.spark.lanes.windows.standing import progress_of, standing_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
+from penstock.spark.log.row_log import PROGRESS, RowLogs
 from penstock.spark.log.shards import KeyedContext, fixed_shards
 from penstock.spark.log.source import ENTRY, following
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.publication.staged import Staged
 from penstock.spark.recovery.causes import cause_of
 from penstock.spark.recovery.supervisor import refuse_ended, stop_query
@@ -99,6 +101,7 @@ class KeyedQuery:
             when a batch is repeated; an exception stops the query.
         name: names Spark's query; several may run in one session.
         entries_per_batch: most entries of the log a batch starts with.
+        rows: the logs of the views whose rows are read by others.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class KeyedQuery:
         sinks: Callable[[str, int, Sequence[Mapping[str, Any]]], None] = lambda *_: None,
         name: str = "penstock",
         entries_per_batch: int = 64,
+        rows: RowLogs | None = None,
     ) -> None:
         self.stream = stream
         self.publisher = Publisher(layout, results_of(stream), (), owner=stream, failpoints="keyed_")
@@ -123,6 +127,7 @@ class KeyedQuery:
         self._events = events
         self._on_batch = on_batch
         self._sinks = sinks
+        self._rows = rows or RowLogs(layout, events, lambda: None)
         self._name = name
         self._entries_per_batch = entries_per_batch
         self._compact_every = settings.compact_every_batches
@@ -275,11 +280,12 @@ class KeyedQuery:
         ran_at = time.perf_counter()
         published = self.publisher.published(batch)
         if published is None:
-            files: list[dict[str, Any]] | None = self._publish(batch, reports, began, ran_at)
+            published = self._publish(batch, reports, began, ran_at)
         else:
             shutil.rmtree(staging, ignore_errors=True)
             self._refuse_others(published.figures, reports)
-            files = published.files
+        files = published.files
+        self._rows.published(results_of(self.stream), published.figures, files)
         if files is not None:
             self._sinks(self.stream, batch, files)
         self._mark(reports)
@@ -310,9 +316,7 @@ class KeyedQuery:
                 f"{self._layout.keyed_spark(self.stream)} was set back to an older copy or has lost files; {REMEDY}"
             )
 
-    def _publish(
-        self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float
-    ) -> list[dict[str, Any]]:
+    def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> Published:
         staged = [each for report in reports for each in report.results]
         ready: list[Staged] = [each for each in staged if not each.raw]
         ready += make_results(self._spark, [each for each in staged if each.raw], self._view)
@@ -326,14 +330,17 @@ class KeyedQuery:
         counts = {name: asdict(found) for name, found in views.items()}
         beyond = sorted({window for report in reports for window in report.beyond})
         whole = sorted({operator for report in reports for operator in report.whole})
-        answered = self._log.entry(entry).batch if entry >= 0 else None
+        last = self._log.entry(entry) if entry >= 0 else None
         figures = {
             "batch": batch,
             "entry": entry,
-            "answered": answered,
+            "answered": None if last is None else last.batch,
             "views": counts,
             "beyond": beyond,
             "whole": whole,
+            PROGRESS: progress_of(
+                reports, self._rows.views(results_of(self.stream)), has_ended=last is not None and last.ended
+            ),
         }
         files = self.publisher.publish(batch, ready, figures)
         failpoint("keyed_manifest_written", batch)
@@ -344,9 +351,9 @@ class KeyedQuery:
             batch=batch,
             entry=entry,
             entries=entries,
-            answered=answered,
+            answered=figures["answered"],
             views=counts,
-            standing=_standing(reports),
+            standing=standing_of(reports),
             beyond=len(beyond),
             beyond_history=len({window for report in reports for window in report.beyond_history}),
             late_tuples=sum(report.late.registered for report in reports),
@@ -361,24 +368,7 @@ class KeyedQuery:
             publish_seconds=round(ended - made_at, 4),
         )
         self._on_batch(KeyedDone(self.stream, batch, entry, entries, views, beyond, ended - began))
-        return files
+        return Published(figures, files)
 
     def _view(self, staged: StagedResults) -> BoundWindow:
         return self._views(staged.operator)[staged.view]
-
-
-def _standing(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:
-    """How far each view has come: of all shards the largest slack and horizon, and the oldest open window."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(name for report in reports for name in report.standing):
-        own = [report.standing[name] for report in reports if name in report.standing]
-        found[name] = {
-            "slack": max(each.slack for each in own),
-            "promised": all(each.promised for each in own),
-            "horizon": max(each.horizon for each in own),
-            "newest": max((each.newest for each in own if each.newest is not None), default=None),
-            "reached": max((each.reached for each in own if each.reached is not None), default=None),
-            "open": max(each.open for each in own),
-            "oldest": min((each.oldest for each in own if each.oldest is not None), default=None),
-        }
-    return found

@@ -20,7 +20,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
 from penstock.errors import CheckpointError
-from penstock.operators.windows.answers import LateCounts, Standing
+from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -57,6 +57,7 @@ class ShardReport:
         final: of tuples before it all windows are final, microseconds; None where no entry was taken in.
         late: late tuples it took in.
         standing: how far each view has come.
+        progress: how far the windows of each view are answered.
         restored: panes read from the state.
         seconds: wall time.
         state_bytes: bytes written to the state: scalars and panes.
@@ -72,6 +73,7 @@ class ShardReport:
     final: int | None
     late: LateCounts
     standing: dict[str, Standing]
+    progress: dict[str, Progress]
     restored: int
     seconds: float
     state_bytes: tuple[int, int]
@@ -187,6 +189,7 @@ class ShardTask:
             final=self._final(shard, entries[-1]) if entries else None,
             late=late,
             standing=shard.standing(),
+            progress=shard.progress(),
             restored=restored,
             seconds=seconds,
             state_bytes=sizes,

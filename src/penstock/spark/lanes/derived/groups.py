@@ -1,0 +1,92 @@
+"""The groups of a derived view, computed by Spark from rows of the view beneath."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from penstock.plan.windows import Aggregate
+from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.window_schemas import ROW, own_schema, row_type
+from penstock.sql.windows.bind import BoundWindow
+from penstock.sql.windows.query import WINDOW_NAME, aggregate_name, key_name
+
+_VALUE, _COUNT = "v", "_rows"
+#: what does not fit its type is NULL, as in other window views
+_TRIED = {"sum": "try_sum", "avg": "try_avg"}
+
+
+def groups_of(spark: SparkSession, view: BoundWindow, rows: Path, columns: StructType) -> pa.Table:
+    """What a view says of some rows: its own columns and ROW, a row for each group that passes its HAVING.
+
+    A condition that raises for a row is not met, a row for which another expression raises is left out; an expression over
+    groups that raises is NULL.
+
+    Args:
+        spark: the session whose settings the view was bound under.
+        view: the view, bound to the columns of the one beneath.
+        rows: a Parquet file of these.
+        columns: its columns.
+    """
+    frame = _usable(spark, view, spark.read.schema(columns).parquet(str(rows)).coalesce(1))
+    windows = view.plan.windows
+    window = F.expr(f"window({quoted(view.plan.time)}, {windows.size}, {windows.slide}, {windows.start})")
+    keys = [F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.keys)]
+    aggregates = [
+        F.expr(_call(each)).alias(aggregate_name(number)) for number, each in enumerate(view.plan.aggregates)
+    ]
+    grouped = frame.groupBy(window.alias(WINDOW_NAME), *keys).agg(
+        F.count(F.lit(1)).alias(_COUNT), *aggregates
+    )
+    if view.having is not None:
+        grouped = grouped.where(_holds(spark, view.having))
+    own = [try_form(spark, output.expression).alias(output.name) for output in view.outputs]
+    row = F.struct(
+        F.col(f"{WINDOW_NAME}.start").alias("start"),
+        F.col(f"{WINDOW_NAME}.end").alias("end"),
+        *(F.col(key_name(number)).alias(f"k{number}") for number in range(len(keys))),
+    )
+    schema = own_schema(view).append(pa.field(ROW, row_type(view)))
+    return grouped.select(*own, row.alias(ROW)).toArrow().rename_columns(schema.names).cast(schema)
+
+
+def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFrame:
+    """The rows that the view selects, with the columns that its plan names."""
+    if view.condition is not None:
+        rows = rows.where(_holds(spark, view.condition))
+    plan, derived = view.plan, {each.name: each for each in view.derived}
+    used = [plan.time, *(name for name, _ in plan.keys)]
+    used += [each.argument for each in plan.aggregates if each.argument is not None]
+    plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
+    # a struct tells NULL from what could not be computed
+    tried = [
+        try_form(spark, f"named_struct('{_VALUE}', ({each.expression}\n))").alias(each.name)
+        for each in derived.values()
+    ]
+    rows = rows.select(*plain, *tried)
+    for name in derived:
+        rows = rows.where(F.col(name).isNotNull())
+    return rows.select(*plain, *(F.col(f"{name}.{_VALUE}").alias(name) for name in derived))
+
+
+def _holds(spark: SparkSession, condition: str) -> Column:
+    return F.coalesce(try_form(spark, condition), F.lit(False))
+
+
+def _call(aggregate: Aggregate) -> str:
+    """An aggregate in Spark SQL."""
+    argument = "1" if aggregate.argument is None else quoted(aggregate.argument)
+    if aggregate.function == "count_distinct":
+        return f"count(DISTINCT {argument})"
+    name = _TRIED.get(aggregate.function, aggregate.function)
+    further = []
+    if aggregate.parameter is not None:
+        further.append(f"{aggregate.parameter!r}D")
+    if aggregate.accuracy is not None:
+        further.append(f"{aggregate.accuracy:.0f}" if further else f"{aggregate.accuracy!r}D")
+    return f"{name}({', '.join([argument, *further])})"

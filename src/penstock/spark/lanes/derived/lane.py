@@ -1,0 +1,261 @@
+"""The derived lane: window views over the rows of one window view, early, corrected and final.
+
+The rows of the view beneath are in the results folder, all of them; the log says which came with each publication and how far
+the view beneath has come. A cut answers the windows that new rows lie in, and those that have become due or final: it
+reads the rows about them anew, has Spark group them, and publishes how that differs from what the lane has told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from penstock.operators.windows.answers import Progress
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import Windows
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
+from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.derived.groups import groups_of
+from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, still_there
+from penstock.spark.lanes.derived.revisions import revised, worth_of
+from penstock.spark.lanes.derived.stream import DerivedStream
+from penstock.spark.lanes.derived.views import Answered
+from penstock.spark.lanes.lane import LaneContext, LaneInput
+from penstock.spark.log.entries import Entry
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.results import read as results
+from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.newest import OPERATOR, newest_rows
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_schemas import (
+    MARKS,
+    OP,
+    ROW,
+    UPSERT,
+    ReadableView,
+    own_schema,
+    readable_definition,
+    result_parts,
+    row_type,
+)
+from penstock.spark.results.window_staging import ViewCounts, write_staged
+from penstock.spark.storage.layout import ROWS_FILES
+from penstock.sql.windows.bind import BoundWindow
+
+#: of the manifest of a cut: the operators that have answered all that was there, and how far the view beneath had come
+_OPERATORS, _PROGRESS = "operators", "beneath"
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Which windows of a view a cut answers.
+
+    Attributes:
+        windows: the view's.
+        before, now: of rows of the view beneath with earlier times it was, and is, known how far they are told.
+        touched: ends of the windows that new rows lie in.
+        every: whether every window is looked at, whatever is new.
+    """
+
+    windows: Windows
+    before: Progress
+    now: Progress
+    touched: Set[int]
+    every: bool
+
+    @property
+    def until(self) -> int:
+        """Windows that end by then are told."""
+        return max(self.now.closed, self.now.beforehand)
+
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """Windows whose ends lie in these have become due or final, [from, to)."""
+        if self.every:
+            return [(BEFORE_ALL, AFTER_ALL + 1)]
+        due = self.before.closed + 1, self.until + 1
+        return joined([due, (self.before.final + 1, self.now.final + 1)])
+
+    def ends(self) -> Spans:
+        """Stretches in which the ends of all windows lie that may be answered."""
+        return joined([*self.stretches, *((end, end + 1) for end in self.touched)])
+
+    def is_wanted(self, end: int, told: Set[int]) -> bool:
+        """Whether a window is answered that holds rows, or held some.
+
+        Args:
+            end: its end.
+            told: the ends of those that were told.
+        """
+        is_new = self.every or end in self.touched or self.before.closed < end <= self.until
+        is_final = self.before.final < end <= self.now.final
+        return (is_new or is_final) and (end <= self.until or end in told)
+
+    def spans(self, told: Set[int]) -> Spans:
+        """Stretches in which the times of all rows lie that are in the windows that are answered."""
+        size = self.windows.size
+        touched = ((end - size, end) for end in self.touched if self.is_wanted(end, told))
+        return joined([*((first - size, last - 1) for first, last in self.stretches), *touched])
+
+
+class DerivedLane(CutLane):
+    """Answers the window views over one window view.
+
+    Args:
+        derived: the view beneath, and those over it.
+        context: the run's.
+        inputs: the log of the rows of the view beneath, alone.
+    """
+
+    part = "windows over windows"
+
+    def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
+        super().__init__(results_of(derived.name), context, inputs)
+        self._derived = derived
+        self._rows = PublishedRows()
+        self._bound = lru_cache(256)(self._read_bound)
+
+    def explain(self) -> list[str]:
+        """The views and what they compute."""
+        return self._derived.explain()
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """The views that the cut answers."""
+        return {"views": [view.document() for view in self._derived.answered]}
+
+    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+        """Answers the windows of each view that the cut's entries are about."""
+        self.jobs.own()
+        reader, reach = self.readers[self._derived.name], cut.until[self._derived.name]
+        entries = reader.between(max(cut.before[self._derived.name].entry, reader.first - 1), reach.entry)
+        before = self.publisher.published(cut.number - 1) if cut.number else None
+        figures = {} if before is None else before.figures
+        progress = entries[-1].progress or Progress()
+        told_until = Progress(**figures.get(_PROGRESS, {}))
+        goes_on = figures.get("until", {}).get(self._derived.name) == asdict(cut.before[self._derived.name])
+        is_next = entries[0].number == cut.before[self._derived.name].entry + 1
+        is_whole = goes_on and is_next and not any(entry.answer_all for entry in entries)
+        known = figures.get(_OPERATORS, ()) if is_whole else ()
+        staged: list[MadeResults] = []
+        counts: dict[str, dict[str, int]] = {}
+        answered = []
+        for view in map(Answered.of, cut.orders["views"]):
+            beneath = readable_definition(
+                self.context.layout, self._derived.stream, self._derived.view, view.below
+            )
+            if beneath is None or all(number != progress.operator for number, _ in beneath.operators):
+                # redefined, and what the log says so far is of another definition; or it says nothing yet
+                continue
+            answered.append(view.operator)
+            windows = self._bound(view.operator)[view.name].plan.windows
+            due = _Due(
+                windows=windows,
+                before=view.times(told_until),
+                now=view.times(progress),
+                touched=self._touched(view, windows, entries),
+                every=view.operator not in known,
+            )
+            rows, count = still_there(partial(self._answer, view, beneath, due, cut.number, staging))
+            if rows.num_rows:
+                path = staging / f"{view.operator}.parquet"
+                file = write_staged(view_kind(view.operator, view.name), path, rows)
+                staged.append(MadeResults(view.operator, 0, [file]))
+                counts[view.name] = asdict(count)
+        return CutAnswer(
+            staged,
+            {
+                "views": counts,
+                "whole": [],
+                _OPERATORS: answered,
+                _PROGRESS: asdict(progress),
+            },
+        )
+
+    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
+        """What a published cut says of a view, for its sinks."""
+        if all(each.name != view for each in self._derived.answered):
+            return None
+        return results.batch_changes(
+            self.context.spark, self.context.layout, self._derived.name, view, cut, files
+        )
+
+    def _touched(self, view: Answered, windows: Windows, entries: Iterable[Entry]) -> set[int]:
+        """Ends of the windows that rows lie in which the entries bring."""
+        reader = self.readers[self._derived.name]
+        times: set[int] = set()
+        for entry in entries:
+            for name in entry.files.get(ROWS_FILES, ()):
+                with pq.ParquetFile(reader.path(ROWS_FILES, name)) as file:
+                    column = file.read(columns=[f"{ROW}.{view.side}"])
+                times.update(np.unique(moments(column, view.side) - view.back).tolist())
+        return {end for time in times for end in windows.ends(time)}
+
+    def _answer(
+        self, view: Answered, readable: ReadableView, due: _Due, cut: int, staging: Path
+    ) -> tuple[pa.Table, ViewCounts]:
+        """The rows that tell how the windows that are due differ from what was told of them."""
+        bound = self._bound(view.operator)[view.name]
+        told = self._told_rows(view, bound, due)
+        told_ends = set(moments(told, "end").tolist())
+        beneath = self._beneath(readable, view, due.spans(told_ends))
+        times = moments(beneath, view.side) - view.back
+        of_row = dict(zip(moments(beneath, "end").tolist(), times.tolist(), strict=True))
+        ends = {end: due.windows.ends(time) for end, time in of_row.items()}
+        wanted = {end for own in (*ends.values(), told_ends) for end in own if due.is_wanted(end, told_ends)}
+        told = _of_windows(told, wanted)
+        own = beneath.filter(pc.equal(beneath.column(OP), UPSERT)).drop_columns([*MARKS.names, ROW])
+        now = told.drop_columns(MARKS.names).slice(0, 0)
+        if wanted and own.num_rows:
+            path = staging / f"beneath-{view.operator}.parquet"
+            write_staged("", path, own)
+            now = _of_windows(groups_of(self.context.spark, bound, path, readable.columns), wanted)
+        final = {end for end in wanted if end <= due.now.final}
+        return revised(now, told, worth_of(beneath, ends), final, cut)
+
+    def _told_rows(self, view: Answered, bound: BoundWindow, due: _Due) -> pa.Table:
+        """What the lane has told of the windows that may be due."""
+        published = read_published(self.context.layout, self.name)
+        paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
+        return self._rows.read(paths, _schema(bound), "end", due.ends())
+
+    def _beneath(self, readable: ReadableView, view: Answered, spans: Spans) -> pa.Table:
+        """The newest rows of the view beneath whose times lie in some stretches, those withdrawn among them."""
+        layout, schema = self.context.layout, arrow_schema(readable.schema)
+        spans = [(first + view.back, last + view.back) for first, last in spans]
+        published = read_published(layout, results_of(self._derived.stream))
+        found = []
+        for operator, until in result_parts(layout, self._derived.stream, readable):
+            paths = published.paths(
+                layout, results_of(self._derived.stream), view_kind(operator, self._derived.view)
+            )
+            rows = self._rows.read(paths, schema, view.side, spans)
+            if until is not None:
+                rows = rows.filter(pa.array(moments(rows, "end") <= until))
+            found.append(rows.append_column(OPERATOR, pa.repeat(pa.scalar(operator), rows.num_rows)))
+        return newest_rows(pa.concat_tables(found)).drop_columns([OPERATOR])
+
+    def _read_bound(self, operator: int) -> dict[str, BoundWindow]:
+        return stored_views(self.context.layout, self._derived.name, operator)
+
+
+def _schema(view: BoundWindow) -> pa.Schema:
+    """The columns of a view's files."""
+    schema = own_schema(view)
+    for mark in MARKS:
+        schema = schema.append(mark)
+    return schema.append(pa.field(ROW, row_type(view)))
+
+
+def _of_windows(rows: pa.Table, ends: Set[int]) -> pa.Table:
+    return rows.filter(pa.array(np.isin(moments(rows, "end"), list(ends))))

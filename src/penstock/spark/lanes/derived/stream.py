@@ -1,0 +1,109 @@
+"""The stream that the rows of a window view are, and the views over it, as a run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from penstock.spark.ingest.explaining import explain_window
+from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.derived.views import Answered, DerivedView
+from penstock.spark.lanes.lane import Lane
+from penstock.spark.publication.kinds import rows_of
+from penstock.spark.results.bound_views import store_views
+from penstock.spark.results.window_schemas import earlier_operators, readable_view
+from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.layout import Layout
+
+
+class DerivedStream:
+    """The views over one window view; one thread changes them, any reads.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream of the view beneath.
+        view: the view beneath.
+    """
+
+    def __init__(self, layout: Layout, stream: str, view: str) -> None:
+        self.name = rows_of(stream, view)
+        self.stream = stream
+        self.view = view
+        self._layout = layout
+        #: replaced, never changed
+        self._views: Mapping[str, tuple[DerivedView, Answered]] = {}
+
+    @property
+    def answered(self) -> list[Answered]:
+        """The views that the next cut answers."""
+        return [answered for _, answered in self._views.values()]
+
+    @property
+    def definitions(self) -> dict[str, WindowDefinition]:
+        """The views by name."""
+        return {name: view.definition for name, (view, _) in self._views.items()}
+
+    def explain(self) -> list[str]:
+        """What is computed of the rows, in lines."""
+        if not self._views:
+            return []
+        views = [explain_window(view.bound, is_derived=True) for view, _ in self._views.values()]
+        names = [f"    {name}: " for name in self._views]
+        head = f"stream {self.name}: the rows of {self.view}, {len(views)} views"
+        return [head, *(name + view for name, view in zip(names, views, strict=True))]
+
+    def change(self, add: Mapping[str, DerivedView], drop: Collection[str] = ()) -> None:
+        """Adds or redefines views and drops others, from the next cut on.
+
+        A view that is what it was goes on with its results; any other begins with new ones.
+        """
+        kept = {name: known for name, known in self._views.items() if name not in drop}
+        added = {
+            name: (view, Answered(name, self._operator(view), view.below, view.beneath))
+            for name, view in add.items()
+        }
+        self._views = {**kept, **added}
+
+    def _operator(self, view: DerivedView) -> int:
+        """The number under which a view's results are, stored if it is new."""
+        name, layout = view.definition.name, self._layout
+        newest = readable_view(layout, self.name, name)
+        known = earlier_operators(layout, self.name, name, view.definition.id)
+        if newest is not None and known and known[-1][0] == newest.operator:
+            return newest.operator
+        stored = (
+            int(path.stem.partition("-")[2]) for path in layout.keyed(self.name).glob("operator-*.json")
+        )
+        number = 1 + max([-1, *numbered(layout.result_views(self.name)), *stored])
+        registered = {name: RegisteredWindow(view.definition, number)}
+        store_views(layout, self.name, number, [view.bound], registered)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOutput:
+    """The log of what a lane publishes of a view, for a lane that reads it.
+
+    Attributes:
+        stream: the log's name.
+        lane: who publishes.
+    """
+
+    stream: str
+    lane: Lane
+
+    @property
+    def ingest(self) -> IngestQuery:
+        """The stream that the rows come from in the end."""
+        return self.lane.streams[0].ingest
+
+    @property
+    def active(self) -> bool:
+        """Whether entries may still come."""
+        return self.lane.active
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the lane has answered all that it will in this run."""
+        return self.lane.is_complete

@@ -1,0 +1,50 @@
+"""How far window views have come, all shards taken together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from penstock.operators.windows.answers import Progress
+from penstock.plan.times import AFTER_ALL
+from penstock.spark.lanes.windows.shard_task import ShardReport
+
+
+def progress_of(
+    reports: Sequence[ShardReport], views: Iterable[str], *, has_ended: bool
+) -> dict[str, dict[str, int]]:
+    """How far some views are answered, as `Progress`, by view.
+
+    Args:
+        reports: of all shards.
+        views: those whose rows others read.
+        has_ended: whether the stream has.
+    """
+    found = {}
+    for view in views:
+        own = [report for report in reports if view in report.progress]
+        progress = Progress.least([report.progress[view] for report in own])
+        if has_ended and own:
+            is_final = all(report.standing[view].oldest is None for report in own)
+            final = AFTER_ALL if is_final else progress.final
+            progress = replace(progress, closed=AFTER_ALL, beforehand=AFTER_ALL, final=final)
+        found[view] = asdict(progress)
+    return found
+
+
+def standing_of(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:
+    """How far each view has come: of all shards the largest slack and horizon, and the oldest open window."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name for report in reports for name in report.standing):
+        own = [report.standing[name] for report in reports if name in report.standing]
+        found[name] = {
+            "slack": max(each.slack for each in own),
+            "promised": all(each.promised for each in own),
+            "horizon": max(each.horizon for each in own),
+            "newest": max((each.newest for each in own if each.newest is not None), default=None),
+            "reached": max((each.reached for each in own if each.reached is not None), default=None),
+            "open": max(each.open for each in own),
+            "oldest": min((each.oldest for each in own if each.oldest is not None), default=None),
+        }
+    return found

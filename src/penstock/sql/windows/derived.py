@@ -1,0 +1,71 @@
+"""Aggregations over window views: a window over the windows of the view beneath."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot.tokenizer_core import Token
+
+from penstock.errors import UnsupportedError
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import is_call, tokenize
+from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW
+from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery
+from penstock.sql.windows.selections import Over
+
+#: an expression over the groups of the view beneath -> which moment of its window it is
+_MOMENTS = {WINDOW_NAME: "last", f"{WINDOW_NAME}.start": "start", f"{WINDOW_NAME}.end": "end"}
+_MICROSECOND = "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
+
+
+def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
+    """An aggregation over a window view, its time a text that Spark computes from that view's rows.
+
+    Args:
+        below: the window view, flattened.
+        query: the aggregation as it was written.
+
+    Raises:
+        UnknownNameError: a name that the window view does not put out.
+        UnsupportedError: its windows are not over those of the view, or that is an aggregation over another one.
+    """
+    if below.over is not None:
+        place = query.source_clause
+        message = f"{query.source} aggregates a window view; an aggregation over it is not supported yet."
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    if query.hints:
+        raise UnsupportedError(
+            f"Hints belong to {query.source}, the window view beneath: how early its rows are answered says when these are.",
+            query.source_clause.script,
+            query.hints.start,
+            query.hints.end,
+        )
+    written, is_last = _without_window_time(query.time_clause)
+    moment = _MOMENTS.get(Over(below).rewrite(written))
+    if moment is None or (is_last and moment != "last"):
+        place = query.time_clause
+        message = f"This is no window of {query.source}, nor its start or end. {ALLOWED_OVER_A_WINDOW}"
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    text = written.text.strip()
+    # what Spark takes for the time of a window, in a form that it knows without the window's mark on the column
+    time = f"({text}.end - {_MICROSECOND})" if moment == "last" else text
+    return replace(query, time=time, over=Beneath(below.windows, moment))
+
+
+def _without_window_time(clause: Clause) -> tuple[Clause, bool]:
+    """The argument of `window_time`, where that is what a clause calls, and whether it is; else the clause."""
+    tokens = _bare(tokenize(clause.text, clause.start, clause.script))
+    is_last = is_call(tokens, 0) and tokens[0].text.lower() == "window_time" and in_parentheses(tokens[1:])
+    tokens = _bare(tokens[2:-1]) if is_last else tokens
+    if not tokens:
+        return clause, False
+    start, end = tokens[0].start, tokens[-1].end + 1
+    return Clause(clause.text[start:end], clause.script, clause.start + start), is_last
+
+
+def _bare(tokens: list[Token]) -> list[Token]:
+    """Tokens without parentheses around them."""
+    while in_parentheses(tokens):
+        tokens = tokens[1:-1]
+    return tokens

@@ -1,0 +1,287 @@
+"""Window views over a window view without Spark: which windows are due, what is told of them, and the log of rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import CheckpointError
+from penstock.operators.windows.answers import Progress
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import Windows
+from penstock.spark.lanes.derived.published_rows import PublishedRows, joined
+from penstock.spark.lanes.derived.revisions import Worth, revised, worth_of
+from penstock.spark.lanes.derived.views import Answered
+from penstock.spark.log.row_log import RowLog
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_schemas import COVERAGE, FINAL, MARKS, OP, REVISION, ROW, SLACK, UPSERT
+from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import ROWS_FILES, Layout
+from penstock.sql.windows.query import Beneath
+
+MOMENT = pa.timestamp("us", "UTC")
+ROW_TYPE = pa.struct([("start", MOMENT), ("end", MOMENT), ("k0", pa.string())])
+OWN = pa.schema(
+    [("x", pa.float64()), ("parts", pa.list_(pa.int64())), ("at", pa.struct([("a", pa.int32())]))]
+)
+NOW = OWN.append(pa.field(ROW, ROW_TYPE))
+TOLD = pa.schema([*OWN, *MARKS, pa.field(ROW, ROW_TYPE)])
+SIZE = 10
+VIEW = "fares"
+LANE = "rides.results"
+
+
+def row(end: int, key: str | None) -> dict[str, Any]:
+    return {"start": end - SIZE, "end": end, "k0": key}
+
+
+groups = st.dictionaries(
+    st.tuples(st.sampled_from([10, 20, 30]), st.sampled_from(["a", "b", None])),
+    st.tuples(
+        st.sampled_from([None, 0.0, 1.5, float("nan")]),
+        st.sampled_from([None, [], [1], [1, 2]]),
+        st.sampled_from([None, {"a": None}, {"a": 1}]),
+    ),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(groups, st.sampled_from([0, 10, 20, 30])), min_size=1, max_size=6))
+def test_the_newest_of_what_is_told_is_what_there_is(steps: list[tuple[dict[Any, Any], int]]) -> None:
+    """Whatever comes and goes; a window that is final says so of all its rows, and stays so."""
+    told, final_until = TOLD.empty_table(), 0
+    for cut, (content, final) in enumerate(steps):
+        final_until = max(final_until, final)
+        now = pa.Table.from_pylist(
+            [{"x": x, "parts": p, "at": at, ROW: row(*place)} for place, (x, p, at) in content.items()], NOW
+        )
+        finals = {end for end in (10, 20, 30) if end <= final_until}
+        rows, counts = revised(now, told, {20: Worth(0.5, 27)}, finals, cut)
+        assert counts.rows == rows.num_rows
+        again, _ = revised(now, pa.concat_tables([told, rows]), {}, finals, cut + 1)
+        assert again.num_rows == 0, "what was told is not told again"
+        told = pa.concat_tables([told, rows])
+        newest = newest_rows(told)
+        kept = newest.filter(pc.equal(newest.column(OP), UPSERT))
+        # by its text, NaN is NaN
+        assert sorted(map(repr, kept.select(NOW.names).to_pylist())) == sorted(map(repr, now.to_pylist()))
+        for each in kept.to_pylist():
+            is_final = each[ROW]["end"].timestamp() * 1e6 <= final_until
+            assert each[FINAL] == is_final
+            assert is_final == (each[COVERAGE] == 1.0)
+
+
+def test_what_a_row_says_of_its_window() -> None:
+    now = pa.Table.from_pylist([{"x": 1.0, ROW: row(20, "a")}, {"x": 2.0, ROW: row(30, "a")}], NOW)
+    rows, counts = revised(now, TOLD.empty_table(), {20: Worth(0.5, 27), 30: Worth(None, 29)}, set(), 0)
+    assert [(each[REVISION], each[COVERAGE], each[SLACK]) for each in rows.to_pylist()] == [
+        (0, 0.5, 7e-6),
+        (0, None, -1e-6),
+    ]
+    assert (counts.early, counts.corrected, counts.final) == (2, 0, 0)
+    more, counts = revised(now, rows, {20: Worth(0.9, 31)}, {20}, 1)
+    assert [(each[REVISION], each[COVERAGE], each[SLACK], each[FINAL]) for each in more.to_pylist()] == [
+        (1, 1.0, 11e-6, True)
+    ]
+    assert (counts.early, counts.corrected, counts.final) == (0, 0, 1)
+    late = pa.Table.from_pylist([{"x": 9.0, ROW: row(20, "a")}], NOW)
+    more, counts = revised(late, pa.concat_tables([rows, more]), {20: Worth(0.9, 31)}, {20}, 7)
+    assert [(each[REVISION], each[OP], each[FINAL]) for each in more.to_pylist()] == [
+        (1_000_007, "upsert", True),
+        (1, "delete", False),
+    ]
+    assert counts.final_corrected == 1
+
+
+def test_a_window_is_worth_what_the_least_of_its_rows_is() -> None:
+    beneath = pa.Table.from_pylist(
+        [
+            {COVERAGE: coverage, SLACK: slack, ROW: row(end, key)}
+            for coverage, slack, end, key in [
+                (0.5, 3e-6, 10, "a"),
+                (0.9, 5e-6, 10, "b"),
+                (None, -1e-6, 20, "a"),
+                (1.0, 4e-6, 30, "a"),
+            ]
+        ],
+        pa.schema([*MARKS, pa.field(ROW, ROW_TYPE)]),
+    )
+    ends = {10: range(100, 101), 20: range(200, 201), 30: range(100, 201, 100)}
+    assert worth_of(beneath, ends) == {100: Worth(0.5, 34), 200: Worth(None, 34)}
+
+
+@pytest.mark.parametrize("moment", ["start", "end", "last"])
+def test_rows_before_a_time_are_those_of_windows_that_are_told(moment: str) -> None:
+    windows = Windows(10, 4, 3)
+    view = Answered("daily", 0, "", Beneath(windows, moment))
+    every = range(windows.start + windows.size - 40, 120, windows.slide)
+    time = {end: {"start": end - 10, "end": end, "last": end - 1}[moment] for end in every}
+    for closed in range(-20, 60):
+        known = view.times(Progress(closed, AFTER_ALL, BEFORE_ALL))
+        assert (known.beforehand, known.final) == (AFTER_ALL, BEFORE_ALL)
+        for end in every:
+            assert (time[end] < known.closed) == (end <= closed)
+
+
+def test_stretches_are_joined() -> None:
+    assert joined([(5, 5), (7, 9), (1, 3), (3, 4), (2, 3)]) == [(1, 4), (7, 9)]
+
+
+@given(st.lists(st.lists(st.integers(-50, 50), min_size=1, max_size=20), max_size=4), st.data())
+@settings(deadline=None, max_examples=30)
+def test_rows_are_read_by_stretches(
+    tmp_path_factory: Any, files: list[list[int]], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    schema = pa.schema([("n", pa.int64()), (ROW, ROW_TYPE)])
+    paths = []
+    for number, ends in enumerate(files):
+        table = pa.Table.from_pylist([{"n": end, ROW: row(end, None)} for end in ends], schema)
+        write_staged("", folder / f"{number}.parquet", table)
+        paths.append(folder / f"{number}.parquet")
+    spans = joined(data.draw(st.lists(st.tuples(st.integers(-60, 60), st.integers(-60, 60)), max_size=4)))
+    side, back = data.draw(st.sampled_from([("end", 0), ("start", SIZE)]))
+    found = PublishedRows().read(paths, schema, side, spans).column("n").to_pylist()
+    wanted = [end for ends in files for end in ends if any(a <= end - back < b for a, b in spans)]
+    assert found == wanted
+
+
+class Lane:
+    """Publishes rows of a view, and keeps their log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.layout = Layout(folder / "out", folder / "checkpoint")
+        self.layout.open()
+        self.publisher = Publisher(self.layout, LANE, (), owner="rides")
+        self.published = 0
+        self.log: RowLog | None = None
+
+    def begin(self) -> None:
+        self.log = RowLog(self.layout, "rides.fares", LANE, VIEW, EventLog(self.layout.events), lambda: None)
+
+    def publish(self, *, put: bool = True) -> None:
+        number = self.published
+        table = pa.Table.from_pylist([{ROW: row(10 * number, None)}], pa.schema([(ROW, ROW_TYPE)]))
+        staged = write_staged(f"3/{VIEW}", self.layout.staging(LANE, number) / "a", table)
+        other = write_staged("3/other", self.layout.staging(LANE, number) / "b", table)
+        progress = asdict(Progress(number, number, number))
+        figures = {"batch": number, "progress": {VIEW: progress}}
+        files = self.publisher.publish(number, [MadeResults(3, 0, [staged, other])], figures)
+        self.published += 1
+        if put and self.log is not None:
+            self.log.put(number, files, progress)
+
+    def entries(self) -> list[tuple[int, bool, int, list[int]]]:
+        """(publication, whether rows are missing before it, progress, numbers of its rows) of those there are."""
+        reader = LogReader(self.layout.log("rides.fares"))
+        found = []
+        newest = reader.newest()
+        for entry in reader.between(reader.first - 1, -1 if newest is None else newest.number):
+            names = entry.files.get(ROWS_FILES, ())
+            rows = [
+                int(
+                    np.asarray(
+                        PublishedRows()
+                        .read(
+                            [reader.path(ROWS_FILES, name)],
+                            pa.schema([(ROW, ROW_TYPE)]),
+                            "end",
+                            [(-(2**62), 2**62)],
+                        )
+                        .column(ROW)
+                        .combine_chunks()
+                        .field("end")
+                        .cast(pa.int64())
+                    )[0]
+                )
+                // 10
+                for name in names
+            ]
+            assert entry.progress is not None
+            found.append((entry.batch, entry.answer_all, entry.progress.closed, rows))
+        return found
+
+
+def test_each_publication_is_an_entry_whose_rows_outlive_a_compaction(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.begin()
+    for _ in range(3):
+        lane.publish()
+    lane.publisher.compact(1)
+    assert lane.entries() == [
+        (-1, True, BEFORE_ALL, []),
+        (0, False, 0, [0]),
+        (1, False, 1, [1]),
+        (2, False, 2, [2]),
+    ]
+    assert lane.log is not None
+    lane.log.put(1, None, None)
+    assert len(lane.entries()) == 4
+
+
+def test_what_was_published_and_not_put_is_put_at_the_next_start(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.begin()
+    lane.publish()
+    lane.publish(put=False)
+    lane.publish(put=False)
+    lane.begin()
+    assert lane.entries()[1:] == [(0, False, 0, [0]), (1, False, 1, [1]), (2, False, 2, [2])]
+
+
+def test_what_was_merged_before_it_was_put_is_said_to_be_missing(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.publish()
+    lane.begin()
+    lane.publish()
+    for _ in range(3):
+        lane.publish(put=False)
+    lane.publisher.compact(3)
+    lane.begin()
+    lane.publish()
+    lane.publish(put=False)
+    lane.publish()
+    assert lane.entries() == [
+        (0, True, BEFORE_ALL, []),
+        (1, False, 1, [1]),
+        (4, True, 4, []),
+        (5, False, 5, [5]),
+        (7, True, 7, []),
+    ]
+
+
+def test_entries_go_once_they_are_left_behind(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.begin()
+    reader = LogReader(lane.layout.log("rides.fares"))
+    reader.put_mark("reader", -1)
+    for number in range(200):
+        lane.publish()
+        if number == 150:
+            reader.put_mark("reader", 140)
+    assert [publication for publication, *_ in lane.entries()] == list(range(127, 200))
+    names = {path.name for path in reader.path(ROWS_FILES, "").iterdir()}
+    assert len(names) == 200 - 127
+
+
+def test_results_that_were_set_back_are_told(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.begin()
+    lane.publish()
+    (lane.layout.manifests(LANE) / "0.json").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"goes to publication 0 of rides.results, and the results folder ends with -1"
+    ):
+        lane.begin()
