@@ -21,7 +21,7 @@ from penstock.operators.windows.answers import Progress
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import StreamLog
-from penstock.spark.publication.compaction import tell_compaction_failed
+from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
@@ -135,10 +135,8 @@ class RowLog:
         return names
 
     def _tidy(self, number: int) -> None:
-        try:
+        with tidying(self._events, f"{self._name}.log", number):
             self._segments.tidy()
-        except OSError as error:
-            tell_compaction_failed(self._events, f"{self._name}.log", number, error)
 
 
 class RowLogs:
