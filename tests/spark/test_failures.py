@@ -171,8 +171,8 @@ def test_a_checkpoint_stays_that_of_a_run_of_which_something_could_not_be_stoppe
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_orders(tmp_path / "in", 1, 300)
-    engine = Engine(spark).execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
-    run = engine.start(tmp_path / "out")
+    text = script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"})
+    run = Engine(spark).execute(text).start(tmp_path / "out")
     stream = run.queries["orders"]
 
     def refuse() -> None:
@@ -184,7 +184,7 @@ def test_a_checkpoint_stays_that_of_a_run_of_which_something_could_not_be_stoppe
             run.stop()
     assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) == os.getpid()
     with pytest.raises(CheckpointError, match="in use by another run of this process"):
-        engine.start(tmp_path / "out")
+        Engine(spark).execute(text).start(tmp_path / "out")
     run.stop()
     assert not stream.active
     assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) is None
