@@ -44,7 +44,7 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
             "slack": early * 90_000_000,
             "horizon": batch,
         }
-        return {"batch": batch, "views": {"hours": counts}}
+        return {"batch": batch, "answered": batch, "views": {"hours": counts}}
 
     MERGED_MANIFEST.replace(
         layout.manifests(results_of("orders")) / "merged.json",
@@ -108,6 +108,10 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
     assert folder_status(layout.output)["views"]["hours"]["final_corrected"] == 2
     told = "window view hours of orders: 4 early, 2 corrected, 2 final, final windows corrected: 2"
     assert told in lines(layout)
+
+
+def test_windows_that_have_answered_no_batch_say_so(layout: Layout) -> None:
+    assert "the windows have not answered batches 0 to 1 of the stream yet" in lines(layout)
 
 
 def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(layout: Layout) -> None:

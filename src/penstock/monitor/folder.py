@@ -264,4 +264,5 @@ def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str,
 def _missing(stream: Document) -> list[int] | None:
     """The first and the last published batch of a stream that its windows have not taken in."""
     answered, published = stream.get("windows_answered"), stream.get("batch", -1)
-    return [answered + 1, published] if answered is not None and answered < published else None
+    answered = -1 if answered is None else answered
+    return [answered + 1, published] if answered < published else None

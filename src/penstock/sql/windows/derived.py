@@ -32,7 +32,10 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     """
     if below.over is not None:
         place = query.source_clause
-        message = f"{query.source} aggregates a window view; an aggregation over it is not supported yet."
+        message = (
+            f"{query.source} aggregates a window view; an aggregation over it is not supported yet. "
+            f"Allowed: an aggregation over the window view beneath, a selection over {query.source}."
+        )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if query.hints:
         raise UnsupportedError(
