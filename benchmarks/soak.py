@@ -55,7 +55,7 @@ LONG = Plan(
     starts=3,
 )
 SHORT = Plan(
-    Pace(100_000, 2.0, 50, is_brief=True),
+    Pace(400_000, 2.0, 50, is_brief=True),
     (Life((1, 2, 3, 4), True), Life((5, 6, 7, 8, 9, 10), False)),
     begins_again=(8,),
     look_seconds=0.5,

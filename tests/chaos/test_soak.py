@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
 
 def test_small_batches_over_a_kill_are_answered_and_the_log_loses_its_beginning(tmp_path: Path) -> None:
-    command = [sys.executable, str(SOAK), "--short", "--batches", "450", "--output", str(tmp_path / "soak")]
+    command = [sys.executable, str(SOAK), "--short", "--batches", "240", "--output", str(tmp_path / "soak")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "soak" / "soak.png").stat().st_size
