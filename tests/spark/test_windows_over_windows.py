@@ -94,7 +94,7 @@ def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, 
     wait_for(run, lambda: folder_status(out)["views"]["daily"]["early"] == begun_windows(run, "daily"))
     assert len({cut for cut, _ in taken}) == len(taken)
     engine.drop("busiest", "daily")
-    with pytest.raises(InputError, match="n"):
+    with pytest.raises(InputError, match="Column `n` does not exist"):
         engine.view("fares", FARES.replace(" AS n", " AS m"))
     engine.view("fares", FARES.replace("fare > 0.1", "fare > 0.3").replace("sum(fare)", "sum(fare + 1)"))
     write(data, range(4, 5))

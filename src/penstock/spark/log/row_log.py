@@ -25,7 +25,7 @@ from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import sync_file, sync_folder
+from penstock.spark.storage.files import make_folder, sync_file, sync_folder
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY
 
@@ -59,7 +59,7 @@ class RowLog:
         self._lock = threading.Lock()
         self._log = StreamLog(layout.log(name))
         self._files = self._log.path(ROWS_FILES, "")
-        self._files.mkdir(exist_ok=True)
+        make_folder(self._files)
         self._segments = Segments(layout.log(name), history_seconds=0, history_bytes=0)
         self._last = self._log.newest()
         #: False where a put has failed: the entry may be there all the same
