@@ -143,7 +143,7 @@ class Answers:
         differ = self._one(
             "SELECT count(*) FROM o LEFT JOIN d ON o.start = d.start AND o.key IS NOT DISTINCT FROM d.key "
             "WHERE o.is_final AND NOT coalesce((o.n = d.n AND o.v = d.v) OR (o.n = d.sure_n AND o.v = d.sure_v) "
-            "OR (o.n > d.sure_n AND o.n < d.n), FALSE)"
+            "OR (o.n > d.sure_n AND o.n < d.n AND o.v BETWEEN d.sure_v AND d.v), FALSE)"
         )
         missing = 0
         if view not in PASSING:
