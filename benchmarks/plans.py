@@ -60,7 +60,7 @@ OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 CONSOLE = Console(width=150)
 PERIOD = 1.0
 CUT = 0.25
-AVERAGING = AveragingSettings(Averaging.EXPONENTIAL, PERIOD / 2)
+AVERAGING = AveragingSettings(Averaging.EXPONENTIAL, PERIOD / 3)
 SETTINGS = SwitchSettings(dwell_seconds=PERIOD, averaging=AVERAGING)
 #: nested loops are not timed past so many pairs
 NESTED_PAIRS = 10**7

@@ -36,7 +36,7 @@ class AveragingSettings:
     """
 
     kind: Averaging = Averaging.EXPONENTIAL
-    seconds: float = 5.0
+    seconds: float = 3.0
 
     def __post_init__(self) -> None:
         if self.seconds <= 0:
