@@ -23,7 +23,7 @@ from penstock.spark.storage.files import sync_file
 
 #: rows of a row group
 _GROUP_ROWS = 1 << 20
-#: fewer rows are written faster without, and not larger
+#: fewer rows are written faster without a dictionary, and not larger; columns of numbers always
 _WORTH_A_DICTIONARY = 10_000
 
 
@@ -162,6 +162,7 @@ class RowStage:
     def __init__(self, plan: JoinPlan, kind: str, folder: Path) -> None:
         #: the columns of the view
         self.schema = row_schema(plan)
+        self._texts = [field.name for field in self.schema if not pa.types.is_primitive(field.type)]
         self._kind = kind
         self._folder = folder
         self._path = folder / f"{uuid.uuid4().hex}.parquet"
@@ -196,7 +197,7 @@ class RowStage:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                use_dictionary=self._held_rows >= _WORTH_A_DICTIONARY,
+                use_dictionary=self._texts if self._held_rows >= _WORTH_A_DICTIONARY else False,
             )
         self._writer.write_table(pa.Table.from_batches(self._held))
         self._rows += self._held_rows
