@@ -52,6 +52,11 @@ VIEWS = {
     "late": "SELECT dep AS t, origin, k + 1 AS k1, x, upper(dest) AS loud FROM flights WHERE x > 0 OR k = 2",
     "later": "SELECT * FROM late WHERE k1 > 1",
     "timeless": "SELECT origin, k FROM weather",
+    "near": "SELECT f.*, w.seen, w.x AS wx, f.k + w.k AS both, upper(f.dest) FROM flights f JOIN weather w "
+    "ON f.origin = w.origin AND w.seen BETWEEN f.dep - INTERVAL 20 MINUTES AND f.dep",
+    "nearer": "SELECT k, n.wx, x, seen FROM near n WHERE k > 0",
+    "perhaps": "SELECT f.k, f.origin AS o, w.x AS wx FROM flights f LEFT JOIN weather w ON f.k = w.k AND w.seen BETWEEN "
+    "f.dep - INTERVAL 20 MINUTES AND f.dep",
 }
 _FLOATS = (None, float("nan"), -0.0, 0.0, 1.0, 2.5, -1.0, float("inf"))
 _VALUES: Mapping[pa.DataType, Callable[[random.Random], Any]] = {
@@ -128,6 +133,12 @@ QUERIES = [
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} WHERE coalesce(w.x, f.x) > 0 AND 2 > 1",
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} AND f.said = w.k AND f.said = f.k",
     "SELECT f.dest, a.city, k FROM flights f LEFT JOIN airports a USING (k) WHERE coalesce(a.city, 'x') <> 'JFK'",
+    "SELECT n.k, wx, both * 2 AS twice, twice + 1 AS more, n.place.city, `upper(dest)` AS loud FROM near AS n "
+    "WHERE n.both > 1 AND (wx > 0.5 OR x >= wx) AND NOT seen < dep - INTERVAL 15 MINUTES",
+    "SELECT * FROM near -- all\n WHERE k = both - k -- a key\n",
+    "SELECT *, wx + x AS sum, `wx` AS k2 FROM nearer WHERE wx IS NOT NULL AND x <= 2.5",
+    "SELECT wx, o FROM perhaps WHERE wx IS NULL AND o = 'JFK'",
+    "SELECT k FROM perhaps WHERE wx > 0 AND k > 1",
     "SELECT -- a remark\n f.k, /* of */ w.x -- two\n FROM flights f -- three\n JOIN weather w -- four\n ON f.k = w.k -- five\n"
     f" AND {_BOUND} -- six\n WHERE w.x > 0 -- seven\n OR f.x > w.x -- eight",
 ]

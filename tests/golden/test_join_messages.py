@@ -54,6 +54,14 @@ QUERIES = [
     f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND f.k IN",
     "SELECT a.k FROM airports a JOIN airports b ON a.k = b.k",
     "SELECT a.k FROM airports a LEFT JOIN flights f ON a.k = f.k",
+    "SELECT kk FROM near",
+    "SELECT k FROM nearer n\nWHERE n.dep > seen",
+    "SELECT w.k FROM near",
+    "SELECT k, wx AS K FROM near",
+    "SELECT k FROM near WHERE upperr(origin) = 'X' AND k > 1",
+    "SELECT k + place AS s FROM near",
+    "SELECT n.k FROM nearer n JOIN airports a ON n.k = a.k",
+    "SELECT n.k FROM flights f JOIN near n ON n.k = f.k",
 ]
 
 

@@ -8,7 +8,6 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import parse_query, parse_script, sources_of
 from penstock.sql.script.views import flatten
-from penstock.sql.text.query import SelectQuery
 
 
 def joined(text: str) -> JoinQuery:
@@ -52,18 +51,27 @@ def test_selections_among_the_inputs_are_brought_down_to_tables() -> None:
     views = {
         "LATE": parse_query("SELECT * FROM flights WHERE delay > 60"),
         "LATER": parse_query("SELECT k, delay * 2 AS d FROM late WHERE delay > 90"),
-        "PAIRS": joined("SELECT a.k FROM late a JOIN weather b ON a.k = b.k"),
-        "SEEN": parse_query("SELECT k FROM pairs WHERE k > 3"),
     }
-    query = flatten(joined("SELECT * FROM later l JOIN seen s ON l.k = s.k JOIN pairs p ON p.k = l.k"), views)
-    assert [source.relation for source in query.sources] == ["flights", "pairs", "pairs"]
+    query = flatten(joined("SELECT * FROM later l JOIN weather w ON l.k = w.k"), views)
+    assert [source.relation for source in query.sources] == ["flights", "weather"]
     below = query.sources[0].below
     assert below is not None
     assert [clause.text for clause in below.conditions] == ["delay > 60", "delay > 90"]
-    assert query.sources[2].below is None, "a join view is a stream of its own"
-    above = flatten(parse_query("SELECT k FROM seen"), views)
-    assert isinstance(above, SelectQuery)
-    assert above.source == "pairs"
+    assert query.sources[1].below is None
+
+
+def test_a_selection_over_a_join_is_the_join_with_one_more_condition() -> None:
+    views = {
+        "PAIRS": joined("SELECT a.k FROM flights a JOIN weather b ON a.k = b.k"),
+        "SEEN": parse_query("SELECT k AS n FROM pairs WHERE k > 3"),
+    }
+    above = flatten(parse_query("SELECT n + 1 AS m FROM seen s WHERE s.n < 9"), views)
+    assert isinstance(above, JoinQuery)
+    assert [source.relation for source in above.sources] == ["flights", "weather"]
+    assert [each.where for each in above.selected] == ["k > 3", "  n < 9"]
+    for name in ("pairs", "seen"):
+        with pytest.raises(SqlError, match=f"{name} is a join view; a join of one is not supported yet"):
+            flatten(joined(f"SELECT * FROM flights f JOIN {name} p ON p.k = f.k"), views)
 
 
 def test_scripts_know_the_inputs_of_joins() -> None:

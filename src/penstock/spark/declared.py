@@ -15,7 +15,6 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.inputs import Relation
-from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import CreateTable, Query, Script, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
@@ -166,11 +165,10 @@ class Declared:
         message = ""
         if name in {each.upper() for each in self.statics}:
             message = f"{query.source} is a static table: its rows do not come, they are there. Allowed: to join a stream with it"
-        elif name in {each.upper() for each, view in self.views.items() if isinstance(view.query, JoinQuery)}:
-            message = (
-                f"{query.source} is a join view; a selection or window view over one is not supported yet. Allowed: its "
-                "conditions in the join view itself"
-            )
+        elif name in {
+            each.upper() for each, view in self.views.items() if isinstance(view.definition, JoinDefinition)
+        }:
+            message = f"{query.source} is a join view; a window view over one is not supported yet. Allowed: a selection over it"
         if message:
             raise place.error(UnsupportedError, message, 0, len(place.text))
 

@@ -391,19 +391,18 @@ class Engine:
         for name, (query, text) in written.items():
             known[name.upper()] = query
             _refuse_circle(name, known)
-            if isinstance(query, JoinQuery):
-                staged.views[name] = self._joined(staged, name, query, text, written, known)
-                continue
             flat = flatten(query, known)
+            below = beneath(query, _texts(staged, written), known)
+            if isinstance(flat, JoinQuery):
+                staged.views[name] = self._joined(staged, name, (query, text), flat, below)
+                continue
             if isinstance(flat, WindowQuery) and flat.over is not None:
-                below = beneath(query, _texts(staged, written), known)
                 staged.views[name] = self._derived(staged, name, (query, text), flat, below, known)
                 continue
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
             definition: ViewDefinition | WindowDefinition
             if isinstance(flat, WindowQuery):
-                below = beneath(query, _texts(staged, written), known)
                 definition = define_window(name, text, flat, below, source, host)
                 new.setdefault(stream, {})[name] = flat.selection
             else:
@@ -459,16 +458,22 @@ class Engine:
         self,
         staged: Declared,
         name: str,
-        query: JoinQuery,
-        text: str,
-        written: Mapping[str, tuple[Query, str]],
-        known: Mapping[str, Query],
+        written: tuple[Query, str],
+        flat: JoinQuery,
+        below: tuple[tuple[str, str], ...],
     ) -> View:
-        """A join view, bound, with what it asks of its streams checked."""
-        flat = flatten(query, known)
+        """A join view, bound, with what it asks of its streams checked.
+
+        Args:
+            staged: what is declared.
+            name: the view's name.
+            written: its query and text.
+            flat: its query over streams and static tables.
+            below: (name, text) of the views beneath.
+        """
+        query, text = written
         schemas = {each: stream.source.schema for each, stream in staged.streams.items()}
         schemas |= {each: table.schema for each, table in staged.statics.items()}
-        below = beneath(query, _texts(staged, written), known)
         definition = define_join(name, text, flat, below, schemas, staged.relations, self._spark)
         for stream in definition.streams:
             source, host = staged.streams[stream].source, staged.streams[stream].host

@@ -17,11 +17,11 @@ from penstock.plan.spark_types import spark_name
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
-from penstock.sql.joins.outputs import Output, select_list
+from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.joins.scope import Column, Scope
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
-from penstock.sql.joins.texts import written
+from penstock.sql.joins.texts import selected_from, written
 from penstock.sql.text.lexing import enclosed, quote
 from penstock.sql.text.placed import PlacedText
 
@@ -48,10 +48,15 @@ def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], ho
     try:
         scope, on, where = _conditions(query, inputs)
         outputs = select_list(query, scope)
+        schema = _schema(text, host)
+        for selection in query.selected:
+            text = selected_from(text, selection)
+            outputs, further = selected_outputs(selection, outputs, schema.names)
+            where += further
+            schema = _schema(text, host)
     except UnknownNameError as error:
         _require_refused(text, host, error)
         raise
-    schema = _schema(text, host)
     kept = _kept(inputs, (*on, *where), outputs, host)
     _check_outputs(outputs, schema, kept)
     matching, restricting, after = _parted(query, on, where, kept)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from penstock.errors import UnsupportedError
+from penstock.sql.joins.conjuncts import Conjunct, conjuncts
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.joins.scope import Column, Expression, Reference, Scope
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.parts import Item
+from penstock.sql.text.query import SelectQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,42 @@ def select_list(query: JoinQuery, scope: Scope) -> tuple[Output, ...]:
         if item.alias is not None:
             named.setdefault(item.alias.upper(), expression)
     return tuple(found)
+
+
+def selected_outputs(
+    selection: SelectQuery, outputs: Sequence[Output], names: Sequence[str]
+) -> tuple[tuple[Output, ...], list[Conjunct]]:
+    """The outputs of a selection over a join, and what it says of joined rows.
+
+    Args:
+        selection: the selection.
+        outputs: what the join puts out.
+        names: as Spark calls them.
+
+    Raises:
+        UnknownNameError: a name that the join does not put out.
+        SqlError: no expression.
+    """
+    scope = Scope.over(
+        {
+            name: output.expression.column or output.expression
+            for name, output in zip(names, outputs, strict=True)
+        }
+    )
+    conditions = [found for clause in selection.conditions for found in conjuncts(clause, scope)]
+    if selection.projection is None:
+        return tuple(Output(output.expression, selection.source_clause) for output in outputs), conditions
+    found: list[Output] = []
+    named: dict[str, Expression] = {}
+    for item in selection.projection:
+        if item.is_star:
+            found += (Output(output.expression, item.clause) for output in outputs)
+            continue
+        expression = scope.expression(item.written, named)
+        found.append(Output(expression, item.clause))
+        if item.name is not None:
+            named.setdefault(item.name.upper(), expression)
+    return tuple(found), conditions
 
 
 def _star(item: Item, scope: Scope) -> list[Column] | None:

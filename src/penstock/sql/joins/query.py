@@ -48,8 +48,10 @@ class JoinQuery:
         sources: the inputs in the order of the text.
         items: the SELECT list.
         where: the condition after WHERE.
+        selected: of a selection over a join view, flattened: the selections over the join, the one on its rows first.
     """
 
     sources: tuple[JoinSource, ...]
     items: tuple[Item, ...]
     where: Clause | None
+    selected: tuple[SelectQuery, ...] = ()

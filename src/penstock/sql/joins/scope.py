@@ -117,6 +117,18 @@ class Scope:
         self.columns = columns
         self.visible = visible
         self._hidden: tuple[Column, ...] = ()
+        self._outputs: Mapping[str, Column | Expression] = {}
+
+    @classmethod
+    def over(cls, outputs: Mapping[str, Column | Expression]) -> Scope:
+        """The scope of a selection over a join.
+
+        Args:
+            outputs: what the join puts out, by name.
+        """
+        scope = cls((), (), ())
+        scope._outputs = outputs
+        return scope
 
     def joined(self, alias: str, columns: Sequence[Column], using: Iterable[Clause]) -> Scope:
         """The scope with one more input.
@@ -198,6 +210,9 @@ class Scope:
                 return self._single(clause, found, start, parts[1][2]), 2
         if found := _called(first, self.visible):
             return self._single(clause, found, start, end), 1
+        output = next((name for name in self._outputs if name.upper() == first.upper()), None)
+        if output is not None:
+            return self._outputs[output], 1
         if (earlier := named.get(first.upper())) is not None:
             return earlier, 1
         if len(parts) == 1 and first.upper() in BARE_FUNCTIONS:
@@ -210,7 +225,8 @@ class Scope:
             f"{alias}: {', '.join(column.name for column in columns)}"
             for alias, columns in zip(self.aliases, self.columns, strict=True)
         )
-        message = f"Column {first} does not exist. Existing columns of {names}"
+        existing = f": {', '.join(self._outputs)}" if self._outputs else f" of {names}"
+        message = f"Column {first} does not exist. Existing columns{existing}"
         raise clause.error(UnknownNameError, message, start, end)
 
     def _single(self, clause: Clause, found: Sequence[Column], start: int, end: int) -> Column:

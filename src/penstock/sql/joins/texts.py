@@ -10,6 +10,7 @@ from penstock.sql.joins.query import JoinQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import ended, quote
 from penstock.sql.text.placed import PlacedText
+from penstock.sql.text.query import SelectQuery
 
 
 def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> PlacedText:
@@ -39,6 +40,24 @@ def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> Placed
         text += "\nWHERE "
         add(query.where)
     return PlacedText(text, tuple(pieces), query.sources[0].clause)
+
+
+def selected_from(below: PlacedText, selection: SelectQuery) -> PlacedText:
+    """A selection over a query."""
+    text = "SELECT "
+    pieces: list[tuple[int, int, Clause]] = []
+    for number, output in enumerate(selection.projection or ()):
+        text += ", " if number else ""
+        pieces.append((len(text), len(text) + len(output.clause.text), output.clause))
+        text += output.clause.text
+    text += "\nFROM (\n" if selection.projection else "*\nFROM (\n"
+    pieces += ((len(text) + start, len(text) + end, clause) for start, end, clause in below.pieces)
+    text += f"{below.text}\n)"
+    for condition in selection.conditions:
+        text += "\nWHERE "
+        pieces.append((len(text), len(text) + len(condition.text), condition))
+        text += condition.text
+    return PlacedText(text, tuple(pieces), selection.source_clause)
 
 
 def _table(each: Input, host: JoinHost) -> str:

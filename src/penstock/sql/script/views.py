@@ -1,6 +1,7 @@
-"""Views on views: a view on selections is one on the table beneath, a selection on a window view a window view.
+"""Views on views: a view on selections is one on the table beneath, a selection on a window view a window view, one on a
+join view a join view.
 
-The rows of a join view are a stream of their own: a view on one stays a view on it. So does an aggregation over a window view.
+The rows of a window view are a stream of their own: an aggregation over one stays that.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def flatten(query: JoinQuery, views: Mapping[str, SelectQuery | WindowQuery | Jo
 @overload
 def flatten(
     query: SelectQuery | WindowQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
-) -> SelectQuery | WindowQuery: ...
+) -> SelectQuery | WindowQuery | JoinQuery: ...
 
 
 def flatten(
@@ -39,8 +40,8 @@ def flatten(
     """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
-    window view becomes a window view; an aggregation over one stays that, its source is the view. The inputs of a join that
-    are selections are marked with what they stand for.
+    window view becomes a window view, one on a join view a join view; an aggregation over a window view stays that, its source
+    is the view. The inputs of a join that are selections are marked with what they stand for.
 
     Args:
         query: a selection, window view or join view on tables or on some of `views`.
@@ -54,9 +55,11 @@ def flatten(
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
     inner = views.get(query.source.upper())
-    if inner is None or isinstance(inner, JoinQuery):
+    if inner is None:
         return query
     below = flatten(inner, views)
+    if isinstance(below, JoinQuery):
+        return replace(below, selected=(*below.selected, query)) if isinstance(query, SelectQuery) else query
     if isinstance(below, WindowQuery):
         if isinstance(query, SelectQuery):
             return selected_from(below, query)
@@ -92,12 +95,13 @@ def _flat_source(
     source: JoinSource, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
 ) -> JoinSource:
     inner = views.get(source.source.upper())
-    if inner is None or isinstance(inner, JoinQuery):
+    if inner is None:
         return source
     below = flatten(inner, views)
     if isinstance(below, SelectQuery):
         return replace(source, below=below)
-    message = f"{source.source} is a window view; a join of one is not supported yet. {ALLOWED_JOIN}"
+    kind = "join" if isinstance(below, JoinQuery) else "window"
+    message = f"{source.source} is a {kind} view; a join of one is not supported yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
 
 
@@ -130,9 +134,7 @@ class _Names:
                     0,
                     len(output.clause.text),
                 )
-            start = output.clause.text.find(output.expression)
-            clause = Clause(output.expression, output.clause.script, output.clause.start + start)
-            items.append(Output(self.in_clause(clause).text, output.name, output.clause))
+            items.append(Output(self.in_clause(output.written).text, output.name, output.clause))
         return tuple(items)
 
     def in_text(self, text: str, written: Clause) -> str:

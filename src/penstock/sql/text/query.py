@@ -47,6 +47,12 @@ class Output:
         )
 
     @property
+    def written(self) -> Clause:
+        """The expression where it was written."""
+        start = self.clause.text.find(self.expression)
+        return Clause(self.expression, self.clause.script, self.clause.start + start)
+
+    @property
     def is_star(self) -> bool:
         """Whether this stands for all columns of the source."""
         return self.expression == "*"

@@ -42,9 +42,7 @@ def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
         if item.is_star:
             outputs += (replace(output, clause=item.clause) for output in below.outputs)
             continue
-        start = item.clause.text.find(item.expression)
-        written = Clause(item.expression, item.clause.script, item.clause.start + start)
-        outputs.append(GroupExpression(over.rewrite(written), item.name, item.clause))
+        outputs.append(GroupExpression(over.rewrite(item.written), item.name, item.clause))
     conditions = tuple(
         GroupExpression(over.rewrite(condition), None, condition) for condition in selection.conditions
     )
