@@ -157,6 +157,17 @@ def test_what_a_step_looks_at_is_counted(method: Method, looked: int, built: int
     assert (step.tuples, step.looked, step.pairs, step.built) == (2, looked, 2, built)
 
 
+def test_a_burst_is_not_searched_by_nested_loops() -> None:
+    rows = 3_000
+    new = run_of("a", pa.array(np.arange(rows)), np.zeros(rows, np.int64))
+    old = run_of("b", pa.array(np.arange(rows)), np.zeros(rows, np.int64))
+    join = CellJoin(
+        plan_of(pa.int64(), 1), order_of(Method.NESTED), 0, [runs([new]), runs(old=[old])], ["a_t", "b_t"]
+    )
+    assert sum(batch.num_rows for batch in join.batches()) == rows
+    assert rows <= join.steps[0][0].looked < 3 * rows
+
+
 def test_parts_out_of_time_are_not_looked_at() -> None:
     new = run_of("a", pa.array([1]), [1_000])
     old = [run_of("b", pa.array([1, 1]), [time, time + 9]) for time in range(0, 2_000, 10)]

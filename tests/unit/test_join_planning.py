@@ -80,6 +80,16 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     assert "the runner-up: new tuples of" in told
 
 
+def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: JoinPlanner) -> None:
+    rng = np.random.default_rng(5)
+    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
+    first = planner.order
+    silent = {kept: own if kept.input == 0 else InputRuns((), ()) for kept, own in runs.items()}
+    assert planner.measured(0, silent, ()) == []
+    assert planner.order == first
+    assert planner.measured(1, runs, ())
+
+
 def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
     assert explain_first(PLAN, 4) == [
         "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",

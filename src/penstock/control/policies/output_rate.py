@@ -164,7 +164,9 @@ class _Join:
         model = JoinModel(self.bound.plan, statistics, self.bound.sorted_by)
         best, before = plan_joins(model), model.seconds(self.running)
         found: list[Action] = []
-        if self.gate.lets(before, best.seconds, now):
+        # a stream that has brought nothing yet would make every way to search it look free
+        is_known = all(statistics.rates[number] for number in model.firsts())
+        if is_known and self.gate.lets(before, best.seconds, now):
             found = [self._switch(model, best, before)]
             self.running = best.order
         steps = tuple(model.follow(order) for order in self.running.orders)

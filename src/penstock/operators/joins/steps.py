@@ -42,6 +42,8 @@ from penstock.plan.joins import JoinPlan, Method, ProbeStep
 Ints = npt.NDArray[np.int64]
 #: joined rows of a piece, unless told otherwise
 PIECE_ROWS = 1 << 16
+#: nested loops look at no more tuples than this for a piece of joined rows: past it, a step that has a key searches by hash
+NESTED_TUPLES = 1 << 22
 #: joined rows: of each input joined so far the ids of its tuples
 Rows = dict[int, Ids]
 
@@ -64,6 +66,8 @@ class Probe:
 
 class Step:
     """A step of a probe order in a cell.
+
+    Nested loops are chosen for few tuples, by rates of before; a burst is searched by hash (see `NESTED_TUPLES`).
 
     Args:
         plan: the join.
@@ -113,7 +117,7 @@ class Step:
         self._comparisons = comparisons_of(plan, step.input, joined)
         #: whether the first pair of a range tells as much as all of them
         self._one_is_enough = any_partner and not self._equalities and not self._comparisons
-        self._made: Table | None = None
+        self._tables: dict[Method, Table] = {}
 
     def partners(self, pieces: Iterator[Rows]) -> Iterator[Rows]:
         """The joined rows with their partners in the input, in pieces of at most `piece_rows`."""
@@ -123,10 +127,7 @@ class Step:
                 probe = self._probe(rows)
             if not len(probe.numbers):
                 continue
-            if not self._as_it_lies and self._made is None:
-                with building(self._measure):
-                    self._made = self._table()
-            found = self._in_parts(probe) if self._as_it_lies else self._in_table(probe)
+            found = self._in_parts(probe) if self._as_it_lies else self._in_table(probe, *self._table(probe))
             while True:
                 with timing(self._measure):
                     piece = next(found, None)
@@ -177,11 +178,9 @@ class Step:
             self._measure.looked += int(cursor[2]) - before
             yield self._joined(probe, tuples[:filled], ids[:filled])
 
-    def _in_table(self, probe: Probe) -> Iterator[Rows]:
-        table = self._made
-        assert table is not None, "it was made for the first probe"
+    def _in_table(self, probe: Probe, method: Method, table: Table) -> Iterator[Rows]:
         ranges = _no_ranges(len(probe.numbers))
-        if self._step.method is Method.HASH:
+        if method is Method.HASH:
             used = bucket_ranges(table, probe.numbers, ranges)
         else:
             zeros = np.zeros(len(table.ids), np.int8)
@@ -197,7 +196,21 @@ class Step:
             self._measure.looked += int(cursor[2]) - before
             yield self._joined(probe, tuples[:filled], ids[:filled])
 
-    def _table(self) -> Table:
+    def _table(self, probe: Probe) -> tuple[Method, Table]:
+        """How joined rows are searched for, and in which table."""
+        method, table = self._step.method, self._kept_table(self._step.method)
+        is_burst = len(probe.numbers) * len(table.ids) > NESTED_TUPLES
+        if method is Method.NESTED and is_burst and self._step.key is not None:
+            method, table = Method.HASH, self._kept_table(Method.HASH)
+        return method, table
+
+    def _kept_table(self, method: Method) -> Table:
+        if method not in self._tables:
+            with building(self._measure):
+                self._tables[method] = self._made(method)
+        return self._tables[method]
+
+    def _made(self, method: Method) -> Table:
         """Those of the input's tuples that may be partners, by hash of the key or by event time."""
         low, high = self._span
         every: list[tuple[Ids, Ints, Ints]] = []
@@ -222,7 +235,7 @@ class Step:
             np.concatenate([np.zeros(0, np.int64), *(each[place] for each in every)]) for place in range(3)
         )
         self._measure.built += len(ids)
-        if self._step.method is Method.HASH:
+        if method is Method.HASH:
             return bucketed(ids, numbers, times, max(1, int(len(ids) - 1).bit_length()))
         order = _ascending(times)
         return Table(ids[order], numbers[order], times[order], np.zeros(0, np.int64))
