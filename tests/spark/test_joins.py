@@ -19,6 +19,7 @@ from joined_inputs import Inputs, multiset, random_join, random_order
 from penstock.errors import InputError, SqlError, UnknownNameError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
+from penstock.monitor.snapshot import take_lanes
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.joins.lane import JoinLane
@@ -109,6 +110,8 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     told_of = run.explain()
     assert "measured: f" in told_of
     assert "the runner-up: new tuples of" in told_of
+    progress = {each.name: each.line() for each in take_lanes(run.status())}
+    assert progress["pairs"].startswith(f"pairs: {told.count():,} rows | ")
 
     layout = Layout.of(run.output, None)
     found = plain_rows(layout, "PAIRS", 7)
@@ -128,6 +131,11 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert document["views"]["pairs"]["backlog"] == {"flights": 0, "weather": 0}
     lines = "\n".join(status_lines(document))
     assert f"join view pairs of flights, weather: {told.count():,} rows" in lines
+    standing = document["views"]["pairs"]["standing"]
+    assert {step["first"] for step in standing["steps"]} == {"f", "w"}
+    if not document["views"]["pairs"]["switched"]:
+        searched = sum(step["measured"]["rows"] for step in standing["steps"])
+        assert searched > 0 < standing["measured_rate"]
     assert f"a condition raised, so that {raised:,} joined rows are no match" in lines
 
     lost = sum(tuples.column("n").to_pylist().count(0) for tuples in inputs.tuples["flights"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.optimizer.averages import Averaging, AveragingSettings, FadingSums
-from penstock.optimizer.join_measures import JoinAverages, JoinMeasures, Work, equal_pairs
+from penstock.optimizer.join_measures import JoinAverages, JoinMeasures, StepCount, Work, equal_pairs
 from penstock.optimizer.join_statistics import UnitCosts
 
 FADING = AveragingSettings(Averaging.EXPONENTIAL, 2.0)
@@ -124,3 +124,20 @@ def test_what_is_never_timed_keeps_its_ratio_to_the_rest() -> None:
     work = Work(nested=1e6, outputs=1e5)
     averages.add(replace(QUIET, work=(replace(work, seconds=work.seconds_at(slow)),)))
     assert np.allclose(astuple(averages.statistics().costs), astuple(slow), rtol=0.02)
+
+
+def test_steps_are_told_a_second_and_forgotten_with_their_order() -> None:
+    averages = JoinAverages(FADING)
+    of_cells = (
+        StepCount(0, 1, 10, 40, 20, 0.5),
+        StepCount(1, 0, 6, 6, 3, 0.25),
+        StepCount(0, 1, 30, 0, 0, 0),
+    )
+    averages.add(replace(QUIET, seconds=2.0, steps=of_cells))
+    assert averages.steps() == (StepCount(0, 1, 20, 20, 10, 0.25), StepCount(1, 0, 3, 3, 1.5, 0.125))
+    averages.add(replace(QUIET, seconds=2.0))
+    (first, _) = averages.steps()
+    assert first.rows == pytest.approx(20 / 3), "half of what was, over two seconds and half of two"
+    averages.order_switched()
+    assert averages.steps() == ()
+    assert averages.statistics().rates == pytest.approx((100 / 2, 0))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.runs.run import Run, RunPlan, write_run
+from penstock.optimizer.join_measures import StepCount
 from penstock.plan.joins import JoinColumn, JoinInput, JoinKey, JoinOutput, JoinPlan, TimeBound
-from penstock.spark.lanes.joins.explaining import explain_first, explain_standing
+from penstock.spark.lanes.joins.explaining import explain_first, standing_document
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
 from penstock.spark.lanes.joins.planning import JoinPlanner
 
@@ -64,10 +67,10 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     assert [step.input for step in planner.order.orders[0].steps] == [1, 2]
     rng = np.random.default_rng(5)
     runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
-    (switch,) = planner.measured(0, runs, ())
+    (switch,) = planner.measured(0, runs, (), ())
     assert [step.input for step in planner.order.orders[0].steps] == [2, 1]
     assert switch.order == planner.order
-    assert planner.measured(1, runs, ()) == []
+    assert planner.measured(1, runs, (), ()) == []
 
     standing = planner.standing
     assert standing is not None
@@ -75,9 +78,41 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     assert standing.statistics.equal[1, 0, 2] < 20 / VALUES[1]
     rates = standing.statistics.rates
     assert rates[0] == rates[1] == rates[2] > 0
-    told = "\n".join(explain_standing(PLAN, standing))
+    document = standing_document(PLAN, standing)
+    assert json.loads(json.dumps(document)) == document
+    told = "\n".join(standing_lines(document))
     assert "measured: key 0 is equal in 0.2" in told
     assert "the runner-up: new tuples of" in told
+    assert "rows/s put out, nothing measured" in told
+
+
+def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: JoinPlanner) -> None:
+    rng = np.random.default_rng(5)
+    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
+    planner.measured(0, runs, (), ())
+    did = tuple(
+        StepCount(order.first, step.input, 5_000, 800 * (place + 1), 700, 0.01)
+        for order in planner.order.orders
+        for place, step in enumerate(order.steps)
+    )
+    planner.measured(1, runs, did, ())
+    standing = planner.standing
+    assert standing is not None
+    assert standing.measured_rate == pytest.approx(1_050), (
+        "the rows of each input's last step, of two seconds"
+    )
+    document = standing_document(PLAN, standing)
+    step = document["steps"][0]
+    assert (step["first"], step["step"]) == ("a0", "a2 (merge by key 1)")
+    assert step["measured"] == {"rows": 2_500, "pairs": 400, "output": 350, "seconds": 0.005}
+    rates = standing.statistics.rates
+    assert step["predicted"]["rows"] == pytest.approx(rates[0])
+    told = list(standing_lines(document))
+    (line,) = (each for each in told if each.startswith("  new tuples of a0 meet a2"))
+    assert line.endswith(
+        "; measured 2,500 rows come, 400 pairs looked at, 350 go on a second, 2e-06 s for each"
+    )
+    assert "rows/s put out, measured 1,050; " in "\n".join(told)
 
 
 def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: JoinPlanner) -> None:

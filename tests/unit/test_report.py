@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.cli.check import unused
 from penstock.monitor.report import News, length
-from penstock.monitor.snapshot import take_snapshot
+from penstock.monitor.snapshot import take_lanes, take_snapshot
 
 
 def test_lengths_of_time_read_well() -> None:
@@ -68,3 +68,25 @@ def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
         "clicks: no view reads it, nothing will be answered"
     ]
     assert list(unused({})) == ["no stream is declared, there is nothing to run"]
+
+
+def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
+    pairs: dict[str, Any] = {
+        "view": "pairs",
+        "views": {"pairs": {"rows": 1_200, "raised": 3, "untimed": 0}},
+        "cut": 7,
+        "backlog": {"flights": 2, "weather": 0},
+        "measured_rate": 42.5,
+    }
+    daily = {"cut": 4, "views": {"daily": {"early": 5, "corrected": 1, "final": 2, "rows": 20}}}
+    quiet = {"view": "rare", "views": {}, "backlog": {"flights": 0}, "measured_rate": None}
+    status = {
+        "flights": {"lanes": {"joins.0": pairs, "joins.1": quiet}},
+        "weather": {"lanes": {"joins.0": pairs, "results/rides.fares": daily}},
+    }
+    assert [each.line() for each in take_lanes(status)] == [
+        "pairs: 1,200 rows, 3 no match because a condition raised | 42.5 joined rows/s | cut 7 | "
+        "not joined yet: 2 batches of flights",
+        "rare: no rows yet",
+        "daily: 5 early, 1 corrected, 2 final | cut 4",
+    ]

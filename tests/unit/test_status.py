@@ -263,3 +263,57 @@ def test_events_of_one_millisecond_are_each_taken_in_once(layout: Layout) -> Non
     for count in (2, 4):
         log.record("files_changed", stream="orders", count=count)
     assert folder_status(layout.output)["streams"]["orders"]["files_changed"] == 7
+
+
+def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout) -> None:
+    views = {"pairs": {"streams": ["orders"], "lanes": [3]}}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    counts = {"rows": 100.0, "pairs": 60.0, "output": 50.0, "seconds": 0.01}
+    standing = {
+        "inputs": ["o 100 tuples/s", "a 12 tuples"],
+        "selectivities": ["key 0 is equal in 0.08 of the pairs of o and a"],
+        "steps": [{"first": "o", "step": "a (merge by key 0)", "predicted": counts, "measured": None}],
+        "predicted_rate": 50.0,
+        "measured_rate": 48.0,
+        "seconds": 0.01,
+        "best_seconds": 0.009,
+        "search": "dynamic programming over all orders",
+        "runner_up": "new tuples of o would take 80.0% more time",
+    }
+    book = StatusBook()
+    for cut in range(7):
+        book.note(
+            {
+                "time": "2024-01-01T00:00:00.000+00:00",
+                "kind": "join_switched",
+                "lane": "joins.3",
+                "view": "pairs",
+                "cut": cut,
+                "order": f"order {cut}",
+                "reason": "20.0% less",
+            }
+        )
+    book.take_standing("joins.3", standing)
+    replace_json(layout.status, book.document())
+    told = lines(layout).splitlines()
+    begin = told.index("join view pairs of orders: 0 rows")
+    assert told[begin + 1 : begin + 7] == [
+        "  measured: o 100 tuples/s, a 12 tuples",
+        "  measured: key 0 is equal in 0.08 of the pairs of o and a",
+        "  new tuples of o meet a (merge by key 0): predicted 100 rows come, 60 pairs looked at, 50 go on a second, "
+        "0.0001 s for each",
+        "  predicted: 50 rows/s put out, measured 48; 0.01 s of a processor for each second of the streams; found by "
+        "dynamic programming over all orders",
+        "  the best order would take 0.009 s: too little less, or too soon after the last change",
+        "  the runner-up: new tuples of o would take 80.0% more time",
+    ]
+    assert told[begin + 7] == "  its order was switched 7 times, the last ones:"
+    switches = told[begin + 8 : begin + 13]
+    assert [line.partition("behind ")[2] for line in switches] == [
+        f"cut {cut}: order {cut}: 20.0% less" for cut in range(2, 7)
+    ]
+    book.note({"time": "2024-01-01T00:00:01.000+00:00", "kind": "run_started"})
+    replace_json(layout.status, book.document())
+    told_later = lines(layout)
+    assert "the runner-up" not in told_later, "what an earlier run has measured says nothing of this one"
+    assert "its order was switched 7 times" in told_later

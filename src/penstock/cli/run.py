@@ -7,13 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
 from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
 
 
 def run(
@@ -46,7 +49,7 @@ def run(
     from penstock.cli.watch import Watcher
     from penstock.monitor.live import follow
     from penstock.monitor.report import News
-    from penstock.monitor.snapshot import take_snapshot
+    from penstock.monitor.snapshot import take_lanes, take_snapshot
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
@@ -86,8 +89,12 @@ def run(
                         console.print(line)
                 return running.await_termination(seconds) or told.is_set()
 
+            def read() -> list[StreamSnapshot | LaneSnapshot]:
+                status = running.status()
+                return [*take_snapshot(status), *take_lanes(status)]
+
             try:
-                follow(console, lambda: take_snapshot(running.status()), wait, News(running.events).lines)
+                follow(console, read, wait, News(running.events).lines)
                 if told.is_set():
                     console.print("stopping; the same command goes on from here")
             finally:

@@ -17,6 +17,8 @@ from typing import Any
 VERSION = 1
 #: events of late that the document holds
 _KEPT = 40
+#: switches of a join's order that the document holds
+_SWITCHES = 5
 #: batches whose rate is told
 _RATED = 5
 #: a stream that was tried again and has not failed for so long since then runs
@@ -62,6 +64,11 @@ class StatusBook:
         with self._lock:
             return deepcopy(self._document["streams"].get(name, {}))
 
+    def lane(self, name: str) -> Document:
+        """A copy of what is known of a lane."""
+        with self._lock:
+            return deepcopy(self._document.get("lanes", {}).get(name, {}))
+
     def update(self, **fields: Any) -> None:
         """Sets fields of the document itself."""
         with self._lock:
@@ -81,6 +88,12 @@ class StatusBook:
                 take_in(self._document, event)
             if event.get("kind") not in MEASURED:
                 self._document["news"] = [*self._document["news"], dict(event)][-_KEPT:]
+
+    def take_standing(self, lane: str, standing: Mapping[str, Any]) -> None:
+        """Takes in how the running order of a join's lane stands; no event tells of it."""
+        with self._lock:
+            self._changes += 1
+            self._document.setdefault("lanes", {}).setdefault(lane, {})["standing"] = dict(standing)
 
     def catch_up(self, stream: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> None:
         """Takes in the figures of a stream's batches that no event told of, from its manifests.
@@ -140,6 +153,8 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
         document.pop("starting", None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
+    for lane in document.get("lanes", {}).values():
+        lane.pop("standing", None)
 
 
 def _run_ended(document: Document, _: Mapping[str, Any]) -> None:
@@ -263,6 +278,13 @@ def _lane_left(document: Document, event: Mapping[str, Any]) -> None:
     document.get("lanes", {}).pop(event["lane"], None)
 
 
+def _join_switched(document: Document, event: Mapping[str, Any]) -> None:
+    lane = document.setdefault("lanes", {}).setdefault(event["lane"], {})
+    lane["switched"] = lane.get("switched", 0) + 1
+    switch = {name: event.get(name) for name in ("time", "cut", "order", "reason")}
+    lane["switches"] = [*lane.get("switches", []), switch][-_SWITCHES:]
+
+
 def _history_held(document: Document, event: Mapping[str, Any]) -> None:
     held = {name: event.get(name) for name in ("entry", "seconds", "bytes", "is_known", "time")}
     _stream(document, event["stream"]).setdefault("held_by", {})[event["reader"]] = held
@@ -351,6 +373,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "windows": _windows,
     "cut": _cut,
     "lane_left": _lane_left,
+    "join_switched": _join_switched,
     "history_held": _history_held,
     "history_released": _history_released,
     "decision": _decision,

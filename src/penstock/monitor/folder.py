@@ -118,6 +118,7 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
+    shown |= {name: lanes[-1].get(name) for name in ("standing", "switched", "switches")}
     reach = lanes[-1].get("streams") or {}
     whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
     newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}

@@ -1,4 +1,4 @@
-"""A reporter for terminals: one line a stream, renewed in place; plain lines where there is no terminal."""
+"""A reporter for terminals: one line a stream and lane, renewed in place; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from penstock.monitor.snapshot import StreamSnapshot
+from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
 
 _PLAIN_SECONDS = 5.0
+Snapshot = StreamSnapshot | LaneSnapshot
 
 
 def follow(
     console: Console,
-    read: Callable[[], Sequence[StreamSnapshot]],
+    read: Callable[[], Sequence[Snapshot]],
     wait: Callable[[float], bool],
     news: Callable[[], Sequence[str]] = tuple,
     every_seconds: float = 0.5,
@@ -45,11 +46,11 @@ def follow(
 
 def _follow_plainly(
     console: Console,
-    read: Callable[[], Sequence[StreamSnapshot]],
+    read: Callable[[], Sequence[Snapshot]],
     wait: Callable[[float], bool],
     news: Callable[[], Sequence[str]],
 ) -> None:
-    shown: list[StreamSnapshot] = []
+    shown: list[Snapshot] = []
     last = time.monotonic()
     ended = False
     while not ended:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.monitor.book import MEASURED, Document
+from penstock.monitor.joins import standing_lines
 
 #: views, errors and events named at the most
 _NAMED = 8
@@ -18,7 +19,20 @@ _WIDTH = 100
 _AT_WORK = ("running", "starting", "waiting", "retrying", "source unreachable")
 #: fields of an event that its line need not repeat
 _SILENT = frozenset(
-    {"time", "kind", "stream", "told", "reason", "figures", "arrangement", "version", "plan", "cause", "part"}
+    {
+        "time",
+        "kind",
+        "stream",
+        "told",
+        "reason",
+        "figures",
+        "arrangement",
+        "version",
+        "plan",
+        "cause",
+        "part",
+        "orders",
+    }
 )
 #: what the screen of a run counts or says itself
 _COUNTED = frozenset(
@@ -236,13 +250,20 @@ def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  dropped at {_clock(view['dropped'])}: its rows stay"
     if view.get("raised"):
         yield f"  a condition raised, so that {counted(view['raised'], 'joined row')} are no match"
-    behind = [
-        f"{counted(entries, 'batch')} of {stream}"
-        for stream, entries in view.get("backlog", {}).items()
-        if entries
-    ]
-    if behind:
-        yield f"  not joined yet: {', '.join(behind)}"
+    if behind := not_joined(view):
+        yield f"  not joined yet: {behind}"
+    if view.get("standing"):
+        yield from standing_lines(view["standing"])
+    if view.get("switched"):
+        yield f"  its order was switched {counted(view['switched'], 'time')}, the last ones:"
+        for each in view["switches"]:
+            yield f"    {_clock(each['time'])}, behind cut {each['cut']:,}: {each['order']}: {each['reason']}"
+
+
+def not_joined(view: Mapping[str, Any]) -> str:
+    """How many batches of each stream a join view has not answered, by its `backlog`; "" where there are none."""
+    backlog = view.get("backlog", {}).items()
+    return ", ".join(f"{counted(entries, 'batch')} of {stream}" for stream, entries in backlog if entries)
 
 
 def _why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import stream_state
-from penstock.monitor.report import counted, length
+from penstock.monitor.report import counted, length, not_joined
 
 #: views named at the most
 _NAMED = 3
@@ -95,8 +95,38 @@ class StreamSnapshot:
         return " | ".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class LaneSnapshot:
+    """A join view, or the window views over a window view.
+
+    Attributes:
+        name: of the join view, or the lane's.
+        views: by name what was told of each, as words.
+        cut: the newest one, or None.
+        not_joined: batches of its streams that are in no cut yet; "" where there are none.
+        measured_rate: joined rows that a second of its streams gives rise to, or None.
+    """
+
+    name: str
+    views: tuple[tuple[str, str], ...]
+    cut: int | None
+    not_joined: str
+    measured_rate: float | None
+
+    def line(self) -> str:
+        """The snapshot as one line for a terminal."""
+        parts = [f"{view}: {told}" for view, told in self.views] or [f"{self.name}: no rows yet"]
+        if self.measured_rate is not None:
+            parts.append(f"{self.measured_rate:,.3g} joined rows/s")
+        if self.cut is not None:
+            parts.append(f"cut {self.cut:,}")
+        if self.not_joined:
+            parts.append(f"not joined yet: {self.not_joined}")
+        return " | ".join(parts)
+
+
 def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapshot]:
-    """Freezes what `Run.status` says."""
+    """Freezes what `Run.status` says of the streams."""
     return [
         StreamSnapshot(
             name=name,
@@ -121,6 +151,31 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
         )
         for name, stream in status.items()
     ]
+
+
+def take_lanes(status: Mapping[str, Mapping[str, Any]]) -> list[LaneSnapshot]:
+    """Freezes what `Run.status` says of the views that lanes of their own answer."""
+    lanes = {name: lane for stream in status.values() for name, lane in stream["lanes"].items()}
+    return [_lane(name, lane) for name, lane in lanes.items()]
+
+
+def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
+    return LaneSnapshot(
+        lane.get("view", name),
+        tuple((view, _told(counts)) for view, counts in lane.get("views", {}).items()),
+        lane.get("cut"),
+        not_joined(lane),
+        lane.get("measured_rate"),
+    )
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    if "early" in counts:
+        return ", ".join(f"{counts[kind]:,} {kind}" for kind in _WINDOWS[:3])
+    told = counted(counts.get("rows", 0), "row")
+    return (
+        f"{told}, {counts['raised']:,} no match because a condition raised" if counts.get("raised") else told
+    )
 
 
 def _backlog(lag: Mapping[str, Any] | None) -> str:

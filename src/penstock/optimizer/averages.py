@@ -75,6 +75,10 @@ class FadingSums:
         """A sum of numbers; 0 of what was never measured."""
         return float(self._sums.get(name, 0.0))
 
+    def names(self) -> tuple[Hashable, ...]:
+        """Of all that was measured."""
+        return tuple(self._sums)
+
     def array(self, name: Hashable) -> npt.NDArray[np.float64] | None:
         """A sum of arrays; None of what was never measured."""
         found = self._sums.get(name)

@@ -14,6 +14,8 @@ from penstock.plan.joins import Method
 
 #: weight of what was believed of unit costs beside what is measured of them
 _PRIOR = 0.01
+#: what of a step is averaged, in the order of `StepCount`
+_COUNTS = ("rows", "pairs", "output", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,27 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCount:
+    """What a step of a probe order did; of a second of the streams where rates are meant.
+
+    Attributes:
+        first: the input whose new tuples are followed.
+        input: the one that is searched.
+        rows: that came.
+        pairs: looked at.
+        output: rows put out.
+        seconds: of a processor.
+    """
+
+    first: int
+    input: int
+    rows: float
+    pairs: float
+    output: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class JoinMeasures:
     """What was counted and timed in a monitoring period.
 
@@ -56,6 +79,7 @@ class JoinMeasures:
         satisfied: by (input, input), the lower first: pairs compared and pairs whose comparisons are satisfied.
         delays: by input, mean seconds its tuples arrived behind their event time; all 0 where empty.
         work: of the steps, one item for each that was timed by itself.
+        steps: what each step did, in any order; several of one step are added up.
     """
 
     seconds: float
@@ -66,6 +90,7 @@ class JoinMeasures:
     satisfied: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     delays: tuple[float, ...] = ()
     work: tuple[Work, ...] = ()
+    steps: tuple[StepCount, ...] = ()
 
 
 class JoinAverages:
@@ -78,7 +103,9 @@ class JoinAverages:
     """
 
     def __init__(self, settings: AveragingSettings, costs: UnitCosts | None = None) -> None:
+        self._settings = settings
         self._sums = FadingSums(settings)
+        self._steps = FadingSums(settings)
         self._believed = costs or UnitCosts()
         self._sizes: tuple[int, ...] = ()
         self._keys: set[tuple[int, int, int]] = set()
@@ -106,6 +133,11 @@ class JoinAverages:
             found[what, "periods", place] = 1.0
         found |= self._equations(measures.work)
         self._sums.add(measures.seconds, found)
+        self._steps.add(measures.seconds, {"seconds": measures.seconds, **_counted(measures.steps)})
+
+    def order_switched(self) -> None:
+        """Forgets what steps did: from now on they are others."""
+        self._steps = FadingSums(self._settings)
 
     def statistics(self) -> JoinStatistics:
         """What is known now.
@@ -125,6 +157,14 @@ class JoinAverages:
             tuple(self._sums.ratio(("delay", number), ("tuples", number)) for number in inputs),
             seconds / max(1.0, self._sums.sum("cuts")),
             self._costs(),
+        )
+
+    def steps(self) -> tuple[StepCount, ...]:
+        """What each step did in a second of the streams, on average; none where no step was counted."""
+        places = sorted({name[1:] for name in self._steps.names() if isinstance(name, tuple)})
+        return tuple(
+            StepCount(*place, *(self._steps.ratio((count, *place), "seconds") for count in _COUNTS))
+            for place in places
         )
 
     def _seen(self, what: str, place: Hashable) -> bool:
@@ -161,6 +201,15 @@ class JoinAverages:
         factors = np.linalg.solve(parts + prior * np.eye(len(parts)), taken + prior * common)
         factors = np.maximum(factors, common / 100)
         return UnitCosts(*(factors * np.array(astuple(self._believed))).tolist())
+
+
+def _counted(steps: tuple[StepCount, ...]) -> Sums:
+    found: dict[Hashable, float] = {}
+    for step in steps:
+        for count, number in zip(_COUNTS, astuple(step)[2:], strict=True):
+            place = (count, step.first, step.input)
+            found[place] = found.get(place, 0.0) + number
+    return found
 
 
 def work_of_step(

@@ -527,6 +527,8 @@ class Run:
             if any(keeper.ingest is query for keeper in lane.streams):
                 for name, value in lane.status().items():
                     told[name] = {**told[name], **value}
+        for name, told_lane in told["lanes"].items():
+            told_lane["views"] = self._status.book.lane(name).get("views", {})
         return told
 
 

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from penstock.control.actions import Action, Figures, ReorderOperators, SwitchJoin
 from penstock.control.events import Event, JoinBound, JoinMeasured, OperatorsBound, OperatorsMeasured
 from penstock.optimizer.averages import AveragingSettings, FadingSums
-from penstock.optimizer.join_measures import JoinAverages
+from penstock.optimizer.join_measures import JoinAverages, StepCount
 from penstock.optimizer.join_model import JoinModel, StepFigures
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.operator_order import UnaryOperator, best_order, processing_seconds
 from penstock.optimizer.output_rate import output_rate
-from penstock.optimizer.probe_orders import PlannedJoin, plan_joins
+from penstock.optimizer.probe_orders import PlannedJoin, PlannedOrder, plan_joins
 from penstock.plan.joins import JoinOrder
 
 
@@ -56,20 +56,35 @@ class JoinStanding:
 
     Attributes:
         statistics: what is known of the inputs and the executor.
-        running: by input with new tuples, the steps that are followed, with their figures.
+        running: the orders that are followed, with what is predicted of their steps.
         pairs: C_out, joined rows that a second of the streams gives rise to.
         seconds: C_time of the running order.
         output_rate: predicted, joined rows a second.
+        measured: what each step was counted to do in a second of the streams; none since the order was switched.
         best: the best plan under these statistics; if it is not the running one, it would save less than the threshold or
             the dwell time is not over.
     """
 
     statistics: JoinStatistics
-    running: tuple[tuple[StepFigures, ...], ...]
+    running: tuple[PlannedOrder, ...]
     pairs: float
     seconds: float
     output_rate: float
+    measured: tuple[StepCount, ...]
     best: PlannedJoin
+
+    @property
+    def measured_rate(self) -> float | None:
+        """Joined rows that the streams gave rise to a second, counted; None: nothing was since the order was switched."""
+        if not self.measured:
+            return None
+        last = {(each.first, each.steps[-1].step.input) for each in self.running}
+        return sum(step.output for step in self.measured if (step.first, step.input) in last)
+
+    def measured_of(self, first: int, step: StepFigures) -> StepCount | None:
+        """What a step for new tuples of an input was counted to do; None: nothing was."""
+        place = (first, step.step.input)
+        return next((each for each in self.measured if (each.first, each.input) == place), None)
 
 
 class JoinOrderPolicy:
@@ -169,10 +184,17 @@ class _Join:
         if is_known and self.gate.lets(before, best.seconds, now):
             found = [self._switch(model, best, before)]
             self.running = best.order
-        steps = tuple(model.follow(order) for order in self.running.orders)
-        seconds = sum(step.seconds for order in steps for step in order)
+            self.averages.order_switched()
+        orders = tuple(PlannedOrder(each.first, model.follow(each)) for each in self.running.orders)
+        seconds = sum(each.seconds for each in orders)
         self.standing = JoinStanding(
-            statistics, steps, best.pairs, seconds, output_rate(best.pairs, seconds), best
+            statistics,
+            orders,
+            best.pairs,
+            seconds,
+            output_rate(best.pairs, seconds),
+            self.averages.steps(),
+            best,
         )
         return found
 

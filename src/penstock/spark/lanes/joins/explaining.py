@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from penstock.control.policies.output_rate import JoinStanding
+from penstock.optimizer.join_measures import StepCount
 from penstock.optimizer.join_model import StepFigures
 from penstock.plan.joins import JoinOrder, JoinPlan, ProbeStep
 from penstock.spark.lanes.joins.grid import shares_of
@@ -37,9 +39,15 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
     left_to_spark = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
     if left_to_spark:
         yield f"  left to Spark: {'; '.join(left_to_spark)}"
-    for each in order.orders:
-        steps = ", ".join(_step(plan, step) for step in each.steps)
-        yield f"  new tuples of {plan.inputs[each.first].alias} meet {steps}"
+    yield from (f"  {each}" for each in told_orders(plan, order))
+
+
+def told_orders(plan: JoinPlan, order: JoinOrder) -> list[str]:
+    """An order in words, a text for each input that may have new tuples."""
+    return [
+        f"new tuples of {plan.inputs[each.first].alias} meet {', '.join(_step(plan, step) for step in each.steps)}"
+        for each in order.orders
+    ]
 
 
 def explain_first(plan: JoinPlan, cells: int) -> list[str]:
@@ -47,28 +55,48 @@ def explain_first(plan: JoinPlan, cells: int) -> list[str]:
     return list(explain_join(plan, shares_of(plan, cells), first_order(plan)))
 
 
-def explain_standing(plan: JoinPlan, standing: JoinStanding) -> Iterator[str]:
-    """What was measured of a running join, what its order is predicted to do, and why no other one is followed."""
-    rates = ", ".join(
-        f"{each.alias} {size:,.0f} tuples" if each.is_static else f"{each.alias} {rate:,.0f} tuples/s"
-        for each, rate, size in zip(
-            plan.inputs, standing.statistics.rates, standing.statistics.sizes, strict=True
-        )
-    )
-    yield f"  measured: {rates}"
-    for (key, left, right), share in sorted(standing.statistics.equal.items()):
-        sides = f"{plan.inputs[left].alias} and {plan.inputs[right].alias}"
-        yield f"  measured: key {key} is equal in {share:.3g} of the pairs of {sides}"
-    for steps in standing.running:
-        yield from (f"  predicted: {_figures(plan, step)}" for step in steps)
-    yield (
-        f"  predicted: {standing.output_rate:,.0f} rows/s put out, {standing.seconds:.3g} s of a processor for each second "
-        f"of the streams; found by {standing.best.search}"
-    )
-    if standing.best.seconds < standing.seconds:
-        yield f"  the best order would take {standing.best.seconds:.3g} s: too little less, or too soon after the last change"
-    if standing.best.runner_up is not None:
-        yield f"  the runner-up: {standing.best.runner_up.reason}"
+def standing_document(plan: JoinPlan, standing: JoinStanding) -> dict[str, Any]:
+    """What was measured of a running join, what its order is predicted to do, and why no other one is followed.
+
+    Args:
+        plan: the join.
+        standing: of its order.
+
+    Returns:
+        JSON values: `inputs` and `selectivities` (texts), `steps` (each with `first`, `step`, what is `predicted` and what was
+        `measured` of it: null, or `rows`, `pairs`, `output` and `seconds` in a second of the streams), `predicted_rate`,
+        `measured_rate` (rows put out a second; null where nothing is measured), `seconds`, `best_seconds`, `search`,
+        `runner_up` (why it lost; null where there is none).
+    """
+    statistics, best = standing.statistics, standing.best
+    return {
+        "inputs": [
+            f"{each.alias} {size:,.0f} tuples" if each.is_static else f"{each.alias} {rate:,.4g} tuples/s"
+            for each, rate, size in zip(plan.inputs, statistics.rates, statistics.sizes, strict=True)
+        ],
+        "selectivities": [
+            f"key {key} is equal in {share:.3g} of the pairs of {plan.inputs[left].alias} and {plan.inputs[right].alias}"
+            for (key, left, right), share in sorted(statistics.equal.items())
+        ],
+        "steps": [
+            {
+                "first": plan.inputs[order.first].alias,
+                "step": _step(plan, figures.step),
+                "predicted": _counts(figures),
+                "measured": None
+                if (did := standing.measured_of(order.first, figures)) is None
+                else _counts(did),
+            }
+            for order in standing.running
+            for figures in order.steps
+        ],
+        "predicted_rate": standing.output_rate,
+        "measured_rate": standing.measured_rate,
+        "seconds": standing.seconds,
+        "best_seconds": best.seconds,
+        "search": best.search,
+        "runner_up": None if best.runner_up is None else best.runner_up.reason,
+    }
 
 
 def _step(plan: JoinPlan, step: ProbeStep) -> str:
@@ -76,11 +104,8 @@ def _step(plan: JoinPlan, step: ProbeStep) -> str:
     return f"{plan.inputs[step.input].alias} ({how})"
 
 
-def _figures(plan: JoinPlan, figures: StepFigures) -> str:
-    return (
-        f"{_step(plan, figures.step)}: {figures.rows:.3g} rows/s come, {figures.pairs:.3g} pairs are looked at, "
-        f"{figures.output:.3g} go on, {figures.seconds:.3g} s"
-    )
+def _counts(figures: StepFigures | StepCount) -> dict[str, float]:
+    return {name: getattr(figures, name) for name in ("rows", "pairs", "output", "seconds")}
 
 
 def _text(plan: JoinPlan, owner: int, name: str) -> str:

@@ -15,12 +15,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from penstock.monitor.book import StatusBook
+from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.tuples import InputRuns
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
-from penstock.spark.lanes.joins.explaining import explain_join, explain_standing
+from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
 from penstock.spark.lanes.joins.needed import Span, needed_spans, reaching_beyond, span_of
 from penstock.spark.lanes.joins.orders import ORDERS
@@ -30,6 +32,7 @@ from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, Ta
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
+from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.files import make_folder
@@ -89,6 +92,7 @@ class JoinLane(CutLane):
         )
         self._view = registered.definition.name
         self._kind = view_kind(registered.number, self._view)
+        self._book: StatusBook | None = None
         self.planner = JoinPlanner(registered.definition.name, self.plan)
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
@@ -154,21 +158,36 @@ class JoinLane(CutLane):
     def _plan_on(self, cut: Cut, new: Mapping[KeptRuns, InputRuns], made: Sequence[CellReport]) -> None:
         """Chooses how the next cut is joined; where that fails it costs adaptivity, never results."""
         try:
-            switches = self.planner.measured(cut.number, new, [work for each in made for work in each.work])
+            steps = [step for each in made for step in each.steps]
+            work = [work for each in made for work in each.work]
+            switches = self.planner.measured(cut.number, new, steps, work)
         except Exception as error:
             _log.exception("the order of join view %s cannot be planned", self._view)
             self.context.events.record(
                 "controller_failed", stream=self._view, batch=cut.number, error=repr(error)
             )
             return
+        self._tell_standing()
         for switch in switches:
             told = {name: value for name, value in switch.fields().items() if name not in _OF_THE_LANE}
+            told["order"] = "; ".join(told_orders(self.plan, switch.order))
             self.context.events.record(
                 "join_switched", lane=self.name, view=self._view, cut=cut.number, **told
             )
 
+    def _tell_standing(self) -> None:
+        standing = self.planner.standing
+        if self._book is not None and standing is not None:
+            self._book.take_standing(self.name, standing_document(self.plan, standing))
+
+    def recount(self, status: StatusFile) -> None:
+        """Its cuts; what is measured of them is told there too."""
+        super().recount(status)
+        self._book = status.book
+
     def status(self) -> dict[str, Any]:
-        """The view, its newest cut, how many entries of each log are in none yet, static tables that are gone."""
+        """The view, its newest cut, how many entries of each log are in none yet, joined rows a second, static tables that
+        are gone."""
         told = super().status()["lanes"][self.name]
         reach = told.get("streams", {})
         backlog = {
@@ -176,14 +195,16 @@ class JoinLane(CutLane):
             for keeper in self.streams
             if (last := keeper.ingest.log.last) is not None
         }
-        told = {**told, "view": self._view, "backlog": backlog}
+        standing = self.planner.standing
+        rate = None if standing is None else standing.measured_rate
+        told = {**told, "view": self._view, "backlog": backlog, "measured_rate": rate}
         return {"lanes": {self.name: {**told, "lost_tables": self._static.lost}}}
 
     def explain(self) -> list[str]:
         """How the view is joined, and why."""
         standing = self.planner.standing
         told = list(explain_join(self.plan, self._registered.shares, self.planner.order))
-        return told if standing is None else [*told, *explain_standing(self.plan, standing)]
+        return told if standing is None else [*told, *standing_lines(standing_document(self.plan, standing))]
 
     def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
         """The rows of the view in a cut."""

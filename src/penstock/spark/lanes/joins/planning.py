@@ -16,7 +16,7 @@ from penstock.control.actions import SwitchJoin
 from penstock.control.events import JoinBound, JoinMeasured
 from penstock.control.policies.output_rate import JoinOrderPolicy, JoinStanding, SwitchSettings
 from penstock.operators.joins.tuples import InputRuns, RunSlice
-from penstock.optimizer.join_measures import JoinMeasures, Work, equal_pairs
+from penstock.optimizer.join_measures import JoinMeasures, StepCount, Work, equal_pairs
 from penstock.plan.joins import JoinOrder, JoinPlan
 from penstock.spark.lanes.joins.grid import KeptRuns, kept_runs
 from penstock.spark.lanes.joins.orders import first_order
@@ -56,14 +56,19 @@ class JoinPlanner:
         return self._policy.standing(self._view)
 
     def measured(
-        self, cut: int, runs: Mapping[KeptRuns, InputRuns], work: Sequence[Work]
+        self,
+        cut: int,
+        runs: Mapping[KeptRuns, InputRuns],
+        steps: Sequence[StepCount],
+        work: Sequence[Work],
     ) -> list[SwitchJoin]:
         """Takes in a cut.
 
         Args:
             cut: its number.
             runs: what is new of the streams, and the static tables as a whole.
-            work: what its steps did.
+            steps: what its steps did.
+            work: the same for what their pieces cost.
 
         Returns:
             The change of order it gives rise to, if any.
@@ -75,7 +80,13 @@ class JoinPlanner:
             tuples[each.input] = _rows(own.new)
             sizes[each.input] = _rows(own.old)
         measures = JoinMeasures(
-            seconds, 1, tuple(tuples), tuple(sizes), dict(self._equal(cut, runs)), work=tuple(work)
+            seconds,
+            1,
+            tuple(tuples),
+            tuple(sizes),
+            dict(self._equal(cut, runs)),
+            work=tuple(work),
+            steps=tuple(steps),
         )
         event = JoinMeasured(self._view, _VERSION, measures)
         switches = [each for each in self._policy.handle(event) if isinstance(each, SwitchJoin)]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.tuples import InputRuns, RunSlice
-from penstock.optimizer.join_measures import Work, work_of_step
+from penstock.optimizer.join_measures import StepCount, Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
@@ -72,13 +72,15 @@ class CellReport:
         partition: number of the cell.
         files: what was staged: one file, or none where there are no rows.
         raised: joined rows that were no match because a condition raised.
-        work: what the steps did, where it was measured.
+        steps: what the steps did.
+        work: the same for what their pieces cost.
     """
 
     job: int
     partition: int
     files: Sequence[StagedFile] = ()
     raised: int = 0
+    steps: Sequence[StepCount] = ()
     work: Sequence[Work] = ()
 
     @property
@@ -117,7 +119,8 @@ class CellTask:
         for batch in join.batches():
             columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
-        return CellReport(self.number, cell, stage.close(), work=tuple(self._work(join, inputs, cell)))
+        work = tuple(self._work(join, inputs, cell))
+        return CellReport(self.number, cell, stage.close(), steps=_counted(self.order, join), work=work)
 
     def batches(self, cell: int) -> Iterator[pa.RecordBatch]:
         """The joined rows of a cell, `columns` of each."""
@@ -148,6 +151,15 @@ class CellTask:
                     )
                 if did.built:
                     yield Work(built=did.built, seconds=did.build_seconds)
+
+
+def _counted(orders: JoinOrder, join: CellJoin) -> tuple[StepCount, ...]:
+    """What the steps of a join did so far."""
+    return tuple(
+        StepCount(order.first, step.input, did.tuples, did.looked, did.pairs, did.seconds + did.build_seconds)
+        for order in orders.orders
+        for step, did in zip(order.steps, join.steps[order.first], strict=True)
+    )
 
 
 class RowStage:
