@@ -86,6 +86,10 @@ class FunctionFailedError(PenstockError):
     """A user's function raised, ended the worker, or returned something else than it is registered to return."""
 
 
+class FunctionRaisedError(FunctionFailedError):
+    """A user's function raised at some of the values it was given."""
+
+
 class SinkFailedError(PenstockError):
     """A sink did not take the rows of a view; `__cause__` is why.
 

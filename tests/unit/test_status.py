@@ -279,13 +279,15 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
         "best_seconds": 0.009,
         "search": "dynamic programming over all orders",
         "runner_up": "new tuples of o would take 80.0% more time",
+        "predicates": [{"text": "costly(o.n)", "rate": 50.0, "selectivity": 0.25, "seconds": 2e-5}],
+        "best_predicates": ["cheap(a.n)", "costly(o.n)"],
     }
     book = StatusBook()
     for cut in range(7):
         book.note(
             {
                 "time": "2024-01-01T00:00:00.000+00:00",
-                "kind": "join_switched",
+                "kind": "join_switched" if cut < 6 else "predicates_reordered",
                 "lane": "joins.3",
                 "view": "pairs",
                 "cut": cut,
@@ -297,7 +299,7 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
     replace_json(layout.status, book.document())
     told = lines(layout).splitlines()
     begin = told.index("join view pairs of orders: 0 rows")
-    assert told[begin + 1 : begin + 7] == [
+    assert told[begin + 1 : begin + 9] == [
         "  measured: o 100 tuples/s, a 12 tuples",
         "  measured: key 0 is equal in 0.08 of the pairs of o and a",
         "  new tuples of o meet a (merge by key 0): predicted 100 rows come, 60 pairs looked at, 50 go on a second, "
@@ -306,9 +308,11 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
         "dynamic programming over all orders",
         "  the best order would take 0.009 s: too little less, or too soon after the last change",
         "  the runner-up: new tuples of o would take 80.0% more time",
+        "  judged by costly(o.n): measured 50 rows a second, 0.25 of them pass, 2e-05 s for each",
+        "  the best order of these: cheap(a.n), costly(o.n): too little less, or too soon after the last change",
     ]
-    assert told[begin + 7] == "  its order was switched 7 times, the last ones:"
-    switches = told[begin + 8 : begin + 13]
+    assert told[begin + 9] == "  its order was switched 7 times, the last ones:"
+    switches = told[begin + 10 : begin + 15]
     assert [line.partition("behind ")[2] for line in switches] == [
         f"cut {cut}: order {cut}: 20.0% less" for cut in range(2, 7)
     ]

@@ -172,9 +172,18 @@ def test_operators_are_ordered_by_what_they_drop_for_their_time() -> None:
     assert action.figures["seconds_before"] == pytest.approx(0.011)
     assert action.figures["seconds"] == pytest.approx(0.010)
     assert json.loads(json.dumps(action.fields()))["order"] == ["cheap", "dear", "pick"]
+    standing = policy.standing("s")
+    assert standing is not None
+    assert [each.operator.name for each in standing.running] == list(standing.best)
+    assert standing.running[0].rate == 50
+    assert standing.seconds == standing.best_seconds == pytest.approx(0.010)
     useless = replace(period.operators[1], passed=50)
     changed = operators(1.0, period.operators[0], useless, period.operators[2])
     assert policy.handle(changed) == []
+    standing = policy.standing("s")
+    assert standing is not None
+    assert standing.best == ("dear", "cheap", "pick")
+    assert standing.seconds > standing.best_seconds, "the dwell time is not over"
     clock.now = 5.0
     assert [action.order for action in policy.handle(changed)] == [("dear", "cheap", "pick")]
 
@@ -188,6 +197,7 @@ def test_operators_are_not_ordered_before_all_are_measured() -> None:
         )
         == []
     )
+    assert policy.standing("s") is None
 
 
 @pytest.mark.parametrize("settings", [{"threshold": 1.0}, {"threshold": -0.1}, {"dwell_seconds": -1.0}])

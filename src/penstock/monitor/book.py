@@ -374,6 +374,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "cut": _cut,
     "lane_left": _lane_left,
     "join_switched": _join_switched,
+    "predicates_reordered": _join_switched,
     "history_held": _history_held,
     "history_released": _history_released,
     "decision": _decision,

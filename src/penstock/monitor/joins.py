@@ -29,6 +29,13 @@ def standing_lines(standing: Mapping[str, Any]) -> Iterator[str]:
         yield f"  the best order would take {standing['best_seconds']:.3g} s: too little less, or too soon after the last change"
     if standing["runner_up"] is not None:
         yield f"  the runner-up: {standing['runner_up']}"
+    for each in standing["predicates"]:
+        yield (
+            f"  judged by {each['text']}: measured {each['rate']:,.4g} rows a second, {each['selectivity']:.3g} of them pass, "
+            f"{each['seconds']:.3g} s for each"
+        )
+    if standing["best_predicates"]:
+        yield f"  the best order of these: {', '.join(standing['best_predicates'])}: too little less, or too soon after the last change"
 
 
 def _figures(counts: Mapping[str, float]) -> str:

@@ -97,6 +97,38 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """What a user's function is given.
+
+    Attributes:
+        column: name of an input's column; None: the argument is a constant.
+        constant: its Spark SQL; None: it is a column.
+    """
+
+    column: str | None
+    constant: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserPredicate:
+    """A condition on what a user's function makes of a joined row.
+
+    Attributes:
+        text: as it was written, for people.
+        function: the function's name.
+        arguments: what it is given.
+        type: Arrow type of its value.
+        condition: Spark SQL over the column `_value`: the value, to be true.
+    """
+
+    text: str
+    function: str
+    arguments: tuple[Argument, ...]
+    type: pa.DataType
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
 class JoinOutput:
     """A column of the view.
 
@@ -130,6 +162,7 @@ class JoinPlan:
         optional: numbers of the inputs that a LEFT OUTER JOIN fills with NULL where none of their tuples matches.
         filters: Spark SQL as in `residual`, to be true of a row once optional inputs are filled with NULL: what WHERE says
             of them. What comes before says only which tuples match.
+        predicates: conditions that users' functions judge, after all others.
     """
 
     name: str
@@ -141,6 +174,7 @@ class JoinPlan:
     outputs: tuple[JoinOutput, ...]
     optional: tuple[int, ...] = ()
     filters: tuple[str, ...] = ()
+    predicates: tuple[UserPredicate, ...] = ()
 
 
 class Method(StrEnum):

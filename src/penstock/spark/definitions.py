@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -128,6 +128,7 @@ def define_join(
     schemas: Mapping[str, StructType],
     relations: Sequence[Relation],
     spark: SparkSession,
+    functions: Collection[str],
 ) -> JoinDefinition:
     """A join view's definition.
 
@@ -139,6 +140,7 @@ def define_join(
         schemas: the columns of streams and static tables, by name.
         relations: these streams and static tables.
         spark: the session.
+        functions: names of the users' functions that take arrays and return one.
 
     Raises:
         SqlError: a mistake in the query.
@@ -146,7 +148,7 @@ def define_join(
     """
     used = {source.relation.upper() for source in flat.sources}
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
-    plan = bind_join(flat, name, {each.name.upper(): each for each in relations}, host)
+    plan = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
     if plan.optional:
         clause = flat.sources[plan.optional[0]].clause
         raise clause.error(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
@@ -106,7 +106,9 @@ class Engine:
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
         self._declared = Declared()
-        self._functions: set[str] = set()
+        self._functions: dict[str, Callable[..., Any]] = {}
+        #: names of those that take arrays and return one, and not iterators of them
+        self._on_arrays: set[str] = set()
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -234,7 +236,10 @@ class Engine:
         guarded = named(name, fn, returns)
         udf: UserDefinedFunctionLike = arrow_udf(guarded, returnType=returns)  # type: ignore[call-overload]
         self._spark.udf.register(name, udf)
-        self._functions.add(name)
+        self._functions[name] = guarded
+        self._on_arrays.discard(name)
+        if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
+            self._on_arrays.add(name)
         return self
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
@@ -474,7 +479,9 @@ class Engine:
         query, text = written
         schemas = {each: stream.source.schema for each, stream in staged.streams.items()}
         schemas |= {each: table.schema for each, table in staged.statics.items()}
-        definition = define_join(name, text, flat, below, schemas, staged.relations, self._spark)
+        definition = define_join(
+            name, text, flat, below, schemas, staged.relations, self._spark, self._on_arrays
+        )
         for stream in definition.streams:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             check_demands(definition.plan, stream, source, host)

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from penstock.errors import FunctionFailedError, InputError
+from penstock.errors import FunctionFailedError, FunctionRaisedError, InputError
 
 
 def named(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
@@ -23,7 +23,8 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
         returns: its Spark SQL type.
 
     Returns:
-        A function for `arrow_udf`. It raises `FunctionFailedError` in the worker.
+        A function for `arrow_udf`. It raises `FunctionRaisedError` in the worker where the function raises, and
+        `FunctionFailedError` where it does not keep to what it is registered as.
 
     Raises:
         InputError: `returns` is no type.
@@ -37,10 +38,10 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
 
     def failed(error: BaseException) -> FunctionFailedError:
         words = " ".join(str(error).split())
-        what = "ended its process" if isinstance(error, SystemExit) else "raised"
-        return FunctionFailedError(
-            f"function {name} {what}: {type(error).__name__}{': ' if words else ''}{words}"
-        )
+        is_over = isinstance(error, SystemExit)
+        what = "ended its process" if is_over else "raised"
+        kind = FunctionFailedError if is_over else FunctionRaisedError
+        return kind(f"function {name} {what}: {type(error).__name__}{': ' if words else ''}{words}")
 
     def guarded(results: Iterator[pa.Array]) -> Iterator[pa.Array]:
         try:

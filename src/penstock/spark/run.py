@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -71,7 +71,7 @@ class Run:
         layout: Layout,
         settings: Settings,
         trigger: Trigger,
-        functions: Collection[str] = (),
+        functions: Mapping[str, Callable[..., Any]],
     ) -> None:
         self._spark = spark
         self._layout = layout
@@ -116,7 +116,16 @@ class Run:
         appended = Appended()
         rows = RowLogs(layout, self._events, appended.tell)
         self._lane_context = LaneContext(
-            spark, layout, self._events, settings, trigger, self._name, self._all_sinks, appended, rows
+            spark,
+            layout,
+            self._events,
+            settings,
+            trigger,
+            self._name,
+            self._all_sinks,
+            appended,
+            rows,
+            functions,
         )
         # batches do not wait for the controller, whose kernels compile on first use
         self._control = ThreadPoolExecutor(1, "penstock-control")

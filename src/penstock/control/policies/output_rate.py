@@ -87,6 +87,37 @@ class JoinStanding:
         return next((each for each in self.measured if (each.first, each.input) == place), None)
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredOperator:
+    """What was measured of a unary operator where it runs.
+
+    Attributes:
+        operator: what a tuple takes, and the share that passes.
+        rate: tuples a second that come.
+    """
+
+    operator: UnaryOperator
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsStanding:
+    """How the running order of a group of unary operators stands.
+
+    Attributes:
+        running: the operators in that order.
+        seconds: what a tuple takes in it.
+        best: the names in the best order under these statistics; if it is not the running one, it would save less than the
+            threshold or the dwell time is not over.
+        best_seconds: what a tuple would take in that one.
+    """
+
+    running: tuple[MeasuredOperator, ...]
+    seconds: float
+    best: tuple[str, ...]
+    best_seconds: float
+
+
 class JoinOrderPolicy:
     """Keeps every join's order the one with the largest predicted output rate.
 
@@ -144,6 +175,11 @@ class OperatorOrderPolicy:
             if group is not None and group.bound.version == event.version:
                 return group.measured(event, self._clock())
         return []
+
+    def standing(self, stream: str) -> OperatorsStanding | None:
+        """How a group's running order stands by the newest statistics; None before all of it was measured."""
+        group = self._groups.get(stream)
+        return None if group is None else group.standing
 
 
 @dataclass(slots=True)
@@ -232,9 +268,10 @@ class _Group:
     running: tuple[str, ...]
     sums: FadingSums
     gate: _Gate
+    standing: OperatorsStanding | None = None
 
     def measured(self, event: OperatorsMeasured, now: float) -> list[Action]:
-        found: dict[Hashable, float | npt.NDArray[np.float64]] = {}
+        found: dict[Hashable, float | npt.NDArray[np.float64]] = {"period": event.seconds}
         for each in event.operators:
             found["tuples", each.name] = each.tuples
             found["passed", each.name] = each.passed
@@ -253,9 +290,20 @@ class _Group:
         }
         best = best_order([known[name] for name in self.running])
         before, after = processing_seconds([known[name] for name in self.running]), processing_seconds(best)
-        if not self.gate.lets(before, after, now):
+        switches = self.gate.lets(before, after, now)
+        if switches:
+            self.running = tuple(operator.name for operator in best)
+        self.standing = OperatorsStanding(
+            tuple(
+                MeasuredOperator(known[name], self.sums.ratio(("tuples", name), "period"))
+                for name in self.running
+            ),
+            after if switches else before,
+            tuple(operator.name for operator in best),
+            after,
+        )
+        if not switches:
             return []
-        self.running = tuple(operator.name for operator in best)
         figures: dict[str, float | int | str] = {
             **self.gate.figures(),
             "seconds_before": before,

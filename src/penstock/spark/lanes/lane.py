@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import SparkSession
@@ -40,6 +40,7 @@ class LaneContext:
         sinks: gives those of all views, as they are now.
         appended: wakes who waits for entries of the logs.
         rows: the logs of the views whose rows other lanes read.
+        functions: the users' functions by name.
     """
 
     spark: SparkSession
@@ -51,6 +52,7 @@ class LaneContext:
     sinks: Callable[[], Sequence[Sink]]
     appended: Appended
     rows: RowLogs
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class LaneInput(Protocol):

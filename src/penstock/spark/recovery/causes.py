@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from penstock.errors import (
     CheckpointError,
     FunctionFailedError,
+    FunctionRaisedError,
     InputError,
     SinkFailedError,
     StoppedOutsideError,
@@ -157,6 +158,7 @@ _JAVA = re.compile(r"^(?:Caused by: |: )?((?:[a-z][\w$]*\.)+[A-Z][\w$.]*)(?:: (.
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 _PENSTOCK = re.compile(r"^penstock\.errors\.(\w+): (.+)$", re.MULTILINE)
 _FILE = re.compile(r"(?:file:)?(/[^\s:'\"()\[\],#]+)")
+_OF_FUNCTIONS = (FunctionFailedError.__name__, FunctionRaisedError.__name__)
 _FUNCTION = re.compile(r"^function (\w+)")
 _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z])")
 #: a stage's failure begins with its tasks'
@@ -210,7 +212,7 @@ def _cause_in_sink(sink: SinkFailedError, chain: list[BaseException]) -> Cause:
 
 def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     own = _PENSTOCK.findall(text)
-    failed = [told for kind, told in own if kind == FunctionFailedError.__name__]
+    failed = [told for kind, told in own if kind in _OF_FUNCTIONS]
     if failed:
         named = _FUNCTION.match(failed[-1])
         return Cause("function_failed", failed[-1], function=named.group(1) if named else None)

@@ -6,7 +6,7 @@ selections over tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -22,11 +22,18 @@ from penstock.sql.joins.query import JoinQuery
 from penstock.sql.joins.scope import Column, Scope
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
+from penstock.sql.joins.user_predicates import UserPredicates
 from penstock.sql.text.lexing import enclosed, quote
 from penstock.sql.text.placed import PlacedText
 
 
-def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], host: JoinHost) -> JoinPlan:
+def bind_join(
+    query: JoinQuery,
+    name: str,
+    relations: Mapping[str, Relation],
+    host: JoinHost,
+    functions: Collection[str] = (),
+) -> JoinPlan:
     """Binds a join view.
 
     Args:
@@ -34,6 +41,7 @@ def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], ho
         name: the view's name.
         relations: the streams and static tables that may be joined, by name in upper case.
         host: Spark's analysis over them.
+        functions: names of the users' functions that take arrays and return one.
 
     Raises:
         UnknownNameError: an input, a column or a function that does not exist, or a name that several columns have.
@@ -64,7 +72,8 @@ def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], ho
     refuse_unjoined(inputs, (*matching, *restricting))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     bounds = bound_streams(inputs, matching, kept.host, host.time_zone)
-    conditions = JoinConditions(kept, 0 if is_outer else None)
+    users = None if is_outer else UserPredicates(kept, functions, host.time_zone)
+    conditions = JoinConditions(kept, 0 if is_outer else None, users)
     conditions.add([each for each in matching if each not in bounds.exact])
     for each in restricting:
         conditions.push(each)
@@ -83,6 +92,7 @@ def bind_join(query: JoinQuery, name: str, relations: Mapping[str, Relation], ho
         columns,
         (1,) if is_outer else (),
         filters,
+        tuple(users.predicates) if users is not None else (),
     )
 
 

@@ -12,6 +12,7 @@ from penstock.plan.joins import Comparison, JoinKey, Operator
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import KeptColumns, cast_text, own_text, row_text
 from penstock.sql.joins.scope import Column, Expression
+from penstock.sql.joins.user_predicates import UserPredicates
 from penstock.sql.text.lexing import enclosed
 
 
@@ -42,11 +43,13 @@ class JoinConditions:
         kept: the columns that are kept; those that conditions need are added.
         preserved: an input of which every tuple has a row, whatever the conditions say; None in an inner join.
         pushed: by input conditions over its relation.
+        users: takes what users' functions judge; None: those are left to Spark.
         comparisons, residual: see `JoinPlan`.
     """
 
     kept: KeptColumns
     preserved: int | None
+    users: UserPredicates | None = None
     pushed: dict[int, list[str]] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
@@ -54,6 +57,9 @@ class JoinConditions:
 
     def add(self, conjuncts: Sequence[Conjunct]) -> None:
         """Adds conditions by which rows match."""
+        users = self.users
+        if users is not None:
+            conjuncts = [each for each in conjuncts if not users.take(each)]
         types = self._common_types(conjuncts)
         compared = {number: self._sides(conjuncts[number], common) for number, common in types.items()}
         unequal = [number for number in compared if conjuncts[number].operator != "="]

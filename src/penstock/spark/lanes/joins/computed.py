@@ -6,7 +6,10 @@ that raises is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +18,11 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredicates
+from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.catalyst import try_form
-from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage
+from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage, matching
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.window_schemas import spark_schema
@@ -25,7 +30,7 @@ from penstock.spark.results.window_schemas import spark_schema
 #: whether a joined row is a match: these, or 0
 _MATCH, _RAISED = 1, -1
 _VERDICT = "_verdict"
-_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT"
+_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT, told STRING"
 
 
 def is_computed(plan: JoinPlan) -> bool:
@@ -36,7 +41,7 @@ def is_computed(plan: JoinPlan) -> bool:
 def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
     """The inputs' columns that conditions and outputs are computed from, and perhaps some more; one at least."""
     texts = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
-    plain = {each.column for each in plan.outputs}
+    plain = {each.column for each in plan.outputs} | set(_argument_columns(plan))
     names = [column.name for each in plan.inputs for column in each.columns]
     needed = [name for name in names if name in plain or any(quoted(name)[1:-1] in text for text in texts)]
     return tuple(needed or names[:1])
@@ -56,7 +61,7 @@ def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for cell in batch.column(0).to_pylist():
-                yield from task.batches(cell)
+                yield from task.batches(cell, partial(_leave, _beside(task)))
 
     schema = spark_schema(pa.schema([(name, types[name]) for name in task.columns]))
     joined = spark.range(0, cells, 1, cells).mapInArrow(join, schema)
@@ -68,7 +73,8 @@ def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame
         )
         for number, each in enumerate(plan.outputs)
     ]
-    return judged.select(_VERDICT, *outputs).mapInArrow(_stager(task), _REPORT)
+    given = [F.col(quoted(name)).alias(f"a{number}") for number, name in enumerate(_argument_columns(plan))]
+    return judged.select(_VERDICT, *outputs, *given).mapInArrow(_stager(task), _REPORT)
 
 
 def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
@@ -76,8 +82,25 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
     found = []
     for row in frame.collect():
         files = [] if row.path is None else [StagedFile(task.kind, row.path, row.rows, 0, row.size)]
-        found.append(CellReport(task.number, row.partition, files, row.raised))
+        told = json.loads(row.told)
+        steps = [StepCount(*each) for each in told["steps"]]
+        work = [Work(*each) for each in told["work"]]
+        judged = [PredicateMeasure(*each) for each in told["judged"]]
+        found.append(CellReport(task.number, row.partition, files, row.raised, steps, work, judged))
     return found
+
+
+def _beside(task: CellTask) -> Path:
+    """Where the join of a task leaves what it did for the staging of the same task, which is another process."""
+    context = TaskContext.get()
+    assert context is not None, "it runs in a task"
+    return Path(task.staging) / f"{context.taskAttemptId()}.json"
+
+
+def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    told = {"steps": [astuple(each) for each in steps], "work": [astuple(each) for each in work]}
+    path.write_text(json.dumps(told))
 
 
 def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
@@ -87,21 +110,32 @@ def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
     return F.coalesce(try_form(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
 
 
+def _argument_columns(plan: JoinPlan) -> list[str]:
+    """The inputs' columns that user predicates are given, each once."""
+    every = (each.column for predicate in plan.predicates for each in predicate.arguments)
+    return list(dict.fromkeys(name for name in every if name is not None))
+
+
 def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "it runs in a task"
         rows = RowStage(task.plan, task.kind, Path(task.staging))
+        users, given = UserPredicates(task.predicates), _argument_columns(task.plan)
         raised = 0
         for batch in batches:
             verdicts = batch.column(0)
             matches = batch.filter(pc.equal(verdicts, _MATCH))
             raised += batch.num_rows - matches.num_rows
+            arguments = dict(zip(given, matches.columns[1 + len(rows.schema) :], strict=True))
+            matches = matching(users, matches, arguments.__getitem__)
             columns = [
                 column.cast(field.type)
-                for column, field in zip(matches.columns[1:], rows.schema, strict=True)
+                for column, field in zip(matches.columns[1:], rows.schema, strict=False)
             ]
             rows.add(pa.RecordBatch.from_arrays(columns, schema=rows.schema))
+        told = json.loads(_beside(task).read_bytes())
+        told["judged"] = [astuple(each) for each in users.measures]
         files = rows.close()
         path = files[0].path if files else None
         yield pa.record_batch(
@@ -110,7 +144,8 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                 "path": pa.array([path], pa.string()),
                 "rows": pa.array([sum(file.rows for file in files)], pa.int64()),
                 "size": pa.array([sum(file.size for file in files)], pa.int64()),
-                "raised": pa.array([raised], pa.int64()),
+                "raised": pa.array([raised + sum(each.raised for each in users.measures)], pa.int64()),
+                "told": pa.array([json.dumps(told)], pa.string()),
             }
         )
 

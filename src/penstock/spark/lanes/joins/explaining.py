@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from penstock.control.policies.output_rate import JoinStanding
+from penstock.control.policies.output_rate import JoinStanding, OperatorsStanding
 from penstock.optimizer.join_measures import StepCount
 from penstock.optimizer.join_model import StepFigures
 from penstock.plan.joins import JoinOrder, JoinPlan, ProbeStep
@@ -39,6 +39,8 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
     left_to_spark = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
     if left_to_spark:
         yield f"  left to Spark: {'; '.join(left_to_spark)}"
+    if plan.predicates:
+        yield f"  judged last, by users' functions: {', '.join(each.text for each in plan.predicates)}"
     yield from (f"  {each}" for each in told_orders(plan, order))
 
 
@@ -55,18 +57,22 @@ def explain_first(plan: JoinPlan, cells: int) -> list[str]:
     return list(explain_join(plan, shares_of(plan, cells), first_order(plan)))
 
 
-def standing_document(plan: JoinPlan, standing: JoinStanding) -> dict[str, Any]:
+def standing_document(
+    plan: JoinPlan, standing: JoinStanding, predicates: OperatorsStanding | None = None
+) -> dict[str, Any]:
     """What was measured of a running join, what its order is predicted to do, and why no other one is followed.
 
     Args:
         plan: the join.
         standing: of its order.
+        predicates: of the order of its user predicates; None before all were measured.
 
     Returns:
         JSON values: `inputs` and `selectivities` (texts), `steps` (each with `first`, `step`, what is `predicted` and what was
         `measured` of it: null, or `rows`, `pairs`, `output` and `seconds` in a second of the streams), `predicted_rate`,
         `measured_rate` (rows put out a second; null where nothing is measured), `seconds`, `best_seconds`, `search`,
-        `runner_up` (why it lost; null where there is none).
+        `runner_up` (why it lost; null where there is none), `predicates` (each with `text`, `rate` of rows that come, `selectivity`
+        and `seconds`, in order), `best_predicates` (the best order where that is another; otherwise null).
     """
     statistics, best = standing.statistics, standing.best
     return {
@@ -96,7 +102,24 @@ def standing_document(plan: JoinPlan, standing: JoinStanding) -> dict[str, Any]:
         "best_seconds": best.seconds,
         "search": best.search,
         "runner_up": None if best.runner_up is None else best.runner_up.reason,
+        **_predicates(predicates),
     }
+
+
+def _predicates(standing: OperatorsStanding | None) -> dict[str, Any]:
+    if standing is None:
+        return {"predicates": [], "best_predicates": None}
+    told = [
+        {
+            "text": each.operator.name,
+            "rate": each.rate,
+            "selectivity": each.operator.selectivity,
+            "seconds": each.operator.seconds,
+        }
+        for each in standing.running
+    ]
+    is_best = standing.best == tuple(each.operator.name for each in standing.running)
+    return {"predicates": told, "best_predicates": None if is_best else list(standing.best)}
 
 
 def _step(plan: JoinPlan, step: ProbeStep) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from penstock.control.actions import Action
 from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.tuples import InputRuns
@@ -27,6 +28,7 @@ from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_r
 from penstock.spark.lanes.joins.needed import Span, needed_spans, reaching_beyond, span_of
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
+from penstock.spark.lanes.joins.predicates import PredicatePlanner
 from penstock.spark.lanes.joins.static_runs import StaticRuns
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
 from penstock.spark.lanes.lane import LaneContext
@@ -42,7 +44,7 @@ _log = logging.getLogger(__name__)
 #: fields of a switch that its event has otherwise
 _OF_THE_LANE = ("action", "stream", "version")
 #: of a cut's orders
-ORDER, TABLES = "order", "tables"
+ORDER, TABLES, PREDICATES = "order", "tables", "predicates"
 
 
 class JoinLane(CutLane):
@@ -94,10 +96,15 @@ class JoinLane(CutLane):
         self._kind = view_kind(registered.number, self._view)
         self._book: StatusBook | None = None
         self.planner = JoinPlanner(registered.definition.name, self.plan)
+        self.predicates = PredicatePlanner(context.spark, self.plan, context.functions)
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
-        """By which order the next cut is joined, and with which versions of static tables."""
-        return {ORDER: ORDERS.document(self.planner.order), TABLES: self._static.versions()}
+        """By which order the next cut is joined, in which its user predicates run, and which static tables it reads."""
+        return {
+            ORDER: ORDERS.document(self.planner.order),
+            PREDICATES: list(self.predicates.order),
+            TABLES: self._static.versions(),
+        }
 
     def answer(self, cut: Cut, staging: Path) -> CutAnswer:
         """Joins what is new."""
@@ -149,6 +156,7 @@ class JoinLane(CutLane):
             kind=self._kind,
             staging=str(staging),
             columns=needed_columns(self.plan),
+            predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
         )
         if not is_computed(self.plan):
             return self.jobs.run(task, range(self._grid.cells))
@@ -161,6 +169,9 @@ class JoinLane(CutLane):
             steps = [step for each in made for step in each.steps]
             work = [work for each in made for work in each.work]
             switches = self.planner.measured(cut.number, new, steps, work)
+            reordered = self.predicates.measured(
+                cut.orders.get(PREDICATES, ()), (each.judged for each in made if each.judged)
+            )
         except Exception as error:
             _log.exception("the order of join view %s cannot be planned", self._view)
             self.context.events.record(
@@ -169,16 +180,24 @@ class JoinLane(CutLane):
             return
         self._tell_standing()
         for switch in switches:
-            told = {name: value for name, value in switch.fields().items() if name not in _OF_THE_LANE}
-            told["order"] = "; ".join(told_orders(self.plan, switch.order))
-            self.context.events.record(
-                "join_switched", lane=self.name, view=self._view, cut=cut.number, **told
-            )
+            self._tell("join_switched", cut, switch, order="; ".join(told_orders(self.plan, switch.order)))
+        for each in reordered:
+            self._tell("predicates_reordered", cut, each, order=", ".join(each.order))
+
+    def _tell(self, kind: str, cut: Cut, action: Action, order: str) -> None:
+        told = {name: value for name, value in action.fields().items() if name not in _OF_THE_LANE}
+        self.context.events.record(
+            kind, **{**told, "lane": self.name, "view": self._view, "cut": cut.number, "order": order}
+        )
+
+    def _standing(self) -> dict[str, Any] | None:
+        standing = self.planner.standing
+        return None if standing is None else standing_document(self.plan, standing, self.predicates.standing)
 
     def _tell_standing(self) -> None:
-        standing = self.planner.standing
+        standing = self._standing()
         if self._book is not None and standing is not None:
-            self._book.take_standing(self.name, standing_document(self.plan, standing))
+            self._book.take_standing(self.name, standing)
 
     def recount(self, status: StatusFile) -> None:
         """Its cuts; what is measured of them is told there too."""
@@ -202,9 +221,9 @@ class JoinLane(CutLane):
 
     def explain(self) -> list[str]:
         """How the view is joined, and why."""
-        standing = self.planner.standing
+        standing = self._standing()
         told = list(explain_join(self.plan, self._registered.shares, self.planner.order))
-        return told if standing is None else [*told, *standing_lines(standing_document(self.plan, standing))]
+        return told if standing is None else [*told, *standing_lines(standing)]
 
     def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
         """The rows of the view in a cut."""

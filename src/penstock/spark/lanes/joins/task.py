@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
 from penstock.spark.lanes.joins.grid import KeptRuns
@@ -74,6 +75,7 @@ class CellReport:
         raised: joined rows that were no match because a condition raised.
         steps: what the steps did.
         work: the same for what their pieces cost.
+        judged: what each user predicate did, in the order of the cut.
     """
 
     job: int
@@ -82,6 +84,7 @@ class CellReport:
     raised: int = 0
     steps: Sequence[StepCount] = ()
     work: Sequence[Work] = ()
+    judged: Sequence[PredicateMeasure] = ()
 
     @property
     def rows(self) -> int:
@@ -101,6 +104,7 @@ class CellTask:
         kind: of the files.
         staging: the folder they are staged in.
         columns: names of the inputs' columns that are put out.
+        predicates: what users' functions judge, in order.
     """
 
     plan: JoinPlan
@@ -110,21 +114,37 @@ class CellTask:
     kind: str
     staging: str
     columns: tuple[str, ...]
+    predicates: tuple[PredicateProgram, ...] = ()
 
     def __call__(self, cell: int) -> CellReport:
         """Joins a cell and stages the view's rows, of which each output is a column."""
         stage = RowStage(self.plan, self.kind, Path(self.staging))
         inputs = self._open()
         join = CellJoin(self.plan, self.order, cell, inputs, self.columns)
-        for batch in join.batches():
+        users = UserPredicates(self.predicates)
+        for joined in join.batches():
+            batch = matching(users, joined, joined.column)
             columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
         work = tuple(self._work(join, inputs, cell))
-        return CellReport(self.number, cell, stage.close(), steps=_counted(self.order, join), work=work)
+        raised = sum(each.raised for each in users.measures)
+        return CellReport(
+            self.number, cell, stage.close(), raised, _counted(self.order, join), work, users.measures
+        )
 
-    def batches(self, cell: int) -> Iterator[pa.RecordBatch]:
-        """The joined rows of a cell, `columns` of each."""
-        return CellJoin(self.plan, self.order, cell, self._open(), self.columns).batches()
+    def batches(
+        self, cell: int, tell: Callable[[Sequence[StepCount], Sequence[Work]], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """The joined rows of a cell, `columns` of each; user predicates are not judged.
+
+        Args:
+            cell: its number.
+            tell: is told at the end what the steps did, and the same for what their pieces cost.
+        """
+        inputs = self._open()
+        join = CellJoin(self.plan, self.order, cell, inputs, self.columns)
+        yield from join.batches()
+        tell(_counted(self.order, join), tuple(self._work(join, inputs, cell)))
 
     def _open(self) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
@@ -151,6 +171,20 @@ class CellTask:
                     )
                 if did.built:
                     yield Work(built=did.built, seconds=did.build_seconds)
+
+
+def matching(
+    users: UserPredicates, batch: pa.RecordBatch, column: Callable[[str], pa.Array]
+) -> pa.RecordBatch:
+    """The rows of a batch that satisfy the user predicates.
+
+    Args:
+        users: the predicates.
+        batch: the rows.
+        column: gives the values of an input's column.
+    """
+    places = users.matching(column, batch.num_rows)
+    return batch if len(places) == batch.num_rows else batch.take(pa.array(places))
 
 
 def _counted(orders: JoinOrder, join: CellJoin) -> tuple[StepCount, ...]:
