@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,16 @@ from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.runs.run import Run, RunPlan, write_run
 from penstock.optimizer.join_measures import StepCount
-from penstock.plan.joins import JoinColumn, JoinInput, JoinKey, JoinOutput, JoinPlan, TimeBound
+from penstock.plan.joins import (
+    Argument,
+    JoinColumn,
+    JoinInput,
+    JoinKey,
+    JoinOutput,
+    JoinPlan,
+    TimeBound,
+    UserPredicate,
+)
 from penstock.spark.lanes.joins.explaining import explain_first, standing_document
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
 from penstock.spark.lanes.joins.planning import JoinPlanner
@@ -120,9 +130,9 @@ def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: Join
     runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
     first = planner.order
     silent = {kept: own if kept.input == 0 else InputRuns((), ()) for kept, own in runs.items()}
-    assert planner.measured(0, silent, ()) == []
+    assert planner.measured(0, silent, (), ()) == []
     assert planner.order == first
-    assert planner.measured(1, runs, ())
+    assert planner.measured(1, runs, (), ())
 
 
 def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
@@ -137,3 +147,13 @@ def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
         "  new tuples of a1 meet a0 (merge by key 0), a2 (merge by key 1)",
         "  new tuples of a2 meet a0 (merge by key 1), a1 (merge by key 0)",
     ]
+
+
+def test_explain_names_what_users_functions_judge() -> None:
+    given = (Argument("0_0", None), Argument(None, "3"))
+    judged = (
+        UserPredicate("costly(a0.k0, 3) > 5", "costly", given, pa.int64(), "`_value` > 5"),
+        UserPredicate("NOT odd(a2.k1)", "odd", (Argument("1_2", None),), pa.bool_(), "NOT `_value`"),
+    )
+    told = explain_first(replace(PLAN, predicates=judged), 4)
+    assert told[6] == "  judged last, by users' functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
