@@ -41,8 +41,8 @@ from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.joins import RegisteredJoin
 
 _log = logging.getLogger(__name__)
-#: fields of a switch that its event has otherwise
-_OF_THE_LANE = ("action", "stream", "version")
+#: fields of a change of order that its event has otherwise
+_OF_THE_LANE = ("action", "stream", "version", "order")
 #: of a cut's orders
 ORDER, TABLES, PREDICATES = "order", "tables", "predicates"
 
@@ -179,16 +179,13 @@ class JoinLane(CutLane):
             )
             return
         self._tell_standing()
+        place = {"lane": self.name, "view": self._view, "cut": cut.number}
         for switch in switches:
-            self._tell("join_switched", cut, switch, order="; ".join(told_orders(self.plan, switch.order)))
+            order = "; ".join(told_orders(self.plan, switch.order))
+            self.context.events.record("join_switched", **place, order=order, **_told(switch))
         for each in reordered:
-            self._tell("predicates_reordered", cut, each, order=", ".join(each.order))
-
-    def _tell(self, kind: str, cut: Cut, action: Action, order: str) -> None:
-        told = {name: value for name, value in action.fields().items() if name not in _OF_THE_LANE}
-        self.context.events.record(
-            kind, **{**told, "lane": self.name, "view": self._view, "cut": cut.number, "order": order}
-        )
+            order = ", ".join(each.order)
+            self.context.events.record("predicates_reordered", **place, order=order, **_told(each))
 
     def _standing(self) -> dict[str, Any] | None:
         standing = self.planner.standing
@@ -270,3 +267,7 @@ class JoinLane(CutLane):
 
     def _begun(self, stream: str) -> int:
         return next(each.entry for each in self._registered.beginnings if each.stream == stream)
+
+
+def _told(action: Action) -> dict[str, object]:
+    return {name: value for name, value in action.fields().items() if name not in _OF_THE_LANE}
