@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import product
 from random import Random
@@ -16,6 +16,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.changes import DELETE, CellChanges, Due
+from penstock.operators.joins.lookup import CellLookup
 from penstock.operators.joins.outer import CellOuter
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter
@@ -103,11 +105,13 @@ ENTRIES = 6
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, is_outer: bool = False) -> Case:
-    """Random joins; outer ones are of a stream with one other input."""
+def cases(draw: st.DrawFn, *, is_outer: bool = False, looks_up: bool = False) -> Case:
+    """Random joins; outer ones are of a stream with one other input, or have an optional static table behind others."""
     count = 2 if is_outer else draw(st.integers(2, 4))
-    static = [False, *(draw(st.sampled_from([False, False, False, True])) for _ in range(count - 1))]
+    others = count - 1 - looks_up
+    static = [False, *(draw(st.sampled_from([False, False, False, True])) for _ in range(others))]
     static = static if is_outer else draw(st.permutations(static))
+    static = [*static, True] if looks_up else static
     kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=1 if is_outer else 2))
     value_kind = draw(st.sampled_from([pa.float64(), pa.int32(), pa.string(), pa.decimal128(12, 2)]))
     keys = []
@@ -139,7 +143,8 @@ def cases(draw: st.DrawFn, *, is_outer: bool = False) -> Case:
         left, right = draw(st.permutations(range(count)))[:2]
         operator = draw(st.sampled_from(list(Operator)))
         comparisons.append(Comparison(name(left, "v"), operator, name(right, "v")))
-    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), ())
+    optional = (count - 1,) if looks_up else ()
+    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), (), optional)
     grid = Grid(
         tuple(
             Dimension(f"k{place}", (str(key.type),), draw(st.integers(1, 3)))
@@ -209,8 +214,12 @@ def orders(draw: st.DrawFn, plan: JoinPlan, keyless: bool) -> JoinOrder:
 
 
 def sort_keys(plan: JoinPlan, number: int) -> list[int]:
-    """The keys an input has a part in."""
-    return [key for key, each in enumerate(plan.keys) if each.columns[number] is not None]
+    """The keys an input has a part in, and not an optional table alone beside it."""
+    every = [key for key, each in enumerate(plan.keys) if each.columns[number] is not None]
+    if not plan.looks_up or number in plan.optional:
+        return every
+    others = [other for other in range(len(plan.inputs)) if other not in (number, *plan.optional)]
+    return [key for key in every if any(plan.keys[key].columns[other] for other in others)]
 
 
 def table_of(plan: JoinPlan, number: int, tuples: Sequence[Tuple], numbers: Sequence[int]) -> pa.Table:
@@ -331,9 +340,80 @@ def expected_unmatched(case: Case, limits: Sequence[int]) -> Iterator[Counter[st
             repr(row)
             for each, row in zip(left, rows, strict=True)
             if each.entry <= until[0]
-            and (each.time is None or each.time <= limit)
+            and (bool(plan.bounds) if each.time is None else each.time <= limit)
             and not any(matches(plan, [each, other]) for other in partners)
         )
+
+
+def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
+    """After each cut the rows of the LEFT OUTER JOIN, those whose names were withdrawn left out."""
+    plan = replace(case.plan, optional=(1,))
+    columns = [column.name for each in plan.inputs for column in each.columns]
+    told: list[tuple[Any, ...]] = []
+    gone: set[bytes] = set()
+    after = -(2**62)
+    for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
+        for cell in range(case.grid.cells):
+            changes = CellChanges(plan, order, cell, inputs, columns, Due(after, until))
+            rows = [row for batch in changes.batches() for row in rows_of(batch)]
+            gone |= {name for *_, op, name in rows if op == DELETE}
+            told += [row for row in rows if row[-2] != DELETE]
+        yield Counter(repr(tuple(row)) for *row, _, name in told if name not in gone)
+        after = until
+
+
+def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
+    """After each cut the pairs among the tuples so far, and left ones that are due and have none, filled with NULL."""
+    right_columns = len(case.plan.inputs[1].columns)
+    alone = expected_unmatched(case, limits)
+    for until, without in zip(case.cuts, alone, strict=True):
+        filled = {f"{row[:-1]}{', None' * right_columns})": count for row, count in without.items()}
+        yield expected(case, until) + Counter(filled)
+
+
+def looked_up(case: Case) -> Counter[str]:
+    """All rows that all cells of all cuts tell of a join with an optional static table."""
+    columns = [column.name for each in case.plan.inputs for column in each.columns]
+    found: Counter[str] = Counter()
+    for order, inputs in cuts_of(case):
+        for cell in range(case.grid.cells):
+            join = CellLookup(
+                case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8
+            )
+            found.update(texts_of(join.batches()))
+    return found
+
+
+def expected_looked_up(case: Case) -> Counter[str]:
+    """The rows of the inputs before the table, each with all that it finds there, or NULL."""
+    plan, table = case.plan, len(case.plan.inputs) - 1
+    own = {column.name for column in plan.inputs[table].columns}
+    before = replace(
+        plan,
+        inputs=plan.inputs[:table],
+        keys=tuple(replace(key, columns=key.columns[:table]) for key in plan.keys),
+        comparisons=tuple(each for each in plan.comparisons if not own & {each.left, each.right}),
+    )
+    every = [
+        list(zip(tuples, rows_of(table_of(plan, number, tuples, range(len(tuples)))), strict=True))
+        for number, tuples in enumerate(case.tuples)
+    ]
+    found: Counter[str] = Counter()
+    for combination in product(*every[:table]):
+        tuples = [each for each, _ in combination]
+        if is_joined(before, tuples):
+            row = tuple(value for _, own in combination for value in own)
+            partners = [known for each, known in every[table] if matches(plan, [*tuples, each])]
+            found.update(repr((*row, *partner)) for partner in partners or [(None,) * len(own)])
+    return found
+
+
+def is_joined(plan: JoinPlan, tuples: Sequence[Tuple]) -> bool:
+    """Whether a row satisfies everything; a key of one input alone says nothing."""
+    keys = tuple(key for key in plan.keys if sum(column is not None for column in key.columns) > 1)
+    places = [plan.keys.index(key) for key in keys]
+    kept = [replace(each, keys=tuple(each.keys[place] for place in places)) for each in tuples]
+    return matches(replace(plan, keys=keys), kept)
 
 
 def texts_of(batches: Iterator[pa.RecordBatch]) -> Counter[str]:
@@ -351,13 +431,16 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def expected(case: Case) -> Counter[str]:
-    """The join of all tuples, by looking at every combination."""
+def expected(case: Case, until: Sequence[int] | None = None) -> Counter[str]:
+    """The join of all tuples, or of those up to some entries, by looking at every combination."""
     plan = case.plan
     every = []
     for number, tuples in enumerate(case.tuples):
         table = table_of(plan, number, tuples, range(len(tuples)))
-        every.append(list(zip(tuples, rows_of(table), strict=True)))
+        last = ENTRIES if until is None else until[number]
+        every.append(
+            [(each, row) for each, row in zip(tuples, rows_of(table), strict=True) if each.entry <= last]
+        )
     found: Counter[str] = Counter()
     for combination in product(*every):
         if matches(plan, [each for each, _ in combination]):

@@ -132,6 +132,12 @@ QUERIES = [
     "AND w.seen + INTERVAL 30 MINUTES > f.dep AND length(w.origin) > 1",
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} WHERE coalesce(w.x, f.x) > 0 AND 2 > 1",
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} AND f.said = w.k AND f.said = f.k",
+    f"SELECT f.k, w.x, a.city FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} AND f.k + w.k > 1 LEFT JOIN airports a "
+    "ON f.dest = a.code AND w.k = a.k AND f.k < 3 AND w.x > 0 AND a.x > 0 WHERE f.x + w.x < 9 OR f.x IS NULL",
+    f"SELECT f.k, a.city, coalesce(a.k, 7) AS ak FROM flights f JOIN weather w ON {_BOUND} LEFT JOIN airports a "
+    "ON f.k = a.k AND f.said = a.k AND a.k = a.x AND w.x <= a.x AND 1 < 2 WHERE a.city IS NULL OR a.city <> w.origin",
+    f"SELECT a.city, b.k AS bk, f.dest FROM airports a JOIN flights f ON f.dest = a.code JOIN weather w ON f.k = w.k AND {_BOUND} "
+    "LEFT JOIN airports b ON b.k = f.k AND f.k = b.k WHERE f.k >= 0",
     "SELECT f.dest, a.city, k FROM flights f LEFT JOIN airports a USING (k) WHERE coalesce(a.city, 'x') <> 'JFK'",
     "SELECT n.k, wx, both * 2 AS twice, twice + 1 AS more, n.place.city, `upper(dest)` AS loud FROM near AS n "
     "WHERE n.both > 1 AND (wx > 0.5 OR x >= wx) AND NOT seen < dep - INTERVAL 15 MINUTES",
@@ -175,7 +181,7 @@ class _RandomQuery:
         self.aliases = [f"t{number}" for number in range(len(self.tables))]
 
     def text(self) -> str:
-        is_outer = len(self.tables) == 2 and self.chance.random() < 0.5
+        is_outer = (len(self.tables) == 2 or TIMES[self.tables[-1]] is None) and self.chance.random() < 0.5
         joins, where = [f"{self.tables[0]} {self.aliases[0]}"], []
         for number in range(1, len(self.tables)):
             other = self.chance.randrange(number)
@@ -183,9 +189,10 @@ class _RandomQuery:
             conditions += self._bounds(number)
             conditions += self._further(number, other)
             self.chance.shuffle(conditions)
-            if not is_outer and len(conditions) > 1 and self.chance.random() < 0.5:
+            is_optional = is_outer and number == len(self.tables) - 1
+            if not is_optional and len(conditions) > 1 and self.chance.random() < 0.5:
                 where.append(conditions.pop())
-            word = "LEFT JOIN" if is_outer else "JOIN"
+            word = "LEFT JOIN" if is_optional else "JOIN"
             joins.append(
                 f"{word} {self.tables[number]} AS {self.aliases[number]} ON {' AND '.join(conditions)}"
             )

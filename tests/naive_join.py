@@ -31,21 +31,26 @@ def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
     """
     tuples = [_tuples(spark, plan, number) for number in range(len(plan.inputs))]
     joined: list[Row] = [{}]
+    before = joined
     for number, own in enumerate(tuples):
-        joined = [
-            {**row, **each, f"_row{number}": place}
-            for row in joined
-            for place, each in enumerate(own)
-            if _matches(plan, {**row, **each}, number)
-        ]
+        before, joined = (
+            joined,
+            [
+                {**row, **each, f"_row{number}": place}
+                for row in joined
+                for place, each in enumerate(own)
+                if _matches(plan, {**row, **each}, number)
+            ],
+        )
     found = _frame(spark, plan, joined, plan.residual)
     if plan.optional:
         matched = found.toArrow().to_pylist()
-        partners = {row["_row0"] for row in matched}
+        places = [f"_row{number}" for number in range(len(tuples) - 1)]
+        partners = {tuple(row[place] for place in places) for row in matched}
         filled = [
-            {**dict.fromkeys(found.columns), **row, "_row0": place}
-            for place, row in enumerate(tuples[0])
-            if place not in partners
+            {**dict.fromkeys(found.columns), **row}
+            for row in before
+            if tuple(row[place] for place in places) not in partners
         ]
         found = _frame(spark, plan, [*matched, *filled], plan.filters)
     outputs = [

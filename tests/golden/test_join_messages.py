@@ -62,6 +62,7 @@ QUERIES = [
     "SELECT k + place AS s FROM near",
     "SELECT n.k FROM nearer n JOIN airports a ON n.k = a.k",
     "SELECT n.k FROM flights f JOIN near n ON n.k = f.k",
+    f"SELECT f.k FROM flights f JOIN airports a ON f.k = a.k LEFT JOIN weather w ON {_BOUND}",
 ]
 
 

@@ -133,8 +133,15 @@ def test_where_makes_an_outer_join_an_inner_one_where_it_is_true_of_no_row_witho
         assert len(plan.filters) == 1
     plan = bound(f"{left} AND f.k > 1 AND w.x > 2 AND w.x > f.x WHERE f.x > 3", asked)
     assert [each.condition for each in plan.inputs] == ["(`x`) > (3)", "(`x`) > (2)"]
-    assert plan.residual == ("(`_0_k`) > (1)",)
-    assert len(plan.comparisons) == 1
+    # who does not meet the condition on the left input alone has no key
+    assert plan.keys == (
+        JoinKey(("_0x0", "_1_k"), pa.int64()),
+        JoinKey(("_0x1", "_1x0"), pa.bool_()),
+    )
+    texts = {column.name: column.text for each in plan.inputs for column in each.columns}
+    assert texts["_0x1"] == "CASE WHEN ((`k`) > (1)) THEN TRUE END"
+    assert texts["_1x0"] == "TRUE"
+    assert (plan.residual, len(plan.comparisons)) == ((), 1)
 
 
 def test_views_among_the_inputs_are_pushed_into_them(spark: SparkSession) -> None:

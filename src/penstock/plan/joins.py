@@ -159,9 +159,9 @@ class JoinPlan:
         comparisons: other conditions that kernels judge.
         residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
         outputs: the view's columns.
-        optional: numbers of the inputs that a LEFT OUTER JOIN fills with NULL where none of their tuples matches.
-        filters: Spark SQL as in `residual`, to be true of a row once optional inputs are filled with NULL: what WHERE says
-            of them. What comes before says only which tuples match.
+        optional: the number of the last input where a LEFT OUTER JOIN fills it with NULL if none of its tuples matches.
+        filters: Spark SQL as in `residual`, to be true of a row once the optional input is filled with NULL. What comes before
+            says of that input only which of its tuples match.
         predicates: conditions that users' functions judge, after all others.
     """
 
@@ -175,6 +175,16 @@ class JoinPlan:
     optional: tuple[int, ...] = ()
     filters: tuple[str, ...] = ()
     predicates: tuple[UserPredicate, ...] = ()
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether rows may be withdrawn: those without a partner, where one may come later."""
+        return any(not self.inputs[number].is_static for number in self.optional)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the last input is an optional static table: rows without a partner stay."""
+        return bool(self.optional) and not self.withdraws
 
 
 class Method(StrEnum):

@@ -24,7 +24,6 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
-from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
@@ -149,11 +148,15 @@ def define_join(
     used = {source.relation.upper() for source in flat.sources}
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
     plan = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
-    if plan.optional:
-        clause = flat.sources[plan.optional[0]].clause
-        raise clause.error(
-            UnsupportedError, f"A LEFT JOIN is not supported yet. {ALLOWED_JOIN}", 0, len(clause.text)
+    if plan.optional and plan.residual:
+        source = flat.sources[plan.optional[0]]
+        clause = source.on or source.clause
+        message = (
+            "A LEFT JOIN with a condition on pairs that only Spark can judge is not supported yet. Allowed after its ON are "
+            "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
+            "raise, conditions on one input alone, and AND of these."
         )
+        raise clause.error(UnsupportedError, message, 0, len(clause.text))
     _refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     # what the stored plan was bound under: one that means something else by now is another view

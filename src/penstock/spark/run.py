@@ -163,8 +163,10 @@ class Run:
     def changes(self, view: str) -> DataFrame:
         """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
 
+        Of a view with a LEFT JOIN of streams: the rows told and those withdrawn again, with `op`.
+
         Raises:
-            UnknownNameError: there is no such window view.
+            UnknownNameError: there is no such view.
         """
         return results.changes(self._spark, self._layout, view)
 

@@ -54,13 +54,15 @@ class CellJoin:
         text_bytes: int = TEXT_BYTES,
     ) -> None:
         check(plan, order, inputs)
-        self._plan, self._order = plan, order
+        self._plan = plan
+        #: what the new tuples of each input meet
+        self.orders = order.orders
         self._inputs = CellInputs(plan, cell, inputs)
         self._piece_rows, self._text_bytes = piece_rows, text_bytes
         self._columns = owned(plan, columns)
         #: by the input with new tuples what each step of its probe order did so far
         self.steps: dict[int, tuple[StepMeasure, ...]] = {
-            each.first: tuple(StepMeasure() for _ in each.steps) for each in order.orders
+            each.first: tuple(StepMeasure() for _ in each.steps) for each in self.orders
         }
         #: what decoding took so far
         self.decoded = DecodeMeasure()
@@ -69,23 +71,39 @@ class CellJoin:
         """The joined rows, in no order, each once over all cells; no batch is empty."""
         if not self._inputs.is_responsible(range(len(self._plan.inputs))):
             return
-        for order in self._order.orders:
+        for order in self.orders:
             tuples = self._inputs.opened(order)
-            for rows in self._joined(order, tuples):
+            for rows in joined_rows(self._plan, order, tuples, self.steps[order.first], self._piece_rows):
                 yield from decoded(rows, tuples, self._columns, self._text_bytes, self.decoded)
 
-    def _joined(self, order: ProbeOrder, tuples: Mapping[int, CellTuples]) -> Iterator[Rows]:
-        slots = tuples[order.first].new
-        span = span_of(slots)
-        if span is None:
-            return
-        pieces = coalesced(rows_of(order.first, slots, self._piece_rows), self._piece_rows)
-        joined = [order.first]
-        for step, measure in zip(order.steps, self.steps[order.first], strict=True):
-            target = tuples[step.input]
-            met = target.slots if step.input > order.first else target.old
-            reach = reach_of(self._plan, order.first, step.input, span)
-            one = Step(self._plan, step, tuples, tuple(joined), met, reach, self._piece_rows, measure)
-            pieces = coalesced(one.partners(pieces), (self._piece_rows + 1) // 2)
-            joined.append(step.input)
-        yield from pieces
+
+def joined_rows(
+    plan: JoinPlan,
+    order: ProbeOrder,
+    tuples: Mapping[int, CellTuples],
+    measures: Sequence[StepMeasure],
+    piece_rows: int,
+) -> Iterator[Rows]:
+    """What the new tuples of one input meet in a cell, in pieces.
+
+    Args:
+        plan: the join.
+        order: the input, and what is searched.
+        tuples: by input those of the cell, in the sort order that `order` reads.
+        measures: of each step; what is done is added to them.
+        piece_rows: joined rows are made in pieces of about so many.
+    """
+    slots = tuples[order.first].new
+    span = span_of(slots)
+    if span is None:
+        return
+    pieces = coalesced(rows_of(order.first, slots, piece_rows), piece_rows)
+    joined = [order.first]
+    for step, measure in zip(order.steps, measures, strict=True):
+        target = tuples[step.input]
+        met = target.slots if step.input > order.first else target.old
+        reach = reach_of(plan, order.first, step.input, span)
+        one = Step(plan, step, tuples, tuple(joined), met, reach, piece_rows, measure)
+        pieces = coalesced(one.partners(pieces), (piece_rows + 1) // 2)
+        joined.append(step.input)
+    yield from pieces

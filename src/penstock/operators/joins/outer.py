@@ -80,8 +80,8 @@ class CellOuter:
     def unmatched(self, after: int, until: int) -> Iterator[pa.RecordBatch]:
         """Left tuples that become due with the cut and have no partner among the tuples so far, in no order.
 
-        Those are new ones with event times up to a limit, or without one, and old ones with event times behind the limit
-        of the cut before.
+        Those are new ones with event times up to a limit, and old ones with event times behind the limit of the cut before.
+        New ones without an event time are due at once where event times are bound, otherwise they are in no row.
 
         Args:
             after: the limit of the cut before, microseconds; the earliest time there is if there was none.
@@ -136,7 +136,8 @@ class CellOuter:
             own, known = column.words(loose + base), column.valid(loose + base)
             assert own is not None, "event times are whole numbers"
             known = np.ones(len(loose), np.bool_) if known is None else known
-            loose = loose[np.where(known, (own <= until) & (slot.is_new | (own > after)), slot.is_new)]
+            untimed = slot.is_new and bool(self._plan.bounds)
+            loose = loose[np.where(known, (own <= until) & (slot.is_new | (own > after)), untimed)]
         return slot.meant(rows) + base, slot.meant(loose) + base
 
     def _without(

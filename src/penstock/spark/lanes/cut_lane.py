@@ -8,6 +8,7 @@ that was done is done again: the same cut has the same answer, under the same na
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -191,15 +192,22 @@ class CutLane(Lane):
             return None
         found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
         began = time.perf_counter()
-        cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since())
+        cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since(standing.reach))
         self._cuts.put(cut)
         failpoint("cut_put", cut.number)
         return _Task(cut, max(0.0, found - newest), time.perf_counter() - began)
 
-    def _since(self) -> Mapping[str, Since]:
-        """Which older tuples the next cut may take: all that are not about to go."""
+    def _since(self, before: Mapping[str, Reach]) -> Mapping[str, Since]:
+        """Which older tuples the next cut may take: all that are not about to go, and all that it holds."""
         kept = {stream: reader.kept() for stream, reader in self.readers.items() if self.reads_again}
-        return {stream: Since(each.since, each.lacks) for stream, each in kept.items()}
+        return {
+            stream: Since(min(each.since, self.held_from(stream, before[stream])), each.lacks)
+            for stream, each in kept.items()
+        }
+
+    def held_from(self, stream: str, before: Reach) -> int:  # noqa: ARG002
+        """The first entry whose tuples are not to go, however old they are; one behind all by default."""
+        return sys.maxsize
 
     def _wait(self, reach: Mapping[str, Reach]) -> Mapping[str, Reach] | None:
         """Waits for entries behind those that are answered; None where none will come."""

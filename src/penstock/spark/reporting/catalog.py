@@ -30,7 +30,7 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         revisions: whether it must be one whose rows have revisions.
 
     Raises:
-        UnknownNameError: there is no such view, or it is a selection or a join, whose rows never change.
+        UnknownNameError: there is no such view, or it is a selection or a join whose rows never change.
     """
     known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
     name = next((each for each in known if each.upper() == view.upper()), None)
@@ -39,6 +39,6 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
     for mark, kind in (("projection", "selection"), ("lanes", "join")):
-        if revisions and mark in known[name]:
+        if revisions and mark in known[name] and not known[name].get("withdraws"):
             raise UnknownNameError(f"{name} is a {kind} view; its rows have no revisions")
     return name, known[name]

@@ -1,4 +1,8 @@
-"""The rows of join views: what readers of the folder are told of them, and reading them."""
+"""The rows of join views: what readers of the folder are told of them, and reading them.
+
+Rows of a view that withdraws some say what is done with them (`op`: insert or delete). One without a partner has a name, `_row`;
+those whose name a later row with `delete` has are none any more.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,34 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.results.window_schemas import spark_schema
+from penstock.spark.results.window_schemas import spark_schema, spark_type
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
 #: of a view in the catalog: the numbers of the lanes that have answered it; no other views have it
 LANES = "lanes"
+#: of a join view in the catalog: whether some of its rows may be withdrawn
+WITHDRAWS = "withdraws"
+#: columns behind those of a view that withdraws rows
+MARKS = pa.schema([(OP, pa.string()), (ROW, pa.binary())])
 
 
 def row_schema(plan: JoinPlan) -> pa.Schema:
     """The columns of a join view."""
     return pa.schema([(each.name, each.type) for each in plan.outputs])
+
+
+def file_schema(plan: JoinPlan) -> pa.Schema:
+    """The columns of its files."""
+    return pa.schema([*row_schema(plan), *(MARKS if plan.withdraws else ())])
 
 
 def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
@@ -38,12 +53,18 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
         "streams": definition.streams,
         "columns": spark_schema(row_schema(definition.plan)).jsonValue(),
         LANES: [*registered.before, registered.number],
+        WITHDRAWS: definition.plan.withdraws,
     }
 
 
 def joined_schema(entry: Mapping[str, Any]) -> StructType:
     """The columns of a join view, by its entry in the catalog."""
     return StructType.fromJson(entry["columns"])
+
+
+def withdraws(entry: Mapping[str, Any]) -> bool:
+    """Whether rows of a join view may be withdrawn, by its entry in the catalog."""
+    return bool(entry.get(WITHDRAWS))
 
 
 def joined_paths(layout: Layout, entry: Mapping[str, Any]) -> Iterator[Path]:
@@ -53,7 +74,23 @@ def joined_paths(layout: Layout, entry: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def joined_results(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
-    """The rows of a join view, by its entry in the catalog."""
+    """The rows of a join view, by its entry in the catalog; those withdrawn left out."""
+    rows = _published(spark, layout, entry)
+    if not withdraws(entry):
+        return rows
+    gone = rows.where(F.col(OP) == DELETE).select(ROW).distinct()
+    alone = rows.where((F.col(OP) == INSERT) & F.col(ROW).isNotNull()).join(gone, ROW, "left_anti")
+    return rows.where(F.col(ROW).isNull()).unionByName(alone).drop(OP, ROW)
+
+
+def joined_changes(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
+    """The rows of a join view that withdraws some, and what is done with each in OP, by its entry in the catalog."""
+    return _published(spark, layout, entry).drop(ROW)
+
+
+def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
     schema = joined_schema(entry)
+    for mark in MARKS if withdraws(entry) else ():
+        schema.add(mark.name, spark_type(mark.type))
     paths = [str(path) for path in joined_paths(layout, entry)]
     return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)

@@ -18,7 +18,13 @@ from penstock.spark.analysis.catalyst import empty_frame, try_form
 from penstock.spark.publication.kinds import rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
-from penstock.spark.results.joined_rows import LANES, catalog_entry, joined_results, row_schema
+from penstock.spark.results.joined_rows import (
+    LANES,
+    catalog_entry,
+    file_schema,
+    joined_changes,
+    joined_results,
+)
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -119,12 +125,14 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
 
 
 def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
-    """Every revision of every row of a window view.
+    """Every revision of every row of a window view; of a LEFT JOIN rows as they were told and withdrawn.
 
     Raises:
-        UnknownNameError: there is no such view, or it is a selection or a join, whose rows never change.
+        UnknownNameError: there is no such view, or it is a selection or another join, whose rows never change.
     """
     name, definition = find_view(layout, view, revisions=True)
+    if LANES in definition:
+        return joined_changes(spark, layout, definition)
     return window_changes(spark, layout, definition["stream"], name)
 
 
@@ -217,14 +225,15 @@ def batch_changes(
 def batch_joined(
     spark: SparkSession, layout: Layout, joined: RegisteredJoin, cut: int, files: Sequence[Mapping[str, Any]]
 ) -> DataFrame:
-    """The rows of a join view in one published cut, with BATCH and ORDINAL.
+    """The rows of a join view in one published cut, with BATCH and ORDINAL; OP before these where rows may be withdrawn.
 
     Args:
         files: the cut's, as its manifest lists them; one at least.
     """
     folder = layout.results(joined.definition.name)
-    schema = spark_schema(row_schema(joined.definition.plan))
-    return _numbered(spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files)), cut)
+    schema = spark_schema(file_schema(joined.definition.plan))
+    rows = spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files))
+    return _numbered(rows, cut).drop(ROW)
 
 
 def _numbered(frame: DataFrame, batch: int) -> DataFrame:

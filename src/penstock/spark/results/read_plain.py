@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from penstock.errors import UnknownNameError
+from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.selection.matches import QUERIES
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
-from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema
+from penstock.spark.results.joined_rows import LANES, MARKS, joined_paths, joined_schema, withdraws
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
     OP,
@@ -62,7 +63,7 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
         layout: the results folder.
         view: the view's name.
         limit: rows at the most; 0 for all of them.
-        revisions: whether every revision of a window view is wanted.
+        revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
 
     Raises:
         InputError: the folder is none of Penstock's.
@@ -72,7 +73,7 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
     for _ in range(TRIES):
         try:
             if LANES in definition:
-                return _joined_rows(layout, name, definition, limit)
+                return _joined_rows(layout, name, definition, limit, revisions)
             if "projection" not in definition:
                 return _window_rows(layout, definition["stream"], name, limit, revisions)
             return _selected(layout, definition["stream"], name, definition["projection"], limit)
@@ -101,7 +102,7 @@ def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.Rec
     name, definition = find_view(layout, view, False)
     if LANES in definition:
         schema = arrow_schema(joined_schema(definition))
-        return schema, _read(list(joined_paths(layout, definition)), schema)
+        return schema, _joined(list(joined_paths(layout, definition)), schema, definition)
     if "projection" not in definition:
         return None
     selected = _columns(layout, definition["stream"], definition["projection"])
@@ -133,18 +134,39 @@ def _selected(
     return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
 
 
-def _joined_rows(layout: Layout, view: str, entry: Mapping[str, Any], limit: int) -> PlainRows:
+def _joined_rows(
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool
+) -> PlainRows:
     files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
+    if revisions:
+        schema = schema.append(MARKS.field(OP))
+    batches = _read(files, schema) if revisions else _joined(files, schema, entry)
     taken: list[pa.RecordBatch] = []
     held = 0
-    for batch in _read(files, schema):
+    for batch in batches:
         if limit and held >= limit:
             break
         taken.append(batch.slice(0, limit - held) if limit else batch)
         held += taken[-1].num_rows
-    return PlainRows(
-        view, pa.Table.from_batches(taken, schema), sum(pq.read_metadata(path).num_rows for path in files)
-    )
+    if withdraws(entry) and not revisions:
+        count = sum(batch.num_rows for batch in _joined(files, MARKS, entry))
+    else:
+        count = sum(pq.read_metadata(path).num_rows for path in files)
+    return PlainRows(view, pa.Table.from_batches(taken, schema), count)
+
+
+def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The rows of a join view with some of its files' columns, those withdrawn left out."""
+    if not withdraws(entry):
+        yield from _read(files, schema)
+        return
+    deleted = [each.filter(pc.equal(each.column(OP), DELETE)).column(ROW) for each in _read(files, MARKS)]
+    gone = pa.chunked_array(deleted, MARKS.field(ROW).type)
+    whole = pa.unify_schemas([schema, MARKS])
+    for batch in _read(files, whole):
+        is_told = pc.equal(batch.column(OP), INSERT)
+        is_gone = pc.is_in(batch.column(ROW), value_set=gone)
+        yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
 
 
 def _columns(

@@ -54,7 +54,7 @@ def bind_join(
     inputs = read_inputs(query, relations, host)
     text = written(query, inputs, host)
     try:
-        scope, on, where = _conditions(query, inputs)
+        scope, inner, last, where = _conditions(query, inputs)
         outputs = select_list(query, scope)
         schema = _schema(text, host)
         for selection in query.selected:
@@ -65,22 +65,24 @@ def bind_join(
     except UnknownNameError as error:
         _require_refused(text, host, error)
         raise
-    kept = _kept(inputs, (*on, *where), outputs, host)
+    kept = _kept(inputs, (*inner, *last, *where), outputs, host)
     _check_outputs(outputs, schema, kept)
-    matching, restricting, after = _parted(query, on, where, kept)
-    is_outer = after is not None
-    refuse_unjoined(inputs, (*matching, *restricting))
+    every, matching, after = _parted(query, inner, last, where, kept)
+    optional = None if after is None else len(inputs) - 1
+    refuse_unjoined(inputs, (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
-    bounds = bound_streams(inputs, matching, kept.host, host.time_zone)
-    users = None if is_outer else UserPredicates(kept, functions, host.time_zone)
-    conditions = JoinConditions(kept, 0 if is_outer else None, users)
-    conditions.add([each for each in matching if each not in bounds.exact])
-    for each in restricting:
-        conditions.push(each)
+    is_bound = optional is not None and not inputs[optional].relation.is_static
+    bounds = bound_streams(inputs, (*every, *(matching if is_bound else ())), kept.host, host.time_zone)
+    users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
+    conditions = JoinConditions(kept, optional, users)
+    conditions.add([each for each in every if each not in bounds.exact])
+    conditions.add([each for each in matching if each not in bounds.exact], is_outer=True)
     keys = conditions.keys()
-    filters = tuple(each.text(kept.text) for each in after or ())
+    residual, filters = conditions.residual, [each.text(kept.text) for each in after or ()]
+    if after is not None:
+        residual, filters = conditions.matching, [*conditions.residual, *filters]
     columns = tuple(
-        _output(output, field, kept, is_outer) for output, field in zip(outputs, schema, strict=True)
+        _output(output, field, kept, optional) for output, field in zip(outputs, schema, strict=True)
     )
     return JoinPlan(
         name,
@@ -88,27 +90,31 @@ def bind_join(
         keys,
         bounds.bounds,
         tuple(conditions.comparisons),
-        tuple(conditions.residual),
+        tuple(residual),
         columns,
-        (1,) if is_outer else (),
-        filters,
+        () if optional is None else (optional,),
+        tuple(filters),
         tuple(users.predicates) if users is not None else (),
     )
 
 
-def _conditions(query: JoinQuery, inputs: Sequence[Input]) -> tuple[Scope, list[Conjunct], list[Conjunct]]:
-    """What the SELECT list sees, what ON and USING say, and what WHERE says."""
+def _conditions(
+    query: JoinQuery, inputs: Sequence[Input]
+) -> tuple[Scope, list[Conjunct], list[Conjunct], list[Conjunct]]:
+    """What the SELECT list sees, what ON and USING say of all inputs but the last, what they say of that, and what WHERE says."""
     first = inputs[0]
     scope = Scope([first.source.alias], [first.columns], first.columns)
+    inner: list[Conjunct] = []
     on: list[Conjunct] = []
     for each in inputs[1:]:
+        inner, on = [*inner, *on], []
         source = each.source
         right = Scope([source.alias], [each.columns], each.columns)
         on += [equality(name, scope.expression(name), right.expression(name)) for name in source.using]
         scope = scope.joined(source.alias, each.columns, source.using)
         if source.on is not None:
             on += conjuncts(source.on, scope)
-    return scope, on, conjuncts(query.where, scope) if query.where is not None else []
+    return scope, inner, on, conjuncts(query.where, scope) if query.where is not None else []
 
 
 def _schema(text: PlacedText, host: JoinHost) -> pa.Schema:
@@ -161,36 +167,48 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
 
 
 def _parted(
-    query: JoinQuery, on: list[Conjunct], where: list[Conjunct], kept: KeptColumns
+    query: JoinQuery, inner: list[Conjunct], last: list[Conjunct], where: list[Conjunct], kept: KeptColumns
 ) -> tuple[list[Conjunct], list[Conjunct], list[Conjunct] | None]:
-    """By which conditions rows match, which restrict the first input, and which are judged after the outer join.
+    """The conditions on every row, those by which an optional last input matches, and those judged after the outer join.
 
     The last is None for an inner join, as which an outer join is read whose condition after WHERE is true of no row that
     it fills with NULL.
 
     Raises:
-        UnsupportedError: the first input of an outer join is a static table.
+        UnsupportedError: an outer join whose first input is a static table, or of a stream behind other joins.
     """
-    if not query.sources[-1].is_optional:
-        return on + where, [], None
-    after = [each for each in where if 1 in each.inputs]
-    if any(_rejects_null(each, kept) for each in after):
-        return on + where, [], None
-    if kept.inputs[0].relation.is_static:
-        clause = query.sources[0].clause
-        message = (
-            f"{query.sources[0].alias} is a static table: which of its rows match nothing in a stream is never known. "
-            "Put the stream first."
+    number = len(query.sources) - 1
+    if not query.sources[number].is_optional:
+        return [*inner, *last, *where], [], None
+    after = [each for each in where if number in each.inputs]
+    if any(_rejects_null(each, number, kept) for each in after):
+        return [*inner, *last, *where], [], None
+    is_static = kept.inputs[number].relation.is_static
+    if not is_static and (number > 1 or kept.inputs[0].relation.is_static):
+        refused, message = (
+            query.sources[number],
+            (
+                "A LEFT JOIN of a stream behind other joins is not supported yet: put it into a view of two streams, or join a "
+                "static table like this."
+            ),
         )
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
-    return on, [each for each in where if 1 not in each.inputs], after
+        if number == 1:
+            refused, message = (
+                query.sources[0],
+                (
+                    f"{query.sources[0].alias} is a static table: which of its rows match nothing in a stream is never known. "
+                    "Put the stream first."
+                ),
+            )
+        raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
+    return [*inner, *(each for each in where if number not in each.inputs)], last, after
 
 
-def _rejects_null(conjunct: Conjunct, kept: KeptColumns) -> bool:
+def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
     """Whether a condition is not true where all columns of the optional input are NULL."""
-    if conjunct.inputs == {1}:
+    if conjunct.inputs == {optional}:
         return _without_partner(conjunct.text, kept) is not True
-    sides = [operand for operand in conjunct.operands if operand.inputs == {1}]
+    sides = [operand for operand in conjunct.operands if operand.inputs == {optional}]
     return conjunct.operator is not None and any(_without_partner(side.text, kept) is None for side in sides)
 
 
@@ -224,7 +242,7 @@ def _input(number: int, time: str | None, kept: KeptColumns, conditions: JoinCon
     )
 
 
-def _output(output: Output, field: pa.Field, kept: KeptColumns, is_outer: bool) -> JoinOutput:
+def _output(output: Output, field: pa.Field, kept: KeptColumns, optional: int | None) -> JoinOutput:
     """A column of the view; computed per tuple where that is the same as per joined row."""
     expression = output.expression
     column: str | None = None
@@ -232,7 +250,7 @@ def _output(output: Output, field: pa.Field, kept: KeptColumns, is_outer: bool) 
         column = kept.column(expression.column)
     elif (
         len(expression.inputs) == 1
-        and not (is_outer and expression.inputs == {1})
+        and expression.inputs != {optional}
         and not kept.host.may_raise([expression.text(row_text)])[0]
     ):
         column = kept.computed(expression)

@@ -39,24 +39,37 @@ class _Side:
 class JoinConditions:
     """Takes conjuncts and finds the place where each is judged.
 
+    What the last input of an outer join is joined by restricts no other: a condition on another input alone is a key, NULL
+    where it is not met and true of the last one.
+
     Attributes:
         kept: the columns that are kept; those that conditions need are added.
-        preserved: an input of which every tuple has a row, whatever the conditions say; None in an inner join.
+        optional: the last input where it is that of an outer join; None in an inner join.
         pushed: by input conditions over its relation.
         users: takes what users' functions judge; None: those are left to Spark.
-        comparisons, residual: see `JoinPlan`.
+        comparisons: see `JoinPlan`.
+        residual: conditions on every row that only Spark judges.
+        matching: likewise those that say what the optional input is joined by.
     """
 
     kept: KeptColumns
-    preserved: int | None
+    optional: int | None
     users: UserPredicates | None = None
     pushed: dict[int, list[str]] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
+    matching: list[str] = field(default_factory=list)
     _equal: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
+    _looked_up: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
+    _demanded: dict[int, list[str]] = field(default_factory=dict)
 
-    def add(self, conjuncts: Sequence[Conjunct]) -> None:
-        """Adds conditions by which rows match."""
+    def add(self, conjuncts: Sequence[Conjunct], *, is_outer: bool = False) -> None:
+        """Adds conditions.
+
+        Args:
+            conjuncts: the conditions.
+            is_outer: whether they say what the optional input is joined by; otherwise they are true of every row.
+        """
         users = self.users
         if users is not None:
             conjuncts = [each for each in conjuncts if not users.take(each)]
@@ -68,19 +81,18 @@ class JoinConditions:
         # computed before it is known what matches, so that what may raise is left to Spark
         left_to_spark = {number for number in unequal if any([next(raises), next(raises)])}
         for number, each in enumerate(conjuncts):
-            if number not in compared or number in left_to_spark:
-                self._leave(each)
+            if (
+                number not in compared
+                or number in left_to_spark
+                or (is_outer and self.optional not in each.inputs)
+            ):
+                self._leave(each, is_outer)
                 continue
             left, right = compared[number]
             if each.operator == "=":
-                self._equal.append((left, right, types[number].type))
+                (self._looked_up if is_outer else self._equal).append((left, right, types[number].type))
             else:
                 self._compare(left, Operator(each.operator or ""), right)
-
-    def push(self, conjunct: Conjunct) -> None:
-        """Adds a condition that restricts the tuples of one input, or none, whatever they match."""
-        (number,) = conjunct.inputs or {0}
-        self._restrict(number, conjunct.text(own_text))
 
     def keys(self) -> tuple[JoinKey, ...]:
         """The keys: columns that are equal to one another, by way of others too."""
@@ -91,7 +103,27 @@ class JoinConditions:
             touched = [each for each in classes if left in each or right in each]
             merged = list(dict.fromkeys(side for each in (*touched, [left, right]) for side in each))
             classes = [each for each in classes if each not in touched] + [merged]
-        return tuple(self._key(sides, types[sides[0]]) for sides in classes)
+        for left, right, kind in self._looked_up:
+            types[left] = types[right] = kind
+            self._look_up(*((left, right) if right.input == self.optional else (right, left)), classes)
+        keys = tuple(self._key(sides, types[sides[0]]) for sides in classes)
+        return (*keys, *(self._met(*each) for each in self._demanded.items()))
+
+    def _look_up(self, own: _Side, optional: _Side, classes: list[list[_Side]]) -> None:
+        """Adds a side of the optional input to a key; where it has one, what that says of others stays a condition."""
+        known = next((each for each in classes if optional in each), None)
+        if known is None:
+            known = next((each for each in classes if own in each), None)
+            if known is None:
+                classes.append([own, optional])
+            else:
+                known.append(optional)
+        elif own not in known:
+            same = next((side for side in known if side.input == own.input), None)
+            if same is None:
+                self.matching.append(_equated(side.over_rows(self.kept.text) for side in (own, optional)))
+            else:
+                self._demanded.setdefault(own.input, []).append(_equated((same.own, own.own)))
 
     def _key(self, sides: Iterable[_Side], kind: pa.DataType) -> JoinKey:
         found: dict[int, _Side] = {}
@@ -99,12 +131,18 @@ class JoinConditions:
             first = found.setdefault(side.input, side)
             if side == first:
                 continue
-            if side.input == self.preserved:
-                self.residual.append(_equated(each.over_rows(self.kept.text) for each in (first, side)))
-            else:
-                self._restrict(side.input, _equated((first.own, side.own)))
+            self._restrict(side.input, _equated((first.own, side.own)))
         names = {number: self.kept.computed(side.expression, side.cast) for number, side in found.items()}
         return JoinKey(tuple(names.get(number) for number in range(len(self.kept.inputs))), kind)
+
+    def _met(self, number: int, conditions: Sequence[str]) -> JoinKey:
+        """The key of the tuples of an input that meet what the optional one demands of them."""
+        assert self.optional is not None, "it is an outer join"
+        names: list[str | None] = [None] * len(self.kept.inputs)
+        met = " AND ".join(map(enclosed, conditions))
+        names[number] = self.kept.added(number, f"CASE WHEN {met} THEN TRUE END", pa.bool_())
+        names[self.optional] = self.kept.added(self.optional, "TRUE", pa.bool_())
+        return JoinKey(tuple(names), pa.bool_())
 
     def _common_types(self, conjuncts: Sequence[Conjunct]) -> dict[int, CommonType]:
         """By number of a comparison of two inputs the type in which Spark compares, where kernels can do as Spark does."""
@@ -133,14 +171,17 @@ class JoinConditions:
         if comparison not in self.comparisons:
             self.comparisons.append(comparison)
 
-    def _leave(self, conjunct: Conjunct) -> None:
+    def _leave(self, conjunct: Conjunct, is_outer: bool) -> None:
         """Leaves a condition to Spark: over the relation where it speaks of one input, else over joined rows."""
         inputs = conjunct.inputs
-        restricts = self.preserved is None or (bool(inputs) and self.preserved not in inputs)
-        if len(inputs) < 2 and restricts:
-            self.push(conjunct)
+        if len(inputs) > 1:
+            (self.matching if is_outer else self.residual).append(conjunct.text(self.kept.text))
+            return
+        (number,) = inputs or {0}
+        if is_outer and number != self.optional:
+            self._demanded.setdefault(number, []).append(conjunct.text(own_text))
         else:
-            self.residual.append(conjunct.text(self.kept.text))
+            self._restrict(number, conjunct.text(own_text))
 
     def _restrict(self, number: int, text: str) -> None:
         self.pushed.setdefault(number, []).append(text)

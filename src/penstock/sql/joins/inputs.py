@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from penstock.errors import UnknownNameError, UnsupportedError
 from penstock.plan.expressions import CommonType, ExpressionHost, JoinHost, SourceColumn
 from penstock.plan.joins import JoinColumn
@@ -173,8 +175,21 @@ class KeptColumns:
             return self.column(expression.column)
         (number,) = expression.inputs
         text = cast_text(expression.text(own_text), cast)
+        if (number, text) in self._kept:
+            return self._kept[number, text].name
+        return self.added(
+            number, text, self.host.types([expression.text(row_text)])[0] if cast is None else cast.type
+        )
+
+    def added(self, number: int, text: str, kind: pa.DataType) -> str:
+        """Keeps a column of an input that is computed; its name.
+
+        Args:
+            number: of the input.
+            text: Spark SQL over its relation.
+            kind: its type.
+        """
         if (number, text) not in self._kept:
-            kind = self.host.types([expression.text(row_text)])[0] if cast is None else cast.type
             count = sum(1 for column in self.of(number) if column.name.startswith(f"_{number}x"))
             self._keep(number, JoinColumn(f"_{number}x{count}", text, kind))
         return self._kept[number, text].name

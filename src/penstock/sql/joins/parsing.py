@@ -101,8 +101,6 @@ class _JoinSplitter(Splitter):
         while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:
             sources.append(self._joined(sources))
         where = self._where()
-        if sources[-1].is_optional and len(sources) > 2:
-            raise self._at(sources[-1], "A LEFT JOIN of more than two inputs")
         return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
 
     def _named(self) -> JoinSource:
@@ -120,7 +118,7 @@ class _JoinSplitter(Splitter):
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
         """The next input, from JOIN to the end of its condition."""
         if before[-1].is_optional:
-            raise self._unsupported("Another join beside a LEFT JOIN")
+            raise self._unsupported("Another join behind a LEFT JOIN")
         is_optional = self._keywords()
         found = replace(self._named(), is_optional=is_optional)
         if len(before) == MOST_INPUTS:

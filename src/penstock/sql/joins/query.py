@@ -22,7 +22,7 @@ class JoinSource:
         clause: where the name was written.
         on: the condition after ON, by which it is joined with the inputs before it.
         using: the names after USING.
-        is_optional: whether it is the second one of a LEFT OUTER JOIN.
+        is_optional: whether it is the right one of a LEFT OUTER JOIN.
         below: the selection that `source` stands for, over a table; None for a table.
     """
 

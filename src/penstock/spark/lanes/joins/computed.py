@@ -25,22 +25,23 @@ from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage, matching
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.joined_rows import MARKS
 from penstock.spark.results.window_schemas import spark_schema
 
 #: whether a joined row is a match: these, or 0
 _MATCH, _RAISED = 1, -1
 _VERDICT = "_verdict"
-_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT, told STRING"
+_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT, withdrawn BIGINT, told STRING"
 
 
 def is_computed(plan: JoinPlan) -> bool:
     """Whether Spark has to compute something of a join."""
-    return bool(plan.residual) or any(each.column is None for each in plan.outputs)
+    return bool(plan.residual or plan.filters) or any(each.column is None for each in plan.outputs)
 
 
 def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
     """The inputs' columns that conditions and outputs are computed from, and perhaps some more; one at least."""
-    texts = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
+    texts = [*plan.residual, *plan.filters, *(each.text for each in plan.outputs if each.column is None)]
     plain = {each.column for each in plan.outputs} | set(_argument_columns(plan))
     names = [column.name for each in plan.inputs for column in each.columns]
     needed = [name for name in names if name in plain or any(quoted(name)[1:-1] in text for text in texts)]
@@ -63,7 +64,8 @@ def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame
             for cell in batch.column(0).to_pylist():
                 yield from task.batches(cell, partial(_leave, _beside(task)))
 
-    schema = spark_schema(pa.schema([(name, types[name]) for name in task.columns]))
+    marks = MARKS if plan.withdraws else ()
+    schema = spark_schema(pa.schema([*((name, types[name]) for name in task.columns), *marks]))
     joined = spark.range(0, cells, 1, cells).mapInArrow(join, schema)
     judged = joined.select("*", _verdict(spark, plan).alias(_VERDICT)).where(F.col(_VERDICT) != 0)
     # mapInArrow looks columns up by name and does not quote
@@ -73,8 +75,9 @@ def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame
         )
         for number, each in enumerate(plan.outputs)
     ]
+    told = [F.col(mark.name) for mark in marks]
     given = [F.col(quoted(name)).alias(f"a{number}") for number, name in enumerate(_argument_columns(plan))]
-    return judged.select(_VERDICT, *outputs, *given).mapInArrow(_stager(task), _REPORT)
+    return judged.select(_VERDICT, *outputs, *told, *given).mapInArrow(_stager(task), _REPORT)
 
 
 def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
@@ -86,7 +89,9 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
         steps = [StepCount(*each) for each in told["steps"]]
         work = [Work(*each) for each in told["work"]]
         judged = [PredicateMeasure(*each) for each in told["judged"]]
-        found.append(CellReport(task.number, row.partition, files, row.raised, steps, work, judged))
+        found.append(
+            CellReport(task.number, row.partition, files, row.raised, row.withdrawn, steps, work, judged)
+        )
     return found
 
 
@@ -104,9 +109,10 @@ def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work]) -> None
 
 
 def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
-    if not plan.residual:
+    conditions = (*plan.residual, *plan.filters)
+    if not conditions:
         return F.lit(_MATCH)
-    condition = " AND ".join(f"({each}\n)" for each in plan.residual)
+    condition = " AND ".join(f"({each}\n)" for each in conditions)
     return F.coalesce(try_form(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
 
 
@@ -145,6 +151,7 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                 "rows": pa.array([sum(file.rows for file in files)], pa.int64()),
                 "size": pa.array([sum(file.size for file in files)], pa.int64()),
                 "raised": pa.array([raised + sum(each.raised for each in users.measures)], pa.int64()),
+                "withdrawn": pa.array([rows.withdrawn], pa.int64()),
                 "told": pa.array([json.dumps(told)], pa.string()),
             }
         )

@@ -36,7 +36,11 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
     for bound in plan.bounds:
         left, right = plan.inputs[bound.left].alias, plan.inputs[bound.right].alias
         yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s behind {left}"
-    left_to_spark = [*plan.residual, *(each.text for each in plan.outputs if each.column is None)]
+    left_to_spark = [
+        *plan.residual,
+        *plan.filters,
+        *(each.text for each in plan.outputs if each.column is None),
+    ]
     if left_to_spark:
         yield f"  left to Spark: {'; '.join(left_to_spark)}"
     if plan.predicates:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter
-from penstock.plan.joins import JoinPlan
+from penstock.plan.joins import JoinKey, JoinPlan
 from penstock.spark.storage.demands import TupleDemand
 
 
@@ -79,9 +79,19 @@ def kept_runs(plan: JoinPlan) -> tuple[KeptRuns, ...]:
     found: list[KeptRuns] = []
     searched = dict.fromkeys(searched_keys(plan))
     for number in range(len(plan.inputs)):
-        own: list[int | None] = [key for key in searched if plan.keys[key].columns[number] is not None]
+        own: list[int | None] = [key for key in searched if _is_searched_by(plan, number, plan.keys[key])]
         found += [KeptRuns(number, key) for key in own or [None]]
     return tuple(found)
+
+
+def _is_searched_by(plan: JoinPlan, number: int, key: JoinKey) -> bool:
+    """Whether an input is searched by a key: for one that only an optional table shares it is not, and has rows without it."""
+    if key.columns[number] is None:
+        return False
+    if not plan.looks_up or number in plan.optional:
+        return True
+    others = set(range(len(plan.inputs))).difference((number, *plan.optional))
+    return any(key.columns[other] is not None for other in others)
 
 
 def demand_of(plan: JoinPlan, grid: Grid, runs: KeptRuns) -> TupleDemand:

@@ -18,14 +18,24 @@ from pyspark.sql import DataFrame
 from penstock.control.actions import Action
 from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
+from penstock.operators.joins.changes import Due
+from penstock.operators.joins.outer import LEFT
 from penstock.operators.joins.tuples import InputRuns
+from penstock.plan.times import BEFORE_ALL
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
+from penstock.spark.lanes.joins.due import DueTimes, due_of
 from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
-from penstock.spark.lanes.joins.needed import Span, needed_spans, reaching_beyond, span_of
+from penstock.spark.lanes.joins.needed import (
+    Span,
+    needed_spans,
+    needed_without_partners,
+    reaching_beyond,
+    span_of,
+)
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.predicates import PredicatePlanner
@@ -34,6 +44,7 @@ from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, Ta
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
@@ -43,8 +54,8 @@ from penstock.spark.storage.joins import RegisteredJoin
 _log = logging.getLogger(__name__)
 #: fields of a change of order that its event has otherwise
 _OF_THE_LANE = ("action", "stream", "version", "order")
-#: of a cut's orders
-ORDER, TABLES, PREDICATES = "order", "tables", "predicates"
+#: of a cut's orders; DUE only of a LEFT JOIN of streams, and in the figures of its cuts too
+ORDER, TABLES, PREDICATES, DUE = "order", "tables", "predicates", "due"
 
 
 class JoinLane(CutLane):
@@ -97,21 +108,39 @@ class JoinLane(CutLane):
         self._book: StatusBook | None = None
         self.planner = JoinPlanner(registered.definition.name, self.plan)
         self.predicates = PredicatePlanner(context.spark, self.plan, context.functions)
+        most_delay = int(context.settings.max_delay_seconds * 1e6)
+        self._due_times = DueTimes(self.plan, self.readers, most_delay) if self.plan.withdraws else None
+        self._due_until: int | None = None
 
-    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
-        """By which order the next cut is joined, in which its user predicates run, and which static tables it reads."""
-        return {
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:
+        """By which order the next cut is joined, in which its user predicates run, which static tables it reads, what is due."""
+        orders: dict[str, Any] = {
             ORDER: ORDERS.document(self.planner.order),
             PREDICATES: list(self.predicates.order),
             TABLES: self._static.versions(),
         }
+        if self._due_times is not None:
+            due = self._due_times.due(self._due_before(), until)
+            orders[DUE] = [due.after, due.until]
+        return orders
+
+    def held_from(self, stream: str, before: Reach) -> int:
+        """The first entry with tuples that are needed for left ones that are not due yet."""
+        needed = {} if self._due_times is None else self._due_times.needed(self._due_before())
+        if stream not in needed:
+            return super().held_from(stream, before)
+        reader = self.readers[stream]
+        begun = max(self._begun(stream), reader.first - 1)
+        return reader.first_reaching(needed[stream], begun, before.entry)
 
     def answer(self, cut: Cut, staging: Path) -> CutAnswer:
         """Joins what is new."""
         inputs = self._inputs(cut)
         new = {each.runs: each.open() for each in inputs}
         spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
-        made = self._made(cut, staging, self._with_old(cut, inputs, spans)) if spans else []
+        due = due_of(cut.orders[DUE]) if DUE in cut.orders else None
+        is_joined = bool(spans) or (due is not None and self._has_due(cut, due, new))
+        made = self._made(cut, staging, self._with_old(cut, inputs, spans, due), due) if is_joined else []
         if spans:
             self._plan_on(cut, new, made)
         said = {
@@ -120,7 +149,25 @@ class JoinLane(CutLane):
             "untimed": self._untimed(new),
             "beyond_history": self._beyond_history(cut, new),
         }
-        return CutAnswer(made, {"views": {self._view: said}})
+        if self.plan.withdraws:
+            said["withdrawn"] = sum(each.withdrawn for each in made)
+        figures: dict[str, Any] = {"views": {self._view: said}}
+        if due is not None:
+            self._due_until = figures[DUE] = due.until
+        return CutAnswer(made, figures)
+
+    def _due_before(self) -> int:
+        """Up to which event time left tuples were due with the last cut."""
+        if self._due_until is None:
+            told = read_published(self.context.layout, self.name).batches
+            self._due_until = told[-1][DUE] if told else BEFORE_ALL
+        return self._due_until
+
+    def _has_due(self, cut: Cut, due: Due, new: Mapping[KeptRuns, InputRuns]) -> bool:
+        """Whether left tuples may be due in a cut that brings none that could match."""
+        assert self._due_times is not None, "it is a LEFT JOIN"
+        came = any(own.new for runs, own in new.items() if runs.input == LEFT)
+        return came or self._due_times.are_waiting(due, cut.until)
 
     def _beyond_history(self, cut: Cut, new: Mapping[KeptRuns, InputRuns]) -> int:
         """New tuples that came so late that partners of theirs may be gone with the history."""
@@ -147,7 +194,9 @@ class JoinLane(CutLane):
                     found += part.tuples.column(time).null_count
         return found
 
-    def _made(self, cut: Cut, staging: Path, inputs: Iterable[StreamRuns | TableRuns]) -> list[CellReport]:
+    def _made(
+        self, cut: Cut, staging: Path, inputs: Iterable[StreamRuns | TableRuns], due: Due | None
+    ) -> list[CellReport]:
         task = CellTask(
             plan=self.plan,
             order=ORDERS.value(cut.orders[ORDER]),
@@ -157,6 +206,7 @@ class JoinLane(CutLane):
             staging=str(staging),
             columns=needed_columns(self.plan),
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
+            due=due,
         )
         if not is_computed(self.plan):
             return self.jobs.run(task, range(self._grid.cells))
@@ -250,10 +300,12 @@ class JoinLane(CutLane):
         return found
 
     def _with_old(
-        self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span]
+        self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span], due: Due | None
     ) -> Iterator[StreamRuns | TableRuns]:
-        """The same with the older tuples of the streams in which partners of new ones may be."""
+        """The same with the older tuples of the streams in which partners of new ones may be, or that are due."""
         needed = needed_spans(self.plan, new)
+        if due is not None:
+            needed = needed_without_partners(self.plan, needed, due)
         for each in inputs:
             span = needed.get(each.runs.input)
             if isinstance(each, TableRuns) or span is None:

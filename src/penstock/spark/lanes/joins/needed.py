@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.operators.joins.changes import Due
 from penstock.operators.joins.conditions import bounds_of
+from penstock.operators.joins.outer import LEFT, RIGHT
 from penstock.operators.joins.tuples import RunSlice
 from penstock.plan.joins import JoinPlan
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -48,6 +50,27 @@ def needed_spans(plan: JoinPlan, new: Mapping[int, Span]) -> dict[int, Span]:
         if (span := new.get(bound.right)) is not None:
             widen(bound.left, _clipped(span.oldest - bound.upper), _clipped(span.newest - bound.lower))
     return found
+
+
+def needed_without_partners(plan: JoinPlan, needed: Mapping[int, Span], due: Due) -> dict[int, Span]:
+    """The same for a LEFT JOIN of two streams: of left tuples those that become due too, and of right ones all partners of these
+    and of those that new ones meet.
+
+    Args:
+        plan: the join.
+        needed: what partners of new tuples need.
+        due: what the cut tells.
+    """
+    (bound,) = plan.bounds
+    left = [needed[LEFT]] if LEFT in needed else []
+    left += [Span(due.after + 1, due.until)] if due.after < due.until else []
+    if not left:
+        return dict(needed)
+    whole = Span(min(each.oldest for each in left), max(each.newest for each in left))
+    partners = [Span(_clipped(whole.oldest + bound.lower), _clipped(whole.newest + bound.upper))]
+    partners += [needed[RIGHT]] if RIGHT in needed else []
+    right = Span(min(each.oldest for each in partners), max(each.newest for each in partners))
+    return {LEFT: whole, RIGHT: right}
 
 
 def reaching_beyond(plan: JoinPlan, number: int, new: Sequence[RunSlice], lacks: Mapping[int, int]) -> int:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.changes import DELETE, OP, ROW, CellChanges, Due
+from penstock.operators.joins.lookup import CellLookup
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
@@ -19,7 +22,7 @@ from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
 from penstock.spark.publication.staged import StagedFile
-from penstock.spark.results.joined_rows import row_schema
+from penstock.spark.results.joined_rows import file_schema
 from penstock.spark.storage.files import sync_file
 
 #: rows of a row group
@@ -73,6 +76,7 @@ class CellReport:
         partition: number of the cell.
         files: what was staged: one file, or none where there are no rows.
         raised: joined rows that were no match because a condition raised.
+        withdrawn: how many of the rows in the files say of an earlier one that it is none any more.
         steps: what the steps did.
         work: the same for what their pieces cost.
         judged: what each user predicate did, in the order of the cut.
@@ -82,14 +86,15 @@ class CellReport:
     partition: int
     files: Sequence[StagedFile] = ()
     raised: int = 0
+    withdrawn: int = 0
     steps: Sequence[StepCount] = ()
     work: Sequence[Work] = ()
     judged: Sequence[PredicateMeasure] = ()
 
     @property
     def rows(self) -> int:
-        """Rows of the view."""
-        return sum(file.rows for file in self.files)
+        """By how many the rows of the view have become more."""
+        return sum(file.rows for file in self.files) - 2 * self.withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class CellTask:
         staging: the folder they are staged in.
         columns: names of the inputs' columns that are put out.
         predicates: what users' functions judge, in order.
+        due: of a LEFT OUTER JOIN of streams which left tuples are; None of others.
     """
 
     plan: JoinPlan
@@ -115,36 +121,50 @@ class CellTask:
     staging: str
     columns: tuple[str, ...]
     predicates: tuple[PredicateProgram, ...] = ()
+    due: Due | None = None
 
     def __call__(self, cell: int) -> CellReport:
         """Joins a cell and stages the view's rows, of which each output is a column."""
         stage = RowStage(self.plan, self.kind, Path(self.staging))
         inputs = self._open()
-        join = CellJoin(self.plan, self.order, cell, inputs, self.columns)
+        join, batches = self._joined(cell, inputs)
         users = UserPredicates(self.predicates)
-        for joined in join.batches():
+        marks = (OP, ROW) if self.plan.withdraws else ()
+        for joined in batches:
             batch = matching(users, joined, joined.column)
             columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
+            columns += [batch.column(mark) for mark in marks]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
         work = tuple(self._work(join, inputs, cell))
         raised = sum(each.raised for each in users.measures)
+        files = stage.close()
         return CellReport(
-            self.number, cell, stage.close(), raised, _counted(self.order, join), work, users.measures
+            self.number, cell, files, raised, stage.withdrawn, _counted(join), work, users.measures
         )
 
     def batches(
         self, cell: int, tell: Callable[[Sequence[StepCount], Sequence[Work]], None]
     ) -> Iterator[pa.RecordBatch]:
-        """The joined rows of a cell, `columns` of each; user predicates are not judged.
+        """The rows of a cell, `columns` of each, where rows may be withdrawn OP and ROW too; user predicates are not judged.
 
         Args:
             cell: its number.
             tell: is told at the end what the steps did, and the same for what their pieces cost.
         """
         inputs = self._open()
-        join = CellJoin(self.plan, self.order, cell, inputs, self.columns)
-        yield from join.batches()
-        tell(_counted(self.order, join), tuple(self._work(join, inputs, cell)))
+        join, batches = self._joined(cell, inputs)
+        yield from batches
+        tell(_counted(join), tuple(self._work(join, inputs, cell)))
+
+    def _joined(
+        self, cell: int, inputs: Sequence[Mapping[int | None, InputRuns]]
+    ) -> tuple[CellJoin | CellLookup, Iterator[pa.RecordBatch]]:
+        if self.due is None:
+            kind = CellLookup if self.plan.looks_up else CellJoin
+            join = kind(self.plan, self.order, cell, inputs, self.columns)
+            return join, join.batches()
+        changes = CellChanges(self.plan, self.order, cell, inputs, self.columns, self.due)
+        return changes.join, changes.batches()
 
     def _open(self) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
@@ -154,7 +174,7 @@ class CellTask:
         return found
 
     def _work(
-        self, join: CellJoin, inputs: Sequence[Mapping[int | None, InputRuns]], cell: int
+        self, join: CellJoin | CellLookup, inputs: Sequence[Mapping[int | None, InputRuns]], cell: int
     ) -> Iterator[Work]:
         """What the steps did; a search is taken to be among all tuples at hand."""
         at_hand = []
@@ -163,7 +183,7 @@ class CellTask:
             runs = next(iter(own.values()))
             parts = [part for each in (*runs.new, *runs.old) for part in each.run.cell(cell)]
             at_hand.append(sum(len(part.keys) for part in parts))
-        for order in self.order.orders:
+        for order in join.orders:
             for step, did in zip(order.steps, join.steps[order.first], strict=True):
                 if did.tuples:
                     yield work_of_step(
@@ -187,11 +207,11 @@ def matching(
     return batch if len(places) == batch.num_rows else batch.take(pa.array(places))
 
 
-def _counted(orders: JoinOrder, join: CellJoin) -> tuple[StepCount, ...]:
+def _counted(join: CellJoin | CellLookup) -> tuple[StepCount, ...]:
     """What the steps of a join did so far."""
     return tuple(
         StepCount(order.first, step.input, did.tuples, did.looked, did.pairs, did.seconds + did.build_seconds)
-        for order in orders.orders
+        for order in join.orders
         for step, did in zip(order.steps, join.steps[order.first], strict=True)
     )
 
@@ -206,9 +226,11 @@ class RowStage:
     """
 
     def __init__(self, plan: JoinPlan, kind: str, folder: Path) -> None:
-        #: the columns of the view
-        self.schema = row_schema(plan)
+        #: the columns of the file
+        self.schema = file_schema(plan)
         self._texts = [field.name for field in self.schema if not pa.types.is_primitive(field.type)]
+        #: rows that withdraw another
+        self.withdrawn = 0
         self._kind = kind
         self._folder = folder
         self._path = folder / f"{uuid.uuid4().hex}.parquet"
@@ -217,9 +239,11 @@ class RowStage:
         self._held_rows = self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes in rows with the view's columns."""
+        """Takes in rows with the columns of the file."""
         self._held.append(rows)
         self._held_rows += rows.num_rows
+        if OP in self.schema.names:
+            self.withdrawn += pc.sum(pc.equal(rows.column(OP), DELETE)).as_py() or 0
         if self._held_rows >= _GROUP_ROWS:
             self._write()
 

@@ -1,0 +1,92 @@
+"""Which left tuples of a LEFT JOIN are due in a cut, and which older tuples must be kept until then.
+
+A left tuple is due once the right stream has come beyond all event times that partners of it may have, and beyond that by
+its slack: the largest delay of a tuple in its newest entries. That is taken from the logs when a cut is put, and said in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.operators.joins.changes import Due
+from penstock.operators.joins.outer import LEFT, RIGHT
+from penstock.plan.joins import JoinPlan
+from penstock.plan.times import BEFORE_ALL
+from penstock.spark.lanes.cuts import Reach
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.stream_log import LogReader
+
+#: in how many of the right stream's newest entries delays are looked at
+_ENTRIES = 64
+
+
+class DueTimes:
+    """Finds what is due; one thread has it.
+
+    Args:
+        plan: the LEFT JOIN of two streams.
+        logs: by stream.
+        most_delay: a larger delay says nothing of others, microseconds.
+    """
+
+    def __init__(self, plan: JoinPlan, logs: Mapping[str, LogReader], most_delay: int) -> None:
+        self._plan, self._most_delay = plan, most_delay
+        self._left = logs[plan.inputs[LEFT].relation]
+        self._right = logs[plan.inputs[RIGHT].relation]
+        self._delays: deque[int] = deque(maxlen=_ENTRIES)
+        self._looked = -1
+
+    def due(self, after: int, until: Mapping[str, Reach]) -> Due:
+        """What is due in a cut.
+
+        Args:
+            after: what was due before, see `Due`.
+            until: how far the cut reaches.
+        """
+        right = _entry(self._right, until[self._plan.inputs[RIGHT].relation])
+        if right is None:
+            return Due(after, after)
+        if right.answer_all or right.ended:
+            newest = self._newest_left(until)
+            return Due(after, after if newest is None else max(after, newest))
+        self._look(right)
+        reached = right.reached_or_newest
+        if reached is None:
+            return Due(after, after)
+        limit = reached - max(self._delays, default=0) - self._plan.bounds[0].upper - 1
+        return Due(after, max(after, limit))
+
+    def are_waiting(self, due: Due, until: Mapping[str, Reach]) -> bool:
+        """Whether there may be older left tuples that are due now."""
+        newest = self._newest_left(until)
+        return due.after < due.until and newest is not None and newest > due.after
+
+    def needed(self, after: int) -> dict[str, int]:
+        """By stream: tuples with an event time not before this are needed for what is not due yet, microseconds."""
+        left, right = (each.relation for each in self._plan.inputs)
+        partners = max(BEFORE_ALL, after + 1 + self._plan.bounds[0].lower)
+        needed = {left: after + 1}
+        needed[right] = min(partners, needed.get(right, partners))
+        return needed
+
+    def _newest_left(self, until: Mapping[str, Reach]) -> int | None:
+        left = _entry(self._left, until[self._plan.inputs[LEFT].relation])
+        return None if left is None else left.furthest
+
+    def _look(self, right: Entry) -> None:
+        """Takes in the delays of entries that have come."""
+        after = max(self._looked, right.number - _ENTRIES, self._right.first - 1)
+        for entry in self._right.between(after, right.number):
+            self._delays.append(max((each for each in entry.delays if each <= self._most_delay), default=0))
+        self._looked = right.number
+
+
+def due_of(document: Any) -> Due:
+    """What is due, of a cut's orders."""
+    return Due(*document)
+
+
+def _entry(log: LogReader, reach: Reach) -> Entry | None:
+    return None if reach.entry < log.first else log.entry(reach.entry)

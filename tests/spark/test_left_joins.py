@@ -1,0 +1,192 @@
+"""LEFT JOIN: what the engine publishes, withdrawals applied, equals what Spark says of the same tuples, as multisets."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from joined_inputs import COMPARISONS, EQUALITIES, RESTRICTIONS, Inputs, multiset, random_order
+from penstock.monitor.folder import folder_status
+from penstock.spark.engine import Engine
+from penstock.spark.lanes.cuts import Reach
+from penstock.spark.lanes.joins.lane import JoinLane
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
+
+FULL = os.environ.get("PENSTOCK_EQUALITY") == "full"
+TIME = pa.timestamp("us", "UTC")
+SEEDS, VIEWS = (20, 15) if FULL else (2, 6)
+OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
+#: on the right input, of rows that may lack it
+FILTERS = ("r.k IS NULL", "coalesce(r.n, 7) > 2", "r.x IS NULL OR r.x > l.x", "r.name <=> l.name")
+
+
+@pytest.fixture
+def switching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cut is joined in another order."""
+    rng = np.random.default_rng(12)
+    orders = JoinLane.orders
+
+    def switched(lane: JoinLane, until: Mapping[str, Reach]) -> Mapping[str, Any]:
+        lane.planner.order = random_order(lane.plan, rng)
+        return orders(lane, until)
+
+    monkeypatch.setattr(JoinLane, "orders", switched)
+
+
+def random_left_join(rng: np.random.Generator, table: str) -> str:
+    """A stream with an optional one, or with a static table, perhaps behind another stream."""
+    conditions = rng.choice(EQUALITIES, int(rng.integers(0, 3)), replace=False).tolist()
+    if table == "weather":
+        low, high = sorted(rng.integers(-9, 10, 2).tolist())
+        conditions.append(
+            f"{{1}}.ts BETWEEN {{0}}.ts + INTERVAL '{low}' SECOND AND {{0}}.ts + INTERVAL '{high}' SECOND"
+        )
+    elif not conditions:
+        conditions.append(EQUALITIES[0])
+    if rng.random() < 0.3:
+        conditions.append(str(rng.choice(COMPARISONS)))
+    for alias in "lr":
+        if rng.random() < 0.3:
+            conditions.append(f"({rng.choice(RESTRICTIONS).format(alias)})")
+    on = " AND ".join(conditions).format("l", "r")
+    where = [rng.choice(RESTRICTIONS).format("l")] if rng.random() < 0.3 else []
+    where += [rng.choice(FILTERS)] if rng.random() < 0.3 else []
+    outputs = OUTPUTS + (", coalesce(r.name, 'none') AS rname" if rng.random() < 0.3 else "")
+    before = "flights l"
+    if table == "airports" and rng.random() < 0.7:
+        equal = rng.choice(EQUALITIES).format("l", "m")
+        before += f" JOIN delays m ON {equal} AND m.ts BETWEEN l.ts AND l.ts + INTERVAL 3 SECONDS"
+        outputs += ", m.n AS mn"
+        on += " AND m.n = r.n" if rng.random() < 0.5 else ""
+        where += ["m.n + l.n > 2"] if rng.random() < 0.3 else []
+    text = f"SELECT {outputs} FROM {before} LEFT JOIN {table} r ON {on}"
+    return text + (f" WHERE {' AND '.join(f'({each})' for each in where)}" if where else "")
+
+
+def answered(engine: Engine, output: Path) -> Run:
+    """A run over what is there."""
+    run = engine.start(output, available_now=True)
+    assert run.await_termination(900)
+    return run
+
+
+def wait(is_so: Callable[[], bool], run: Run, seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert run.active
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def standing(changes: DataFrame) -> Counter[str]:
+    """The rows that were told and not withdrawn."""
+    rows = Counter[str]()
+    for row in changes.toArrow().to_pylist():
+        op = row.pop("op")
+        rows[repr(row)] += {"insert": 1, "delete": -1}[op]
+    assert min(rows.values(), default=0) >= 0
+    return +rows
+
+
+def withdrawn(runs: Sequence[Run]) -> int:
+    views = [cut["figures"]["views"] for run in runs for cut in run.events("cut")]
+    return sum(said.get("withdrawn", 0) for each in views for said in each.values())
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.usefixtures("switching")
+def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = Inputs(tmp_path / "in", rng)
+    tables = ["weather" if number % 2 else "airports" for number in range(VIEWS)]
+    views = {f"view_{number}": random_left_join(rng, table) for number, table in enumerate(tables)}
+    script = inputs.script()
+    runs = []
+    for files in (4, 3):
+        inputs.feed(files)
+        run = answered(Engine(spark).execute(script).views(views), tmp_path / "out")
+        for (name, text), table in zip(views.items(), tables, strict=True):
+            inputs.register(spark)
+            if table == "weather":
+                # their event times say nothing of them where these are NULL: they match nothing
+                spark.createDataFrame(pa.concat_tables(inputs.tuples["flights"])).createOrReplaceTempView(
+                    "flights"
+                )
+            expected = multiset(spark.sql(text))
+            assert multiset(run.results(name)) == expected, text
+            if table == "weather":
+                assert standing(run.changes(name)) == expected, text
+            plain = plain_rows(Layout.of(run.output, None), name, 0)
+            assert plain is not None
+            assert Counter(map(repr, plain.rows.to_pylist())) == expected
+            assert plain.count == expected.total()
+        runs.append(run)
+        run.stop()
+    assert withdrawn(runs) > 0
+
+
+def test_a_row_without_a_partner_waits_and_is_withdrawn_if_one_comes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def feed(name: str, number: int, *rows: tuple[int | None, int]) -> None:
+        moments = pa.array([(1_700_000_000 + second) * 1_000_000 for _, second in rows])
+        table = pa.table({"k": pa.array([key for key, _ in rows], pa.int64()), "ts": moments.cast(TIME)})
+        pq.write_table(table, tmp_path / name / f"{number}.parquet")
+
+    def is_told(*rows: tuple[int | None, int | None, str]) -> bool:
+        told = run.changes("pairs").toArrow().to_pylist()
+        return Counter((row["k"], row["other"], row["op"]) for row in told) == Counter(rows)
+
+    def is_joined() -> bool:
+        return not any(folder_status(tmp_path / "out")["views"]["pairs"]["backlog"].values())
+
+    script = []
+    for name in ("l", "r"):
+        (tmp_path / name).mkdir()
+        script.append(
+            f"CREATE TABLE {name} USING parquet OPTIONS (path '{tmp_path / name}', event_time 'ts')"
+        )
+    feed("l", 0, (1, 100), (2, 100), (None, 100), (3, 300))
+    feed("r", 0, (2, 101), (9, 50))
+    text = "SELECT l.k, r.k AS other FROM l LEFT JOIN r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"
+    taken: list[tuple[int | None, int | None, str]] = []
+    engine = Engine(spark, idle_seconds=0).execute(";\n".join(script)).view("pairs", text)
+    engine.sink("pairs", lambda rows, _: taken.extend((row.k, row.other, row.op) for row in rows.collect()))
+    run = engine.start(tmp_path / "out")
+
+    told: list[tuple[int | None, int | None, str]] = [(2, 2, "insert")]
+    wait(lambda: is_told(*told), run)
+    feed("r", 1, (9, 200))
+    told += [(1, None, "insert"), (None, None, "insert")]
+    wait(lambda: is_told(*told), run)
+    feed("r", 2, (1, 105), (1, 106))
+    told += [(1, None, "delete"), (1, 1, "insert"), (1, 1, "insert")]
+    wait(lambda: is_told(*told), run)
+    feed("r", 3, (9, 310))
+    feed("l", 1, (9, 320))
+    wait(lambda: [run.status()[name]["batches"] for name in ("l", "r")] == [2, 4] and is_joined(), run)
+    assert is_told(*told), "others may be as late as the last one was, 95 s: 300 and 320 are not due yet"
+    feed("r", 4, (9, 500))
+    told += [(3, None, "insert"), (9, None, "insert")]
+    wait(lambda: is_told(*told), run)
+    wait(lambda: len(taken) == len(told), run)
+    assert Counter(taken) == Counter(told)
+    rows = [(row.k, row.other) for row in run.results("pairs").collect()]
+    assert Counter(rows) == Counter([(2, 2), (None, None), (1, 1), (1, 1), (3, None), (9, None)])
+    document = folder_status(tmp_path / "out")
+    assert document["views"]["pairs"]["rows"] == len(rows)
+    run.stop()
