@@ -1,4 +1,4 @@
-"""Random join views over random streams and static tables, random orders of joining, and what Spark says of them."""
+"""Streams and static tables to join, and random orders of joining."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ from penstock.spark.lanes.joins.grid import searched_keys
 
 STREAMS = ("flights", "weather", "delays")
 TABLES = ("airports", "carriers")
-#: pairs of columns that Spark compares, of one type and of several
-EQUALITIES = ("{0}.k = {1}.k", "{0}.name = {1}.name", "{0}.x = {1}.x", "{0}.n = {1}.k", "{0}.day = {1}.day")
-COMPARISONS = ("{0}.x < {1}.x", "{0}.n <> {1}.n", "{0}.name <= {1}.name", "{0}.k > {1}.n")
-RESIDUALS = (
-    "{0}.n + {1}.n > 3",
-    "coalesce(100 / nullif({0}.n, 0), 0) > {1}.k",
-    "upper({0}.name) <> {1}.name",
-    "coalesce({0}.n, {1}.n) IS NOT NULL",
-)
-RESTRICTIONS = ("{0}.n > 1", "{0}.name IS NOT NULL", "{0}.x <= 2.0 OR {0}.k = 3", "length({0}.name) > 3")
 _SECOND = 1_000_000
 
 
@@ -114,38 +104,6 @@ class Inputs:
             timed.createOrReplaceTempView(name)
         for name in TABLES:
             spark.read.parquet(str(self.folder / name)).createOrReplaceTempView(name)
-
-
-def random_join(rng: np.random.Generator) -> str:
-    """A join of two to four inputs, one or more of them streams."""
-    streams = int(rng.integers(1, 4))
-    tables = int(rng.integers(1 if streams == 1 else 0, min(2, 4 - streams) + 1))
-    sources = [*rng.choice(STREAMS, streams), *rng.choice(TABLES, tables, replace=False)]
-    aliases = [f"a{number}" for number in range(len(sources))]
-    text = f"FROM {sources[0]} {aliases[0]}"
-    for number in range(1, len(sources)):
-        earlier, own = aliases[int(rng.integers(0, min(number, streams)))], aliases[number]
-        is_stream = number < streams
-        conditions = []
-        if is_stream:
-            low, high = sorted(rng.integers(-9, 10, 2).tolist())
-            conditions.append(
-                f"{own}.ts BETWEEN {earlier}.ts + INTERVAL '{low}' SECOND AND {earlier}.ts + INTERVAL '{high}' SECOND"
-            )
-        equalities = rng.choice(EQUALITIES, int(rng.integers(0 if is_stream else 1, 3)), replace=False)
-        conditions += [each.format(earlier, own) for each in equalities]
-        if rng.random() < 0.3:
-            conditions.append(rng.choice(COMPARISONS).format(earlier, own))
-        if rng.random() < 0.2:
-            conditions.append(rng.choice(RESIDUALS).format(earlier, own))
-        text += f" JOIN {sources[number]} {own} ON {' AND '.join(conditions)}"
-    if rng.random() < 0.5:
-        text += f" WHERE {rng.choice(RESTRICTIONS).format(rng.choice(aliases))}"
-    outputs = [f"{alias}.{column} AS {alias}_{column}" for alias in aliases for column in ("k", "n", "x")]
-    outputs += [f"{alias}.ts AS {alias}_ts" for alias in aliases[:streams]]
-    if rng.random() < 0.3:
-        outputs.append(f"concat({aliases[0]}.name, '-', {aliases[-1]}.name) AS both")
-    return f"SELECT {', '.join(outputs)} {text}"
 
 
 def random_order(plan: JoinPlan, rng: np.random.Generator) -> JoinOrder:
