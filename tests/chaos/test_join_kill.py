@@ -1,50 +1,109 @@
-"""`kill -9` of a run with a join view between any two steps of a cut: each pair is published once."""
+"""`kill -9` of a run with a join view between any two steps, of the ingest and of a cut: each pair is published once.
+
+Tuples come before each start. `make chaos` (`PENSTOCK_CHAOS=full`) kills a run on files and one on Kafka at every place.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from join_victim import VIEW
 
 from joined_inputs import Inputs
-from penstock.spark.publication.manifests import published_paths, read_published
-from penstock.spark.storage.failpoints import CUT_NAMES
+from killing import ended, started
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.storage.failpoints import CUT_NAMES, NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
+PLACES = (*NAMES, *CUT_NAMES, "cut_compaction_merged", "cut_compaction_named", "cut_compaction_listed")
+FILE_PLACES = PLACES if FULL else ("cut_put", "cut_half_published", "cut_published")
+KAFKA_PLACES = PLACES if FULL else ("cut_answered", "cut_marked")
+ROWS, FILES_A_START = 60, 2
 LANE = "joins.0"
+#: every cut with new flights has rows
+VIEW = (
+    "SELECT a.k, a.ts AS first, b.ts AS later, c.name FROM flights a JOIN flights b ON a.k = b.k AND "
+    "b.ts BETWEEN a.ts AND a.ts + INTERVAL 30 SECONDS JOIN airports c ON a.n = c.n"
+)
+CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
 
 
-def test_a_join_killed_between_its_steps(tmp_path: Path) -> None:
+def test_a_join_of_files_killed(tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
-    layout = Layout.of(tmp_path / "out", None)
-    for place in CUT_NAMES if FULL else ("cut_put", "cut_half_published", "cut_published"):
-        inputs.feed(2)
-        cut = read_published(layout, LANE).last + 1
-        assert _run(tmp_path, f"{place}:{cut}") == -signal.SIGKILL, f"{place}:{cut} was never reached"
-    inputs.feed(1)
-    assert _run(tmp_path) == 0, (tmp_path / "victim.log").read_text()[-3000:]
+    options = f"path '{tmp_path / 'in' / 'flights'}', max_files_per_trigger '1'"
+    _kill(inputs, f"flights USING parquet OPTIONS ({options}, event_time 'ts')", FILE_PLACES, lambda _: None)
 
+
+@pytest.mark.kafka
+def test_a_join_of_a_topic_killed(tmp_path: Path, kafka: KafkaBroker) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
+    topic = f"flights-{tmp_path.name}"
+    kafka.create_topic(topic, partitions=2)
+
+    def feed(tuples: pa.Table) -> None:
+        moments = pc.strftime(tuples["ts"], "%Y-%m-%dT%H:%M:%SZ").to_pylist()
+        values = [
+            json.dumps({name: value for name, value in each.items() if value is not None})
+            for ts, k, n in zip(moments, tuples["k"].to_pylist(), tuples["n"].to_pylist(), strict=True)
+            for each in ({"ts": ts, "k": k, "n": n},)
+        ]
+        for partition in range(2):
+            kafka.produce(topic, values[partition::2], partition=partition)
+
+    options = (
+        f"kafka.bootstrap.servers '{kafka.address}', subscribe '{topic}', startingOffsets 'earliest', "
+        f"maxOffsetsPerTrigger '{ROWS}'"
+    )
+    table = f"flights (ts TIMESTAMP, k BIGINT, n INT) USING kafka OPTIONS ({options}, event_time 'ts')"
+    _kill(inputs, table, KAFKA_PLACES, feed)
+
+
+def _kill(inputs: Inputs, table: str, places: Sequence[str], feed: Callable[[pa.Table], None]) -> None:
+    """Runs to the end, killed at places, and compares the rows with those that DuckDB finds.
+
+    Args:
+        inputs: makes the tuples, and writes them to files.
+        table: the declaration of the stream.
+        places: where to kill.
+        feed: hands tuples to the stream, beside their files.
+    """
+    folder = inputs.folder.parent
+    script, output, log = folder / "script.sql", folder / "out", folder / "victim.log"
+    static = f"airports USING parquet OPTIONS (path '{inputs.folder / 'airports'}', static 'true')"
+    script.write_text(f"CREATE TABLE {table};\nCREATE TABLE {static};\nCREATE VIEW pairs AS {VIEW};\n")
+    # each victim answers few batches: compiling only the kernels it needs is sooner done
+    conf = f"spark.jars={','.join(map(str, CONNECTOR))}", "spark.python.daemon.module=pyspark.daemon"
+    for place in (*places, ""):
+        inputs.feed(FILES_A_START, ROWS)
+        for tuples in inputs.tuples["flights"][-FILES_A_START:]:
+            feed(tuples)
+        code = ended(started("victim.py", script, output, *conf, log=log, failpoint=place))
+        assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
+    _check(inputs, Layout.of(output, None))
+
+
+def _check(inputs: Inputs, layout: Layout) -> None:
     paths = list(published_paths(layout, LANE, "0/pairs"))
     assert sorted(paths) == sorted(layout.results("pairs").glob("*.parquet"))
     found = pa.concat_tables(pq.read_table(path) for path in paths)
     with duckdb.connect() as connection:
         connection.register("flights", pa.concat_tables(inputs.tuples["flights"]))
-        connection.register("airports", pq.read_table(tmp_path / "in" / "airports"))
+        connection.register("airports", pq.read_table(inputs.folder / "airports"))
         wanted = connection.sql(VIEW).arrow().read_all()
     assert found.num_rows > 0
     assert _rows(found) == _rows(wanted)
@@ -54,20 +113,3 @@ def test_a_join_killed_between_its_steps(tmp_path: Path) -> None:
 def _rows(table: pa.Table) -> Counter[tuple[object, ...]]:
     moments = [table.column(name).cast(pa.int64()) for name in ("first", "later")]
     return Counter(zip(*(each.to_pylist() for each in (table["k"], table["name"], *moments)), strict=True))
-
-
-def _run(folder: Path, failpoint: str = "") -> int:
-    program = Path(__file__).with_name("join_victim.py")
-    with (folder / "victim.log").open("ab") as told:
-        process = subprocess.Popen(
-            [sys.executable, str(program), str(folder)],
-            env={**os.environ, "PENSTOCK_FAILPOINT": failpoint},
-            stdout=told,
-            stderr=told,
-            start_new_session=True,
-        )
-        code = process.wait(timeout=900)
-    with suppress(ProcessLookupError):
-        # what the killed driver left behind: its JVM and Python workers
-        os.killpg(process.pid, signal.SIGKILL)
-    return code
