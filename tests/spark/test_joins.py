@@ -106,6 +106,31 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     run.stop()
 
 
+def test_a_hot_key_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    rows = 3_300
+    moments = pa.array(np.arange(rows)).cast(pa.timestamp("us", "UTC"))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        keys = pa.array(np.r_[np.arange(100), np.full(rows - 100, 7)])
+        pq.write_table(pa.table({"ts": moments, "k": keys}), tmp_path / name / "0.parquet")
+    engine = Engine(spark).execute(
+        "\n".join(
+            f"CREATE TABLE {name} USING parquet OPTIONS (path '{tmp_path / name}', event_time 'ts');"
+            for name in "ab"
+        )
+    )
+    engine.view("pairs", f"SELECT a.k FROM a JOIN b ON a.k = b.k AND {NEAR.format('b', 'a')}")
+    run = answered(engine, tmp_path / "out")
+    put_out = sum(cut["figures"]["views"]["pairs"]["rows"] for cut in run.events("cut"))
+    assert put_out == (rows - 99) ** 2 + 99
+    (told,) = run.events("join_exploded")
+    assert (told["view"], told["rows"]) == ("pairs", put_out)
+    assert {(hot["input"], *hot["values"], hot["tuples"], hot["of"]) for hot in told["hot"]} == {
+        (alias, "7", rows - 99, rows) for alias in "ab"
+    }
+    run.stop()
+
+
 def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     text = "SELECT f.ts, f.k, a.name FROM flights f JOIN airports a ON f.k = a.k"
     inputs = Inputs(tmp_path / "in", np.random.default_rng(6))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from penstock.control.actions import Action
 from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.changes import Due
+from penstock.operators.joins.hot_keys import hottest
 from penstock.operators.joins.outer import LEFT
 from penstock.operators.joins.tuples import InputRuns
 from penstock.plan.times import BEFORE_ALL
@@ -52,6 +53,8 @@ from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.joins import RegisteredJoin
 
 _log = logging.getLogger(__name__)
+#: a cut is told to explode that puts out at least so many rows, and so many for each of its tuples
+EXPLODED_ROWS, EXPLODED_ROWS_A_TUPLE = 10_000_000, 100
 #: fields of a change of order that its event has otherwise
 _OF_THE_LANE = ("action", "stream", "version", "order")
 #: of a cut's orders; DUE only of a LEFT JOIN of streams, and in the figures of its cuts too
@@ -140,7 +143,8 @@ class JoinLane(CutLane):
         spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
         due = due_of(cut.orders[DUE]) if DUE in cut.orders else None
         is_joined = bool(spans) or (due is not None and self._has_due(cut, due, new))
-        made = self._made(cut, staging, self._with_old(cut, inputs, spans, due), due) if is_joined else []
+        read = tuple(self._with_old(cut, inputs, spans, due)) if is_joined else ()
+        made = self._made(cut, staging, read, due) if is_joined else []
         if spans:
             self._plan_on(cut, new, made)
         said = {
@@ -149,12 +153,38 @@ class JoinLane(CutLane):
             "untimed": self._untimed(new),
             "beyond_history": self._beyond_history(cut, new),
         }
+        self._tell_explosion(cut, read, said["rows"])
         if self.plan.withdraws:
             said["withdrawn"] = sum(each.withdrawn for each in made)
         figures: dict[str, Any] = {"views": {self._view: said}}
         if due is not None:
             self._due_until = figures[DUE] = due.until
         return CutAnswer(made, figures)
+
+    def _tell_explosion(self, cut: Cut, read: Sequence[StreamRuns | TableRuns], rows: int) -> None:
+        """Tells of far more joined rows than tuples, and which keys are the most frequent."""
+        if rows < EXPLODED_ROWS:
+            return
+        opened = [(each.runs, each.open()) for each in read]
+        # an input that is searched by two keys has all of its tuples twice
+        each_once = {runs.input: own for runs, own in opened}
+        tuples = sum(each.run.rows for own in each_once.values() for each in own.new)
+        if rows < EXPLODED_ROWS_A_TUPLE * tuples:
+            return
+        hot = [
+            {"input": self.plan.inputs[runs.input].alias, **asdict(found)}
+            for runs, own in opened
+            if (found := hottest((*own.new, *own.old))) is not None
+        ]
+        self.context.events.record(
+            "join_exploded",
+            lane=self.name,
+            view=self._view,
+            cut=cut.number,
+            tuples=tuples,
+            rows=rows,
+            hot=hot,
+        )
 
     def _due_before(self) -> int:
         """Up to which event time left tuples were due with the last cut."""
