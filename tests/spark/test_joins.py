@@ -125,9 +125,9 @@ def test_a_hot_key_is_told(spark: SparkSession, tmp_path: Path) -> None:
     assert put_out == (rows - 99) ** 2 + 99
     (told,) = run.events("join_exploded")
     assert (told["view"], told["rows"]) == ("pairs", put_out)
-    assert {(hot["input"], *hot["values"], hot["tuples"], hot["of"]) for hot in told["hot"]} == {
-        (alias, "7", rows - 99, rows) for alias in "ab"
-    }
+    assert {
+        (hot["input"], *hot["columns"], *hot["values"], hot["tuples"], hot["of"]) for hot in told["hot"]
+    } == {(alias, "`k`", "7", rows - 99, rows) for alias in "ab"}
     run.stop()
 
 

@@ -171,11 +171,13 @@ class JoinLane(CutLane):
         tuples = sum(each.run.rows for own in each_once.values() for each in own.new)
         if rows < EXPLODED_ROWS_A_TUPLE * tuples:
             return
-        hot = [
-            {"input": self.plan.inputs[runs.input].alias, **asdict(found)}
-            for runs, own in opened
-            if (found := hottest((*own.new, *own.old))) is not None
-        ]
+        hot = []
+        for runs, own in opened:
+            found = hottest((*own.new, *own.old))
+            if found is not None:
+                asked = self.plan.inputs[runs.input]
+                written = [each.text for each in asked.columns if each.name in found.columns]
+                hot.append({**asdict(found), "input": asked.alias, "columns": written})
         self.context.events.record(
             "join_exploded",
             lane=self.name,
