@@ -22,6 +22,7 @@ import pytest
 from joined_inputs import Inputs
 from killing import ended, started
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import CUT_NAMES, NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
@@ -35,18 +36,22 @@ FILE_PLACES = PLACES if FULL else ("cut_put", "cut_half_published", "cut_publish
 KAFKA_PLACES = PLACES if FULL else ("cut_answered", "cut_marked")
 ROWS, FILES_A_START = 60, 2
 LANE = "joins.0"
-#: every cut with new flights has rows
-VIEW = (
-    "SELECT a.k, a.ts AS first, b.ts AS later, c.name FROM flights a JOIN flights b ON a.k = b.k AND "
-    "b.ts BETWEEN a.ts AND a.ts + INTERVAL 30 SECONDS JOIN airports c ON a.n = c.n"
-)
+#: every cut with new flights has rows; of `lonely` each run ends before some partners are there
+VIEWS = {
+    "pairs": "SELECT a.k, a.ts AS first, b.ts AS later, c.name FROM flights a JOIN flights b ON a.k = b.k AND "
+    "b.ts BETWEEN a.ts AND a.ts + INTERVAL 30 SECONDS JOIN airports c ON a.n = c.n",
+    "lonely": "SELECT a.k, a.ts AS first, b.ts AS later, a.name FROM flights a LEFT JOIN flights b ON a.k = b.k AND "
+    "b.ts BETWEEN a.ts + INTERVAL 1 SECOND AND a.ts + INTERVAL 5 SECONDS",
+}
 CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
 
 
-def test_a_join_of_files_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("view", [*VIEWS])
+def test_a_join_of_files_killed(tmp_path: Path, view: str) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
     options = f"path '{tmp_path / 'in' / 'flights'}', max_files_per_trigger '1'"
-    _kill(inputs, f"flights USING parquet OPTIONS ({options}, event_time 'ts')", FILE_PLACES, lambda _: None)
+    table = f"flights USING parquet OPTIONS ({options}, event_time 'ts')"
+    _kill(inputs, view, table, FILE_PLACES, lambda _: None)
 
 
 @pytest.mark.kafka
@@ -70,14 +75,17 @@ def test_a_join_of_a_topic_killed(tmp_path: Path, kafka: KafkaBroker) -> None:
         f"maxOffsetsPerTrigger '{ROWS}'"
     )
     table = f"flights (ts TIMESTAMP, k BIGINT, n INT) USING kafka OPTIONS ({options}, event_time 'ts')"
-    _kill(inputs, table, KAFKA_PLACES, feed)
+    _kill(inputs, "pairs", table, KAFKA_PLACES, feed)
 
 
-def _kill(inputs: Inputs, table: str, places: Sequence[str], feed: Callable[[pa.Table], None]) -> None:
+def _kill(
+    inputs: Inputs, view: str, table: str, places: Sequence[str], feed: Callable[[pa.Table], None]
+) -> None:
     """Runs to the end, killed at places, and compares the rows with those that DuckDB finds.
 
     Args:
         inputs: makes the tuples, and writes them to files.
+        view: its name.
         table: the declaration of the stream.
         places: where to kill.
         feed: hands tuples to the stream, beside their files.
@@ -85,7 +93,9 @@ def _kill(inputs: Inputs, table: str, places: Sequence[str], feed: Callable[[pa.
     folder = inputs.folder.parent
     script, output, log = folder / "script.sql", folder / "out", folder / "victim.log"
     static = f"airports USING parquet OPTIONS (path '{inputs.folder / 'airports'}', static 'true')"
-    script.write_text(f"CREATE TABLE {table};\nCREATE TABLE {static};\nCREATE VIEW pairs AS {VIEW};\n")
+    script.write_text(
+        f"CREATE TABLE {table};\nCREATE TABLE {static};\nCREATE VIEW {view} AS {VIEWS[view]};\n"
+    )
     # each victim answers few batches: compiling only the kernels it needs is sooner done
     conf = f"spark.jars={','.join(map(str, CONNECTOR))}", "spark.python.daemon.module=pyspark.daemon"
     for place in (*places, ""):
@@ -94,17 +104,22 @@ def _kill(inputs: Inputs, table: str, places: Sequence[str], feed: Callable[[pa.
             feed(tuples)
         code = ended(started("victim.py", script, output, *conf, log=log, failpoint=place))
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
-    _check(inputs, Layout.of(output, None))
+    _check(inputs, view, Layout.of(output, None))
 
 
-def _check(inputs: Inputs, layout: Layout) -> None:
-    paths = list(published_paths(layout, LANE, "0/pairs"))
-    assert sorted(paths) == sorted(layout.results("pairs").glob("*.parquet"))
-    found = pa.concat_tables(pq.read_table(path) for path in paths)
+def _check(inputs: Inputs, view: str, layout: Layout) -> None:
+    paths = list(published_paths(layout, LANE, f"0/{view}"))
+    assert sorted(paths) == sorted(layout.results(view).glob("*.parquet"))
+    if view == "lonely":
+        ops = [op for path in paths for op in pq.read_table(path)["op"].to_pylist()]
+        assert 0 < ops.count("delete") < ops.count("insert")
+    told = plain_rows(layout, view, 0)
+    assert told is not None
+    found = told.rows
     with duckdb.connect() as connection:
         connection.register("flights", pa.concat_tables(inputs.tuples["flights"]))
         connection.register("airports", pq.read_table(inputs.folder / "airports"))
-        wanted = connection.sql(VIEW).arrow().read_all()
+        wanted = connection.sql(VIEWS[view]).arrow().read_all()
     assert found.num_rows > 0
     assert _rows(found) == _rows(wanted)
     assert not numbered(layout.cuts(LANE))

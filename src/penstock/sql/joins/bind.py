@@ -183,25 +183,31 @@ def _parted(
     after = [each for each in where if number in each.inputs]
     if any(_rejects_null(each, number, kept) for each in after):
         return [*inner, *last, *where], [], None
-    is_static = kept.inputs[number].relation.is_static
-    if not is_static and (number > 1 or kept.inputs[0].relation.is_static):
-        refused, message = (
-            query.sources[number],
-            (
-                "A LEFT JOIN of a stream behind other joins is not supported yet: put it into a view of two streams, or join a "
-                "static table like this."
-            ),
-        )
-        if number == 1:
-            refused, message = (
-                query.sources[0],
-                (
-                    f"{query.sources[0].alias} is a static table: which of its rows match nothing in a stream is never known. "
-                    "Put the stream first."
-                ),
-            )
-        raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
+    if not kept.inputs[number].relation.is_static:
+        _refuse_stream(query, kept)
     return [*inner, *(each for each in where if number not in each.inputs)], last, after
+
+
+def _refuse_stream(query: JoinQuery, kept: KeptColumns) -> None:
+    """Makes sure that what a stream is the optional last input of is a join of two streams.
+
+    Raises:
+        UnsupportedError: it is not.
+    """
+    refused, message = query.sources[-1], None
+    if len(query.sources) > 2:
+        message = (
+            "A LEFT JOIN of a stream behind other joins is not supported yet. Allowed are LEFT JOIN of two streams, and of a "
+            "static table behind any joins."
+        )
+    elif kept.inputs[0].relation.is_static:
+        refused = query.sources[0]
+        message = (
+            f"{refused.alias} is a static table: which of its rows match nothing in a stream is never known. Put the stream "
+            "first."
+        )
+    if message is not None:
+        raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
 
 
 def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:

@@ -16,7 +16,8 @@ from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT columns and scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] "
-    f"WHERE condition, with JOIN or INNER JOIN; USING (columns) for ON; up to {MOST_INPUTS} inputs."
+    "WHERE condition, with JOIN or INNER JOIN, the last one LEFT JOIN too; USING (columns) for ON; up to "
+    f"{MOST_INPUTS} inputs."
 )
 
 #: words a join begins with

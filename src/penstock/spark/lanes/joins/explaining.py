@@ -22,8 +22,9 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
         order: in which it is joined.
     """
     inputs = ", ".join(
-        f"{each.alias} ({'static table' if each.is_static else 'stream'} {each.relation})"
-        for each in plan.inputs
+        f"{each.alias} ({'optional ' if number in plan.optional else ''}"
+        f"{'static table' if each.is_static else 'stream'} {each.relation})"
+        for number, each in enumerate(plan.inputs)
     )
     yield f"join view {plan.name}: {inputs}"
     for number, key in enumerate(plan.keys):
