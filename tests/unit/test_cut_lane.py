@@ -203,6 +203,39 @@ def test_a_lane_that_leaves_is_waited_for_no_more_and_begins_anew_when_it_comes_
     assert reader.marks() == {NAME: feed.entries - 1, "another": feed.entries - 1}
 
 
+def test_what_a_lane_holds_stays_however_old_it_is(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
+) -> None:
+    held = SEGMENT + 5
+
+    class HoldingLane(PairLane):
+        def held_from(self, stream: str, before: Reach) -> int:
+            return held if stream == "a" else super().held_from(stream, before)
+
+    logs = [LogReader(layout.log(name)) for name in "ab"]
+    tidiers = [Segments(layout.log(name), 0, 1 << 40, feeds[0].clock) for name in "ab"]
+    lane = begin(HoldingLane(NAME, lane_context(layout), [feed.keeper() for feed in feeds]))
+    for _ in range(4):
+        for feed in feeds:
+            feed.put(SEGMENT, seconds=1.0)
+        wait(lambda: [log.marks().get(NAME) for log in logs] == [feed.entries - 1 for feed in feeds])
+        for tidier in tidiers:
+            tidier.tidy()
+            tidier.tidy()
+    assert logs[0].first == SEGMENT
+    assert logs[1].first > SEGMENT
+    assert lane.answered[-1].since["a"].entry == held
+    held = 4 * SEGMENT
+    for _ in range(2):
+        for feed in feeds:
+            feed.put(SEGMENT, seconds=1.0)
+        wait(lambda: [log.marks().get(NAME) for log in logs] == [feed.entries - 1 for feed in feeds])
+        for tidier in tidiers:
+            tidier.tidy()
+            tidier.tidy()
+    assert logs[0].first > SEGMENT
+
+
 def test_a_lane_that_came_again_and_was_ended_before_its_first_cut_begins_where_it_joined(
     layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
 ) -> None:
