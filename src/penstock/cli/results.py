@@ -42,7 +42,11 @@ def results(
     folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
     view: Annotated[str, typer.Argument(help="Name of a view.", metavar="VIEW")],
     changes: Annotated[
-        bool, typer.Option("--changes", help="Every revision of the rows of a window view.")
+        bool,
+        typer.Option(
+            "--changes",
+            help="Every revision of the rows of a window view; of a LEFT JOIN what was withdrawn too.",
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
