@@ -136,11 +136,11 @@ def test_where_makes_an_outer_join_an_inner_one_where_it_is_true_of_no_row_witho
     # who does not meet the condition on the left input alone has no key
     assert plan.keys == (
         JoinKey(("_0x0", "_1_k"), pa.int64()),
-        JoinKey(("_0x1", "_1x0"), pa.bool_()),
+        JoinKey(("_0x1", "_1x1"), pa.bool_()),
     )
     texts = {column.name: column.text for each in plan.inputs for column in each.columns}
     assert texts["_0x1"] == "CASE WHEN ((`k`) > (1)) THEN TRUE END"
-    assert texts["_1x0"] == "TRUE"
+    assert texts["_1x1"] == "TRUE"
     assert (plan.residual, len(plan.comparisons)) == ((), 1)
 
 
