@@ -1,8 +1,9 @@
-"""A script of selections and windows on a standalone cluster that loses a worker: the same answers."""
+"""A script of selections, windows and a join on a standalone cluster that loses a worker: the same answers."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, write_orders
 from killing import ended, killed, started
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.results.read import results
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
@@ -22,13 +25,18 @@ FILES, ROWS = 8, 20_000
 WINDOWS = (
     "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n, sum(id) AS s FROM orders GROUP BY name, w"
 )
+#: most of the later orders are of the same file, some of the next one, which overlaps it
+PAIRS = (
+    "SELECT a.id AS one, b.id AS other FROM orders a JOIN orders b ON a.amount = b.amount AND a.name = b.name AND "
+    "b.seen BETWEEN a.seen AND a.seen + INTERVAL 1 MINUTE AND a.id <> b.id"
+)
 CONDITIONS = {"large": "amount > 900", "short": "length(name) = 1 AND amount < 300", "dear": "price > 97.5"}
 
 
 def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", FILES, ROWS)
     views = [f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in CONDITIONS.items()]
-    views.append(f"CREATE VIEW by_name AS {WINDOWS};")
+    views += [f"CREATE VIEW by_name AS {WINDOWS};", f"CREATE VIEW pairs AS {PAIRS};"]
     options = f"path '{tmp_path / 'in'}', event_time 'seen', max_files_per_trigger '1'"
     script = tmp_path / "script.sql"
     script.write_text(
@@ -43,11 +51,13 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     }
     pairs = [f"{key}={value}" for key, value in conf.items()]
     driver = started("victim.py", script, tmp_path / "out", *pairs, log=log)
-    commits = tmp_path / "out/_penstock/checkpoint/orders/spark/commits"
+    layout = Layout.of(tmp_path / "out", None)
+    commits = layout.spark("orders") / "commits"
     try:
-        while driver.poll() is None and len(numbered(commits, "")) < 2:
+        while driver.poll() is None and (len(numbered(commits, "")) < 2 or _cuts(layout) < 1):
             time.sleep(0.1)
         assert driver.poll() is None, log.read_text()[-3000:]
+        before = _cuts(layout)
         cluster.kill_worker(0)
         assert ended(driver) == 0, log.read_text()[-3000:]
     finally:
@@ -63,7 +73,19 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     assert max(bag.values()) == 1
     assert folder_bag(tmp_path / "out", "orders", by_manifest=False) == bag
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
-    layout = Layout(tmp_path / "out", tmp_path / "out/_penstock/checkpoint")
     found, expected = window_results(spark, layout, "orders", "by_name"), spark.sql(WINDOWS)
     assert found.exceptAll(expected).isEmpty()
     assert expected.exceptAll(found).isEmpty()
+
+    assert _cuts(layout) > before, "the join went on without the worker"
+    pairs, wanted_pairs = (
+        results(spark, layout, "pairs"),
+        duckdb.sql(PAIRS.replace("orders", tuples)).fetchall(),
+    )
+    assert Counter(map(tuple, pairs.collect())) == Counter(wanted_pairs)
+    assert wanted_pairs
+
+
+def _cuts(layout: Layout) -> int:
+    """Cuts of the join that are published."""
+    return read_published(layout, "joins.0").last + 1
