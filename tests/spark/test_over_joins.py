@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from joined_inputs import Inputs, multiset
+from penstock.errors import InputError
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -25,6 +26,15 @@ SELECTIONS = {
     "few": "SELECT k, x * 2 AS twice, seen FROM pairs p WHERE p.total > 4 AND x >= 0",
     "fewer": "SELECT twice + k AS y FROM few WHERE second(seen) % 2 = 0",
     "norths": "SELECT *, k % 2 AS odd FROM named WHERE name = 'north' OR k > 5",
+}
+WINDOWS = {
+    "by_ts": "SELECT window(ts, '10 seconds') AS w, count(*) AS c, sum(total) AS s, max(n) AS top FROM pairs WHERE n > 1 "
+    "GROUP BY w",
+    "by_seen": "SELECT p.k % 3 AS g, window(p.seen, '10 seconds', '4 seconds').start AS begun, count(DISTINCT n) AS d, "
+    "avg(x) AS mean FROM pairs p GROUP BY p.k % 3, window(p.seen, '10 seconds', '4 seconds') HAVING count(*) > 2",
+    "of_few": "SELECT window(seen, '20 seconds') AS w, sum(twice) AS t FROM few GROUP BY w",
+    "of_named": "SELECT name, window(at, '15 seconds') AS w, count(*) AS c FROM named GROUP BY name, w",
+    "odd": "SELECT w.start AS at, c FROM by_ts WHERE c % 2 = 1",
 }
 
 
@@ -44,6 +54,60 @@ def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str
         assert wanted.count() > 0, "a test that compares nothing"
         assert run.results(name).schema.simpleString() == wanted.schema.simpleString()
         assert multiset(run.results(name)) == multiset(wanted), text
+
+
+def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Three runs, the last one to the end of the streams; one view is away in the second."""
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
+    views = {**JOINS, "few": SELECTIONS["few"], **WINDOWS}
+    finals = []
+    without = {name: text for name, text in views.items() if name != "by_seen"}
+    for files, present, ended in ((4, views, False), (3, without, False), (1, views, True)):
+        inputs.feed(files)
+        engine = Engine(spark, correction_seconds=0).execute(inputs.script()).views(present)
+        run = answered(engine, tmp_path / "out", ended=ended)
+        check(spark, inputs, run, present)
+        told = run.changes("by_ts")
+        assert told.where("is_final AND coverage <> 1 OR slack IS NULL").count() == 0
+        finals.append(told.where("is_final").count())
+    assert 0 < finals[1] < finals[2], "some are final before the end"
+    for name in WINDOWS:
+        told = run.changes(name)
+        assert max(multiset(told).values()) == 1, "nothing is told twice"
+        assert told.where("is_final").count() >= run.results(name).count()
+    told = run.changes("by_ts")
+    assert told.where("revision > 0 AND NOT is_final").count() > 0, "late tuples"
+    shown = folder_status(tmp_path / "out")["views"]["by_ts"]
+    assert shown["early"] == told.where("revision = 0").select("w").distinct().count()
+
+
+def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(9))
+    inputs.feed(1)
+    shifted = "SELECT ts, seen + INTERVAL 1 DAY AS tomorrow FROM pairs"
+    left = JOINS["pairs"].replace(" JOIN", " LEFT JOIN").replace(", f.n + w.n AS total", "")
+    views = {**JOINS, "by_ts": WINDOWS["by_ts"], "shifted": shifted, "outer": left}
+    engine = Engine(spark).execute(inputs.script()).views(views)
+    assert "stream joins.pairs: the rows of pairs, 1 views\n    by_ts: windows of 10 s" in engine.explain()
+    day = "window({0}, '1 day') AS d, count(*) AS c FROM {1} GROUP BY d"
+    for text, told in (
+        ("SELECT " + day.format("tomorrow", "shifted"), "over the event time .* Columns that are one: ts"),
+        ("SELECT " + day.format("ts + INTERVAL 1 DAY", "pairs"), "over one of its columns: the event time"),
+        (
+            "SELECT /*+ MAX_ERROR(0.1, 0.1) */ " + day.format("ts", "pairs"),
+            "Hints are not supported over pairs",
+        ),
+        ("SELECT " + day.format("w", "by_ts"), "by_ts aggregates a join view; an aggregation over it"),
+        (
+            "SELECT " + day.format("ts", "outer"),
+            "outer has a LEFT JOIN with a stream; a window view over one",
+        ),
+        ("SELECT count(*) AS c FROM pairs", "needs GROUP BY window"),
+    ):
+        with pytest.raises(InputError, match=told):
+            engine.view("wrong", text)
+    with pytest.raises(InputError, match="view by_ts selects from pairs; drop by_ts too"):
+        engine.drop("pairs")
 
 
 def test_selections_over_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:

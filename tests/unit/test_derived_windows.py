@@ -12,22 +12,40 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.lifecycle import ends_of
+from penstock.plan.joins import JoinInput, JoinPlan, TimeBound
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
+from penstock.settings import Settings
+from penstock.spark.lanes.derived.beneath import JoinedRows, JoinSource, WindowRows, WindowSource
 from penstock.spark.lanes.derived.published_rows import PublishedRows, joined
 from penstock.spark.lanes.derived.revisions import Worth, revised, worth_of
-from penstock.spark.lanes.derived.views import Answered
+from penstock.spark.lanes.derived.views import Answered, JoinTime
+from penstock.spark.lanes.joins.progress import STREAMS, followed, progress_of
+from penstock.spark.log.entries import Entry
 from penstock.spark.log.row_log import RowLog
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_schemas import COVERAGE, FINAL, MARKS, OP, REVISION, ROW, SLACK, UPSERT
+from penstock.spark.results.window_schemas import (
+    COVERAGE,
+    FINAL,
+    MARKS,
+    OP,
+    REVISION,
+    ROW,
+    SLACK,
+    UPSERT,
+    ReadableView,
+)
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.joins import JoinDefinition, RegisteredJoin
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.sql.windows.query import Beneath
 
@@ -123,16 +141,67 @@ def test_a_window_is_worth_what_the_least_of_its_rows_is() -> None:
 
 
 @pytest.mark.parametrize("moment", ["start", "end", "last"])
-def test_rows_before_a_time_are_those_of_windows_that_are_told(moment: str) -> None:
+def test_rows_before_a_time_are_those_of_windows_that_are_told(tmp_path: Path, moment: str) -> None:
     windows = Windows(10, 4, 3)
-    view = Answered("daily", 0, "", Beneath(windows, moment))
+    source = WindowSource(Layout(tmp_path, tmp_path), "rides", VIEW)
+    nothing = ReadableView(0, StructType(), StructType())
+    rows = WindowRows(source, nothing, Beneath(windows, moment), PublishedRows())
     every = range(windows.start + windows.size - 40, 120, windows.slide)
     time = {end: {"start": end - 10, "end": end, "last": end - 1}[moment] for end in every}
     for closed in range(-20, 60):
-        known = view.times(Progress(closed, AFTER_ALL, BEFORE_ALL))
+        known = rows.told(Progress(closed, AFTER_ALL, BEFORE_ALL), windows)
         assert (known.beforehand, known.final) == (AFTER_ALL, BEFORE_ALL)
         for end in every:
             assert (time[end] < known.closed) == (end <= closed)
+
+
+@given(
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.integers(0, 29),
+    st.lists(st.integers(-100, 100), max_size=20),
+)
+def test_windows_that_hold_some_moments(size: int, slide: int, start: int, moments: list[int]) -> None:
+    windows = Windows(max(size, slide), slide, start % slide)
+    found = ends_of(windows, np.array(moments, np.int64)).tolist()
+    assert found == sorted({end for moment in moments for end in windows.ends(moment)})
+
+
+def entry(newest: int | None, *delays: int, **said: Any) -> Entry:
+    return Entry(0, 0, 0, 0, newest=newest, delays=delays, **said)
+
+
+def test_a_join_is_told_as_far_as_the_last_of_its_streams_has_come() -> None:
+    settings_ = Settings(max_delay_seconds=1, least_horizon_seconds=0.0001)
+    flights = followed(None, [entry(1_000, 0), entry(2_000, 400, 2_000_000)], settings_)
+    weather = followed(None, [entry(5_000, 0), entry(5_000, 8), entry(5_000, reached=7_000)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(2_000, 2_000, 1_500, 3)
+    assert progress_of([weather], 3) == Progress(5_000, 7_000, 4_900, 3)
+    assert progress_of([weather, followed(None, [], settings_)], 3) == Progress(operator=3)
+    flights = followed(flights, [entry(2_000, answer_all=True)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(2_000, 7_000, 1_500, 3)
+    flights = followed(flights, [entry(2_000, ended=True)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(5_000, 7_000, 4_900, 3)
+    assert progress_of([flights], 3) == Progress(2_000, AFTER_ALL, AFTER_ALL, 3)
+    assert STREAMS.value(STREAMS.document({"flights": flights})) == {"flights": flights}
+
+
+def test_rows_of_a_join_are_known_once_their_last_partner_is(tmp_path: Path) -> None:
+    inputs = tuple(JoinInput(name, name, False, None, (), f"{name}_t") for name in "abc")
+    bounds = (TimeBound(0, 1, -5, 20), TimeBound(0, 2, -70, -30), TimeBound(1, 2, -90, -25))
+    plan = JoinPlan("j", inputs, (), bounds, (), (), ())
+    assert [plan.ahead_of(number) for number in range(3)] == [20, 5, 90]
+    joined_view = RegisteredJoin(JoinDefinition("j", "j:1", "", plan), 4, (), (), before=(2,))
+    source = JoinSource(Layout(tmp_path, tmp_path), joined_view)
+    view = Answered("over", 0, "j:1", JoinTime("at", 20))
+    assert Answered.of(view.document()) == view
+    assert source.rows(view, Progress(operator=3), PublishedRows()) is None, "another lane's"
+    rows = source.rows(view, Progress(1_000, 1_500, 900, 4), PublishedRows())
+    assert isinstance(rows, JoinedRows)
+    assert rows.told(Progress(1_000, 1_500, 900), Windows(10, 10)) == Progress(980, 1_480, 880)
+    assert rows.told(Progress(1_000, AFTER_ALL, 900), Windows(300, 10)) == Progress(980, AFTER_ALL, 680)
+    assert rows.told(Progress(1_000, 5, AFTER_ALL), Windows(300, 10)).final == AFTER_ALL
+    assert rows.told(Progress(), Windows(300, 10)) == Progress()
 
 
 def test_stretches_are_joined() -> None:
@@ -153,7 +222,7 @@ def test_rows_are_read_by_stretches(
         paths.append(folder / f"{number}.parquet")
     spans = joined(data.draw(st.lists(st.tuples(st.integers(-60, 60), st.integers(-60, 60)), max_size=4)))
     side, back = data.draw(st.sampled_from([("end", 0), ("start", SIZE)]))
-    found = PublishedRows().read(paths, schema, side, spans).column("n").to_pylist()
+    found = PublishedRows().read(paths, schema, f"{ROW}.{side}", spans).column("n").to_pylist()
     wanted = [end for ends in files for end in ends if any(a <= end - back < b for a, b in spans)]
     assert found == wanted
 
@@ -197,7 +266,7 @@ class Lane:
                         .read(
                             [reader.path(ROWS_FILES, name)],
                             pa.schema([(ROW, ROW_TYPE)]),
-                            "end",
+                            f"{ROW}.end",
                             [(-(2**62), 2**62)],
                         )
                         .column(ROW)
@@ -254,7 +323,7 @@ def test_what_was_merged_before_it_was_put_is_said_to_be_missing(tmp_path: Path)
     lane.publish(put=False)
     lane.publish()
     assert lane.entries() == [
-        (0, True, BEFORE_ALL, []),
+        (0, True, 0, []),
         (1, False, 1, [1]),
         (4, True, 4, []),
         (5, False, 5, [5]),

@@ -186,6 +186,12 @@ class JoinPlan:
         """Whether the last input is an optional static table: rows without a partner stay."""
         return bool(self.optional) and not self.withdraws
 
+    def ahead_of(self, number: int) -> int:
+        """How much later than the event time of an input those of others in a row may be, microseconds, at least 0."""
+        later = [each.upper for each in self.bounds if each.left == number]
+        later += (-each.lower for each in self.bounds if each.right == number)
+        return max([0, *later])
+
 
 class Method(StrEnum):
     """How an input is searched for partners."""

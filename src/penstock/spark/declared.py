@@ -34,10 +34,10 @@ class View:
     """A declared view.
 
     Attributes:
-        stream: its stream, the first one of a join; of one over a window view, the rows of that.
+        stream: its stream, the first one of a join; of a window view over another view, the rows of that.
         query: its query as written.
         definition: its definition over the stream.
-        derived: what is known of it besides where it is over a window view.
+        derived: what is known of it besides where it is a window view over another view.
     """
 
     stream: str
@@ -116,7 +116,7 @@ class Declared:
 
     @property
     def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:
-        """The views over window views, by the stream and the name of that one."""
+        """The window views over other views, by the stream and the name of that one; that of a join view is `JOINS_NAME`."""
         found: dict[tuple[str, str], dict[str, DerivedView]] = {}
         for name, view in self.views.items():
             if (derived := view.derived) is not None:
@@ -149,7 +149,7 @@ class Declared:
 
         Raises:
             UnknownNameError: there is no such stream.
-            UnsupportedError: it is a static table, or a join view.
+            UnsupportedError: it is a static table.
         """
         found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
         if found is None:
@@ -162,14 +162,8 @@ class Declared:
 
     def _refuse_no_stream(self, query: SelectQuery | WindowQuery) -> None:
         place, name = query.source_clause, query.source.upper()
-        message = ""
         if name in {each.upper() for each in self.statics}:
             message = f"{query.source} is a static table: its rows do not come, they are there. Allowed: to join a stream with it"
-        elif name in {
-            each.upper() for each, view in self.views.items() if isinstance(view.definition, JoinDefinition)
-        }:
-            message = f"{query.source} is a join view; a window view over one is not supported yet. Allowed: a selection over it"
-        if message:
             raise place.error(UnsupportedError, message, 0, len(place.text))
 
     def refuse_loose_ends(self) -> None:

@@ -16,8 +16,9 @@ from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.lanes.derived.views import DerivedView
+from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.window_schemas import MARKS, ROW, own_schema, spark_schema
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -29,7 +30,7 @@ from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
-from penstock.sql.windows.query import WINDOW_NAME, WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery
 
 #: columns that results of window views have beside the view's own
 _RESERVED = (*MARKS.names, ROW)
@@ -171,31 +172,56 @@ def define_derived(
     text: str,
     flat: WindowQuery,
     below: tuple[tuple[str, str], ...],
-    beneath: tuple[str, WindowDefinition],
+    beneath: tuple[str, WindowDefinition | JoinDefinition],
     columns: StructType,
     host: SparkExpressionHost,
 ) -> DerivedView:
-    """The definition of a window view over a window view.
+    """The definition of a window view over a window or join view.
 
     Args:
         name: the view's name.
         text: its query as written.
         flat: the query over the view beneath.
         below: (name, text) of the views it selects from, directly or through others.
-        beneath: the stream of the view beneath, and its definition.
+        beneath: the stream of the view beneath, `JOINS_NAME` of a join view, and its definition.
         columns: of the view beneath, see `rows_schema`.
         host: Spark's analysis of expressions over them.
 
     Raises:
-        SqlError: a mistake in the query.
+        SqlError: a mistake in the query; or the windows of one over a join view are over no event time of its rows.
         InputError: a reserved name is used.
     """
-    assert flat.over is not None, "it is over a window view"
+    assert flat.over is not None, "it is over another view"
     bound = bind_window(flat, name, arrow_schema(columns), host)
     _refuse_reserved(name, [output.name for output in bound.outputs])
     known = WindowDefinition(name, _identity(name, text, below), text, below)
     stream, definition = beneath
-    return DerivedView(known, bound, stream, definition.name, flat.over, definition.id)
+    over = flat.over if isinstance(flat.over, Beneath) else _join_time(flat, flat.over.column, definition)
+    return DerivedView(known, bound, stream, definition.name, over, definition.id)
+
+
+def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | JoinDefinition) -> JoinTime:
+    """What a window over a join view is over."""
+    assert isinstance(definition, JoinDefinition), "it is over a join view"
+    plan, place = definition.plan, flat.time_clause
+    if plan.withdraws:
+        message = (
+            f"{definition.name} has a LEFT JOIN with a stream; a window view over one is not supported yet."
+        )
+        raise flat.source_clause.error(UnsupportedError, message, 0, len(flat.source_clause.text))
+    times = {each.time: number for number, each in enumerate(plan.inputs) if each.time is not None}
+    inputs = {output.name: times[output.column] for output in plan.outputs if output.column in times}
+    own = next((name for name in inputs if name.upper() == column.upper()), None)
+    if own is None:
+        allowed = ", ".join(inputs) or f"none, add one to the SELECT list of {definition.name}"
+        message = f"A window over a join view is over the event time of a stream that it joins. Columns that are one: {allowed}"
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    return JoinTime(own, plan.ahead_of(inputs[own]))
+
+
+def joined_columns(definition: JoinDefinition) -> StructType:
+    """The columns of a join view."""
+    return spark_schema(row_schema(definition.plan))
 
 
 def rows_schema(flat: WindowQuery, name: str, source: Source, host: SparkExpressionHost) -> StructType:

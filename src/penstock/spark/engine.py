@@ -27,6 +27,7 @@ from penstock.spark.definitions import (
     define_join,
     define_selection,
     define_window,
+    joined_columns,
     rows_schema,
 )
 from penstock.spark.functions import named
@@ -45,6 +46,7 @@ from penstock.spark.sources.static_tables import is_static, open_static
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import check_columns, open_table, stream_source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.joins.query import JoinQuery
@@ -431,7 +433,7 @@ class Engine:
         below: tuple[tuple[str, str], ...],
         known: Mapping[str, Query],
     ) -> View:
-        """A view over a window view, bound to the columns of that.
+        """A window view over a window or join view, bound to the columns of that.
 
         Args:
             staged: what is declared; warnings are added.
@@ -444,15 +446,20 @@ class Engine:
         query, text = written
         source = staged.view_name(flat.source)
         inner, view = flatten(known[source.upper()], known), staged.views[source]
-        assert isinstance(inner, WindowQuery), "what it is over is a window view"
-        assert isinstance(view.definition, WindowDefinition), "what it is over is a window view"
-        stream = staged.streams[view.stream]
-        columns = rows_schema(inner, source, stream.source, stream.host)
+        assert not isinstance(view.definition, ViewDefinition), (
+            "selections are replaced by what they are over"
+        )
+        if isinstance(inner, WindowQuery):
+            place, stream = view.stream, staged.streams[view.stream]
+            columns = rows_schema(inner, source, stream.source, stream.host)
+        else:
+            assert isinstance(view.definition, JoinDefinition), "it is over a window or join view"
+            place, columns = JOINS_NAME, joined_columns(view.definition)
         host = SparkExpressionHost(self._spark, columns)
-        derived = define_derived(name, text, flat, below, (view.stream, view.definition), columns, host)
+        derived = define_derived(name, text, flat, below, (place, view.definition), columns, host)
         selection = {name: flat.selection}
         self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
-        return View(rows_of(view.stream, source), query, derived.definition, derived)
+        return View(rows_of(place, source), query, derived.definition, derived)
 
     def _warn(self, staged: Declared, bound: BoundSelections, queries: Iterable[str]) -> None:
         staged.warnings.update((name, []) for name in queries)

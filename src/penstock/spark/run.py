@@ -28,6 +28,7 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.joins.views import JoinViews
@@ -36,7 +37,6 @@ from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import results_of, rows_of
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
@@ -49,7 +49,7 @@ from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
@@ -327,7 +327,14 @@ class Run:
             if each.lane in self.lanes:
                 self.remove_lane(each.lane)
             self._joins.forget(each)
-        self._needed -= {each.lane for each in gone}
+        # views over them begin anew over what answers these joins from now on
+        lanes = {each.lane for each in gone}
+        self._derived = {
+            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
+        }
+        for lane in lanes:
+            self._read_rows(lane)
+        self._needed -= lanes
         for name, query in self.queries.items():
             self._joins.ask(name, query.plans)
         if gone or before != definitions.keys():
@@ -342,21 +349,24 @@ class Run:
     def derive(
         self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
     ) -> None:
-        """Adds, redefines and drops window views over a window view; before its stream is added, or while it runs.
+        """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
 
         Args:
-            stream: the stream of the view beneath.
+            stream: the stream of the view beneath; `JOINS_NAME` of a join view, which has been set.
             view: the view beneath.
             add: the views over it, by name.
             drop: names of such views.
         """
-        derived = self._derived.get(rows_of(stream, view)) or DerivedStream(self._layout, stream, view)
+        source = self._source(stream, view)
+        if source is None:
+            self._write_catalog()
+            return
+        derived = self._derived.get(source.name) or DerivedStream(self._layout, source)
         known = derived.definitions
         derived.change(add, drop)
         self._derived = {**self._derived, derived.name: derived}
-        read = [each for each in self._derived.values() if each.stream == stream and each.answered]
-        self._lane_context.rows.read(results_of(stream), {each.view: each.name for each in read})
-        if known or stream in self.queries:
+        self._read_rows(source.lane)
+        if known or any(name in self.queries for name in source.streams):
             self._events.record(
                 "views_changed",
                 stream=derived.name,
@@ -365,6 +375,18 @@ class Run:
             )
         self._write_catalog()
         self._fit_lanes()
+
+    def _source(self, stream: str, view: str) -> RowSource | None:
+        """A view that others are over; None of a join view that is answered no more."""
+        if stream != JOINS_NAME:
+            return WindowSource(self._layout, stream, view)
+        joined = self._joins.register.of(view)
+        return None if joined is None else JoinSource(self._layout, joined)
+
+    def _read_rows(self, lane: str) -> None:
+        """Keeps the logs of those views of a lane that others are over."""
+        read = [each for each in self._derived.values() if each.source.lane == lane and each.answered]
+        self._lane_context.rows.read(lane, {each.source.view: each.name for each in read})
 
     def add_lane(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
@@ -401,7 +423,7 @@ class Run:
     def _input(self, stream: str) -> LaneInput:
         """The log of a stream, or of what a lane publishes."""
         if stream in self._derived:
-            return LaneOutput(stream, self.lanes[results_of(self._derived[stream].stream)])
+            return LaneOutput(stream, self.lanes[self._derived[stream].source.lane])
         if stream not in self._keepers:
             keeper = LogKeeper(
                 self._spark,

@@ -68,11 +68,13 @@ class Standing:
 class Progress:
     """How far the windows of a view are answered, for those who read the answers; in microseconds.
 
+    Of a join view: how far rows are told by their latest event time, as if each were a window that ends just behind it.
+
     Attributes:
         closed: every window that ends by then has been told, but for what late tuples add.
         beforehand: the like for now: tuples that are not late may still add to windows that end by then.
         final: what was told of every window that ends by then is final.
-        operator: which one has told it; -1: nobody has told anything.
+        operator: which one has told it, of a join view the number of its lane; -1: nobody has told anything.
     """
 
     closed: int = BEFORE_ALL

@@ -36,6 +36,11 @@ class StreamTime:
     batches: int = 0
     horizon: int = 0
 
+    @property
+    def known(self) -> int:
+        """Windows that end by then are final."""
+        return BEFORE_ALL if self.newest is None or self.batches < 2 else self.newest - self.horizon
+
 
 class Clocks:
     """Takes in what batches tell of time.
@@ -106,5 +111,4 @@ class Clocks:
     @property
     def known(self) -> int:
         """Windows that end by then are final."""
-        state = self.state
-        return BEFORE_ALL if state.newest is None or state.batches < 2 else state.newest - state.horizon
+        return self.state.known

@@ -16,6 +16,13 @@ from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Windows
 
 
+def ends_of(windows: Windows, moments: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Ends of the windows that hold any of some moments, ascending."""
+    last = (moments - windows.start) // windows.slide * windows.slide + windows.start + windows.size
+    found = (np.unique(last[last - back > moments]) - back for back in range(0, windows.size, windows.slide))
+    return np.unique(np.concatenate([*found]))
+
+
 @dataclass(slots=True)
 class Beginning:
     """What an operator that begins after other batches of its stream cannot know.
@@ -108,9 +115,6 @@ class Lifecycle:
 
     def open(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Ends of the windows that hold one of the panes and are not final, ascending."""
-        windows = self.windows
-        last = (panes - windows.start) // windows.slide * windows.slide + windows.start + windows.size
-        ends = last[:, None] - np.arange(0, windows.size, windows.slide)
-        ends = np.unique(ends[ends > panes[:, None]])
-        unseen = self._beginning.unseen + windows.size
+        ends = ends_of(self.windows, panes)
+        unseen = self._beginning.unseen + self.windows.size
         return ends[(ends > self.floor) & ((ends > self.state.final) | (ends <= unseen))]

@@ -24,7 +24,7 @@ from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.publication.staged import Staged
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.failpoints import failpoint
@@ -158,8 +158,7 @@ class CutLane(Lane):
             if stream in standing.reach:
                 refuse_another_log(self.name, stream, reader, standing.reach[stream])
         while (cut := self._cuts.oldest()) is not None and cut.number < standing.number:
-            published = self.publisher.published(cut.number)
-            self._settle(cut, None if published is None else published.files)
+            self._settle(cut, self.publisher.published(cut.number))
         if cut is not None and cut.number > standing.number:
             raise CheckpointError(
                 f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
@@ -255,17 +254,20 @@ class CutLane(Lane):
             answer_seconds=round(answered - began, 4),
             publish_seconds=round(published - answered, 4),
         )
-        self._settle(cut, files)
+        self._settle(cut, Published(figures, files))
         self._compact(cut.number)
         return _Standing(cut.number + 1, cut.until)
 
-    def _settle(self, cut: Cut, files: Sequence[Mapping[str, Any]] | None) -> None:
-        """Does what follows publication: sinks, marks; then the cut is done with.
+    def _settle(self, cut: Cut, published: Published | None) -> None:
+        """Does what follows publication: logs of rows, sinks, marks; then the cut is done with.
 
         Args:
             cut: which.
-            files: its files, as its manifest lists them; None where they were merged long ago, after all of this.
+            published: what is known of it; None, or without files, where that was long ago, after all of this.
         """
+        files = None if published is None else published.files
+        if published is not None:
+            self.context.rows.published(self.name, published.figures, files)
         for sink in self.context.sinks() if files is not None else ():
             rows = self.rows(sink.view, cut.number, files or ())
             if rows is not None:

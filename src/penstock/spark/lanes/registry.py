@@ -39,7 +39,7 @@ class Needs:
     Attributes:
         queries: the ingest queries by stream, with the selection and window views.
         joins: the join views.
-        derived: the window views over window views, by the one beneath.
+        derived: the window views over window and join views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
@@ -65,9 +65,9 @@ def _joins(needs: Needs) -> Iterator[LanePlan]:
 
 
 def _derived(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a window view that others are over, once its stream runs."""
+    """A lane a view that window views are over, once its streams run."""
     for each in needs.derived:
-        if each.answered and each.stream in needs.queries:
+        if each.answered and all(stream in needs.queries for stream in each.source.streams):
             yield LanePlan(results_of(each.name), (each.name,), partial(DerivedLane, each))
 
 

@@ -32,7 +32,7 @@ class Entry:
         ended: whether the stream has ended.
         kept_before: windows that begin before it, microseconds, are not corrected from the history any more: it may
             lack tuples of theirs; None: it lacks none.
-        progress: in the log of a window view's rows, how far its windows are answered; None elsewhere. There `batch` is
+        progress: in the log of a view's rows, how far its windows are answered, or its rows told; None elsewhere. There `batch` is
             a publication, and `answer_all` says that rows of earlier ones are not in the log.
     """
 

@@ -118,7 +118,8 @@ class RowLog:
                 figures = document["batches"][0]
                 self.put(document["last"], document["files"], figures.get(PROGRESS, {}).get(self._view))
         if self._last is None or published.last > self._last.batch:
-            self.put(published.last, None, None)
+            newest = published.batches[-1] if published.batches else {}
+            self.put(published.last, None, newest.get(PROGRESS, {}).get(self._view))
 
     def _named(self, number: int, files: Sequence[Mapping[str, Any]]) -> list[str] | None:
         """Gives the view's files names in the log, durable on return; None where a compaction was sooner."""

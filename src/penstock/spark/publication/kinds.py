@@ -13,7 +13,7 @@ def results_of(stream: str) -> str:
 
 
 def rows_of(stream: str, view: str) -> str:
-    """The name of the stream that the rows of a window view on a stream are."""
+    """The name of the stream that the rows of a view are: of a window view on a stream, or of a join view that a lane answers."""
     return f"{stream}.{view}"
 
 

@@ -29,7 +29,7 @@ from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
-from penstock.spark.storage.joins import RegisteredJoin
+from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
@@ -49,8 +49,8 @@ def write_catalog(
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    # views over window views, all of which are gone
-    over = tuple(rows_of(stream, "") for stream in streams)
+    # views over window views and joins, all of which are gone
+    over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
     for entry in known["views"].values():
         stream = entry.get("stream", "")
         if stream.startswith(over) and stream not in views:

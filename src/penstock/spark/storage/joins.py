@@ -37,9 +37,13 @@ class JoinDefinition:
         return tuple(dict.fromkeys(each.relation for each in self.plan.inputs if not each.is_static))
 
 
+#: what names of lanes of join views begin with
+JOINS_NAME = "joins"
+
+
 def join_lane(number: int) -> str:
     """The name of a lane of a join view; no stream has such a name."""
-    return f"joins.{number}"
+    return f"{JOINS_NAME}.{number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Views on views: a view on selections is one on the table beneath, a selection on a window view a window view, one on a
 join view a join view.
 
-The rows of a window view are a stream of their own: an aggregation over one stays that.
+The rows of a window view and of a join view are a stream of their own: an aggregation over one stays that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.query import Output, SelectQuery
-from penstock.sql.windows.derived import aggregated_over
+from penstock.sql.windows.derived import aggregated_over, aggregated_over_join
 from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.selections import selected_from
 
@@ -40,7 +40,7 @@ def flatten(
     """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
-    window view becomes a window view, one on a join view a join view; an aggregation over a window view stays that, its source
+    window view becomes a window view, one on a join view a join view; an aggregation over either stays that, its source
     is the view. The inputs of a join that are selections are marked with what they stand for.
 
     Args:
@@ -50,7 +50,8 @@ def flatten(
     Raises:
         UnknownNameError: a name the inner view does not put out.
         UnsupportedError: a selection of an expression without a name, on a view that computes
-            columns; an aggregation over a window view that is none over its windows, or a join of one.
+            columns; an aggregation over a window view that is none over its windows, one over a join view that is none over a
+            column, one over such an aggregation; or a join of a window view or join view.
     """
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
@@ -59,7 +60,9 @@ def flatten(
         return query
     below = flatten(inner, views)
     if isinstance(below, JoinQuery):
-        return replace(below, selected=(*below.selected, query)) if isinstance(query, SelectQuery) else query
+        if isinstance(query, SelectQuery):
+            return replace(below, selected=(*below.selected, query))
+        return aggregated_over_join(query)
     if isinstance(below, WindowQuery):
         if isinstance(query, SelectQuery):
             return selected_from(below, query)

@@ -1,4 +1,4 @@
-"""Aggregations over window views: a window over the windows of the view beneath."""
+"""Aggregations over window views, windows over the windows of the view beneath, and over join views."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sqlglot.tokenizer_core import Token
 
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, tokenize
+from penstock.sql.text.lexing import is_call, name_of, tokenize
 from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW
 from penstock.sql.windows.group_expressions import in_parentheses
-from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
 
 #: an expression over the groups of the view beneath -> which moment of its window it is
@@ -31,19 +31,16 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         UnsupportedError: its windows are not over those of the view, or that is an aggregation over another one.
     """
     if below.over is not None:
-        place = query.source_clause
+        place, kind = query.source_clause, "join" if isinstance(below.over, BeneathJoin) else "window"
         message = (
-            f"{query.source} aggregates a window view; an aggregation over it is not supported yet. "
-            f"Allowed: an aggregation over the window view beneath, a selection over {query.source}."
+            f"{query.source} aggregates a {kind} view; an aggregation over it is not supported yet. "
+            f"Allowed: an aggregation over the {kind} view beneath, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
-    if query.hints:
-        raise UnsupportedError(
-            f"Hints belong to {query.source}, the window view beneath: how early its rows are answered says when these are.",
-            query.source_clause.script,
-            query.hints.start,
-            query.hints.end,
-        )
+    _refuse_hints(
+        query,
+        f"Hints belong to {query.source}, the window view beneath: how early its rows are answered says when these are.",
+    )
     written, is_last = _without_window_time(query.time_clause)
     moment = _MOMENTS.get(Over(below).rewrite(written))
     if moment is None or (is_last and moment != "last"):
@@ -54,6 +51,33 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     # what Spark takes for the time of a window, in a form that it knows without the window's mark on the column
     time = f"({text}.end - {_MICROSECOND})" if moment == "last" else text
     return replace(query, time=time, over=Beneath(below.windows, moment))
+
+
+def aggregated_over_join(query: WindowQuery) -> WindowQuery:
+    """An aggregation over a join view.
+
+    Args:
+        query: the aggregation as it was written.
+
+    Raises:
+        UnsupportedError: its windows are over no column of the view, or it has hints.
+    """
+    _refuse_hints(
+        query,
+        f"Hints are not supported over {query.source}, a join view, yet. Allowed: no hint; one on views over streams.",
+    )
+    tokens = _bare(tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script))
+    name = name_of(tokens[0]) if len(tokens) == 1 else None
+    if name is None:
+        place = query.time_clause
+        message = f"A window over a join view is over one of its columns: the event time of a stream that {query.source} joins."
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    return replace(query, over=BeneathJoin(name))
+
+
+def _refuse_hints(query: WindowQuery, message: str) -> None:
+    if query.hints:
+        raise UnsupportedError(message, query.source_clause.script, query.hints.start, query.hints.end)
 
 
 def _without_window_time(clause: Clause) -> tuple[Clause, bool]:

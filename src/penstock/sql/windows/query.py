@@ -71,6 +71,17 @@ class Beneath:
 
 
 @dataclass(frozen=True, slots=True)
+class BeneathJoin:
+    """The join view whose rows a window view aggregates.
+
+    Attributes:
+        column: its column that is a row's time.
+    """
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class WindowQuery:
     """A window view on one table or view.
 
@@ -92,7 +103,7 @@ class WindowQuery:
             The texts of `group_by` and of the clauses are over these columns, all others
             over the source's.
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
-        over: of an aggregation over a window view, that one; it is the source, and all texts are over its columns.
+        over: of an aggregation over a window or join view, that one; it is the source, and all texts are over its columns.
         hints: Penstock's hints.
     """
 
@@ -110,7 +121,7 @@ class WindowQuery:
     conditions: tuple[Clause, ...] = ()
     below: tuple[Output, ...] | None = None
     selected: tuple[WindowQuery, SelectQuery] | None = None
-    over: Beneath | None = None
+    over: Beneath | BeneathJoin | None = None
     hints: Hints = field(default_factory=Hints)
 
     @property

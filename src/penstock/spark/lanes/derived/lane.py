@@ -1,4 +1,4 @@
-"""The derived lane: window views over the rows of one window view, early, corrected and final.
+"""The derived lane: window views over the rows of one window or join view, early, corrected and final.
 
 The rows of the view beneath are in the results folder, all of them; the log says which came with each publication and how far
 the view beneath has come. A cut answers the windows that new rows lie in, and those that have become due or final: it
@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.lifecycle import ends_of
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
-from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.derived.beneath import RowsBeneath
 from penstock.spark.lanes.derived.groups import groups_of
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, still_there
-from penstock.spark.lanes.derived.revisions import revised, worth_of
+from penstock.spark.lanes.derived.revisions import revised
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
@@ -36,17 +36,11 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
-from penstock.spark.results.newest import OPERATOR, newest_rows
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
     MARKS,
-    OP,
     ROW,
-    UPSERT,
-    ReadableView,
     own_schema,
-    readable_definition,
-    result_parts,
     row_type,
 )
 from penstock.spark.results.window_staging import ViewCounts, write_staged
@@ -55,6 +49,7 @@ from penstock.sql.windows.bind import BoundWindow
 
 #: of the manifest of a cut: the operators that have answered all that was there, and how far the view beneath had come
 _OPERATORS, _PROGRESS = "operators", "beneath"
+_END = f"{ROW}.end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class _Due:
 
 
 class DerivedLane(CutLane):
-    """Answers the window views over one window view.
+    """Answers the window views over one window or join view.
 
     Args:
         derived: the view beneath, and those over it.
@@ -118,7 +113,7 @@ class DerivedLane(CutLane):
         inputs: the log of the rows of the view beneath, alone.
     """
 
-    part = "windows over windows"
+    part = "windows over a view"
 
     def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
         super().__init__(results_of(derived.name), context, inputs)
@@ -151,19 +146,16 @@ class DerivedLane(CutLane):
         counts: dict[str, dict[str, int]] = {}
         answered = []
         for view in map(Answered.of, cut.orders["views"]):
-            beneath = readable_definition(
-                self.context.layout, self._derived.stream, self._derived.view, view.below
-            )
-            if beneath is None or all(number != progress.operator for number, _ in beneath.operators):
-                # redefined, and what the log says so far is of another definition; or it says nothing yet
+            beneath = self._derived.source.rows(view, progress, self._rows)
+            if beneath is None:
                 continue
             answered.append(view.operator)
             windows = self._bound(view.operator)[view.name].plan.windows
             due = _Due(
                 windows=windows,
-                before=view.times(told_until),
-                now=view.times(progress),
-                touched=self._touched(view, windows, entries),
+                before=beneath.told(told_until, windows),
+                now=beneath.told(progress, windows),
+                touched=self._touched(beneath, windows, entries),
                 every=view.operator not in known,
             )
             rows, count = still_there(partial(self._answer, view, beneath, due, cut.number, staging))
@@ -190,60 +182,40 @@ class DerivedLane(CutLane):
             self.context.spark, self.context.layout, self._derived.name, view, cut, files
         )
 
-    def _touched(self, view: Answered, windows: Windows, entries: Iterable[Entry]) -> set[int]:
+    def _touched(self, beneath: RowsBeneath, windows: Windows, entries: Iterable[Entry]) -> set[int]:
         """Ends of the windows that rows lie in which the entries bring."""
         reader = self.readers[self._derived.name]
-        times: set[int] = set()
+        ends: set[int] = set()
         for entry in entries:
             for name in entry.files.get(ROWS_FILES, ()):
                 with pq.ParquetFile(reader.path(ROWS_FILES, name)) as file:
-                    column = file.read(columns=[f"{ROW}.{view.side}"])
-                times.update(np.unique(moments(column, view.side) - view.back).tolist())
-        return {end for time in times for end in windows.ends(time)}
+                    rows = file.read(columns=[beneath.column])
+                ends.update(ends_of(windows, moments(rows, beneath.column) - beneath.back).tolist())
+        return ends
 
     def _answer(
-        self, view: Answered, readable: ReadableView, due: _Due, cut: int, staging: Path
+        self, view: Answered, beneath: RowsBeneath, due: _Due, cut: int, staging: Path
     ) -> tuple[pa.Table, ViewCounts]:
         """The rows that tell how the windows that are due differ from what was told of them."""
         bound = self._bound(view.operator)[view.name]
         told = self._told_rows(view, bound, due)
-        told_ends = set(moments(told, "end").tolist())
-        beneath = self._beneath(readable, view, due.spans(told_ends))
-        times = moments(beneath, view.side) - view.back
-        of_row = dict(zip(moments(beneath, "end").tolist(), times.tolist(), strict=True))
-        ends = {end: due.windows.ends(time) for end, time in of_row.items()}
-        wanted = {end for own in (*ends.values(), told_ends) for end in own if due.is_wanted(end, told_ends)}
+        told_ends = set(moments(told, _END).tolist())
+        found = beneath.read(due.spans(told_ends), due.windows)
+        wanted = {end for end in (*found.worth, *told_ends) if due.is_wanted(end, told_ends)}
         told = _of_windows(told, wanted)
-        own = beneath.filter(pc.equal(beneath.column(OP), UPSERT)).drop_columns([*MARKS.names, ROW])
         now = told.drop_columns(MARKS.names).slice(0, 0)
-        if wanted and own.num_rows:
+        if wanted and found.rows.num_rows:
             path = staging / f"beneath-{view.operator}.parquet"
-            write_staged("", path, own)
-            now = _of_windows(groups_of(self.context.spark, bound, path, readable.columns), wanted)
+            write_staged("", path, found.rows)
+            now = _of_windows(groups_of(self.context.spark, bound, path, beneath.columns), wanted)
         final = {end for end in wanted if end <= due.now.final}
-        return revised(now, told, worth_of(beneath, ends), final, cut)
+        return revised(now, told, found.worth, final, cut)
 
     def _told_rows(self, view: Answered, bound: BoundWindow, due: _Due) -> pa.Table:
         """What the lane has told of the windows that may be due."""
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
-        return self._rows.read(paths, _schema(bound), "end", due.ends())
-
-    def _beneath(self, readable: ReadableView, view: Answered, spans: Spans) -> pa.Table:
-        """The newest rows of the view beneath whose times lie in some stretches, those withdrawn among them."""
-        layout, schema = self.context.layout, arrow_schema(readable.schema)
-        spans = [(first + view.back, last + view.back) for first, last in spans]
-        published = read_published(layout, results_of(self._derived.stream))
-        found = []
-        for operator, until in result_parts(layout, self._derived.stream, readable):
-            paths = published.paths(
-                layout, results_of(self._derived.stream), view_kind(operator, self._derived.view)
-            )
-            rows = self._rows.read(paths, schema, view.side, spans)
-            if until is not None:
-                rows = rows.filter(pa.array(moments(rows, "end") <= until))
-            found.append(rows.append_column(OPERATOR, pa.repeat(pa.scalar(operator), rows.num_rows)))
-        return newest_rows(pa.concat_tables(found)).drop_columns([OPERATOR])
+        return self._rows.read(paths, _schema(bound), _END, due.ends())
 
     def _read_bound(self, operator: int) -> dict[str, BoundWindow]:
         return stored_views(self.context.layout, self._derived.name, operator)
@@ -258,4 +230,4 @@ def _schema(view: BoundWindow) -> pa.Schema:
 
 
 def _of_windows(rows: pa.Table, ends: Set[int]) -> pa.Table:
-    return rows.filter(pa.array(np.isin(moments(rows, "end"), list(ends))))
+    return rows.filter(pa.array(np.isin(moments(rows, _END), list(ends))))

@@ -1,4 +1,4 @@
-"""Rows that were published of a window view, of some stretches of event time.
+"""Rows that were published of a view, of some stretches of event time.
 
 Row groups are passed over by their statistics, which are read once a file: a lane that corrects a window reads what lies
 about it, however long the results are.
@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.spark.results.window_schemas import ROW
@@ -38,10 +39,18 @@ def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def moments(rows: pa.Table, side: str) -> npt.NDArray[np.int64]:
-    """The starts or the ends of the rows' windows, microseconds."""
-    window: npt.NDArray[np.int64] = _moments(rows.column(ROW).combine_chunks(), side)
-    return window
+def moments(rows: pa.Table | pa.RecordBatch, column: str) -> npt.NDArray[np.int64]:
+    """The times in a column, microseconds.
+
+    Args:
+        rows: any.
+        column: its name, or `_row.start`, `_row.end`; without NULL.
+    """
+    whole, _, part = column.partition(".") if column.startswith(f"{ROW}.") else (column, "", "")
+    times = rows.column(whole)
+    times = pc.struct_field(times, part) if part else times
+    numbers: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def still_there(read: Callable[[], _Found]) -> _Found:
@@ -55,59 +64,58 @@ def still_there(read: Callable[[], _Found]) -> _Found:
 
 
 class PublishedRows:
-    """Reads published files of window views; one thread owns it."""
+    """Reads published files of views; one thread owns it."""
 
     def __init__(self) -> None:
-        #: file -> the least and the largest start, and end, of each row group
-        self._bounds: OrderedDict[Path, dict[str, list[tuple[int, int]]]] = OrderedDict()
+        #: file and column of times -> the least and the largest one of each row group
+        self._bounds: OrderedDict[tuple[Path, str], list[tuple[int, int]]] = OrderedDict()
 
-    def read(self, files: Sequence[Path], schema: pa.Schema, side: str, spans: Spans) -> pa.Table:
-        """The rows whose window starts, or ends, in some stretches of time, in the order of the files.
+    def read(self, files: Sequence[Path], schema: pa.Schema, column: str, spans: Spans) -> pa.Table:
+        """The rows whose times lie in some stretches, in the order of the files.
 
         Args:
             files: published ones.
-            schema: the columns that are wanted, ROW among them.
-            side: `start` or `end`.
+            schema: the columns that are wanted, that of the times among them.
+            column: that one, see `moments`.
             spans: the stretches.
 
         Raises:
             FileNotFoundError: a file is gone.
         """
-        return pa.Table.from_batches(self._batches(files, schema, side, spans), schema)
+        return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
     def _batches(
-        self, files: Sequence[Path], schema: pa.Schema, side: str, spans: Spans
+        self, files: Sequence[Path], schema: pa.Schema, column: str, spans: Spans
     ) -> Iterator[pa.RecordBatch]:
         for path in files if spans else ():
-            bounds = self._of(path)[side]
+            bounds = self._of(path, column)
             groups = [number for number, each in enumerate(bounds) if _overlap(each, spans)]
             if not groups:
                 continue
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(row_groups=groups, columns=schema.names):
                     own = conform(batch, schema)
-                    inside = _inside(_moments(own.column(ROW), side), spans)
+                    inside = _inside(moments(own, column), spans)
                     yield own if inside.all() else own.filter(pa.array(inside))
 
-    def _of(self, path: Path) -> dict[str, list[tuple[int, int]]]:
-        if path not in self._bounds:
+    def _of(self, path: Path, column: str) -> list[tuple[int, int]]:
+        place = path, column
+        if place not in self._bounds:
             with pq.ParquetFile(path) as file:
-                self._bounds[path] = {side: _bounds(file.metadata, side) for side in ("start", "end")}
+                self._bounds[place] = _bounds(file.metadata, column)
             if len(self._bounds) > _KEPT_FILES:
                 self._bounds.popitem(last=False)
-        self._bounds.move_to_end(path)
-        return self._bounds[path]
+        self._bounds.move_to_end(place)
+        return self._bounds[place]
 
 
-def _bounds(metadata: pq.FileMetaData, side: str) -> list[tuple[int, int]]:
+def _bounds(metadata: pq.FileMetaData, column: str) -> list[tuple[int, int]]:
     found = []
-    column = next(
-        number
-        for number in range(metadata.num_columns)
-        if metadata.schema.column(number).path == f"{ROW}.{side}"
+    place = next(
+        number for number in range(metadata.num_columns) if metadata.schema.column(number).path == column
     )
     for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(column).statistics
+        statistics = metadata.row_group(group).column(place).statistics
         found.append((statistics.min_raw, statistics.max_raw))
     return found
 
@@ -115,11 +123,6 @@ def _bounds(metadata: pq.FileMetaData, side: str) -> list[tuple[int, int]]:
 def _overlap(bounds: tuple[int, int], spans: Spans) -> bool:
     least, largest = bounds
     return any(first <= largest and least < last for first, last in spans)
-
-
-def _moments(row: pa.StructArray, side: str) -> npt.NDArray[np.int64]:
-    numbers: npt.NDArray[np.int64] = row.field(side).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return numbers
 
 
 def _inside(moments: npt.NDArray[np.int64], spans: Spans) -> npt.NDArray[np.bool_]:

@@ -57,7 +57,7 @@ def worth_of(rows: pa.Table, ends: Mapping[int, range]) -> dict[int, Worth]:
         rows: the newest rows of the view beneath with MARKS and ROW, those withdrawn among them.
         ends: the ends of the windows that a row is in, by the end of the row's own window.
     """
-    own = moments(rows, "end")
+    own = moments(rows, f"{ROW}.end")
     told = pa.table(
         {
             "end": own,
@@ -96,7 +96,7 @@ def revised(
     revisions, were_final = _told_windows(told)
     newest = newest_rows(told)
     differs, gone = _compared(now, newest, own)
-    ends = moments(now, "end")
+    ends = moments(now, f"{ROW}.end")
     becomes = np.array([end in final and end not in were_final for end in ends.tolist()], bool)
     upserts = now.filter(pa.array(differs | becomes))
     deletes = newest.filter(pa.array(gone)).select([*own, ROW])
@@ -104,7 +104,7 @@ def revised(
     marks: dict[str, list[object]] = {name: [] for name in MARKS.names}
     counts = ViewCounts(rows=rows.num_rows)
     windows: dict[int, int] = {}
-    for number, end in enumerate(moments(rows, "end").tolist()):
+    for number, end in enumerate(moments(rows, f"{ROW}.end").tolist()):
         known = worth.get(end)
         is_final = end in final or end in were_final
         if end in were_final:
@@ -132,7 +132,7 @@ def _told_windows(told: pa.Table) -> tuple[dict[int, int], set[int]]:
     revisions: dict[int, int] = {}
     final = set()
     marks = zip(
-        moments(told, "end").tolist(),
+        moments(told, f"{ROW}.end").tolist(),
         told.column(REVISION).to_pylist(),
         told.column(FINAL).to_pylist(),
         strict=True,

@@ -1,4 +1,4 @@
-"""The stream that the rows of a window view are, and the views over it, as a run has them."""
+"""The stream that the rows of a view are, and the views over it, as a run has them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from penstock.spark.ingest.explaining import explain_window
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.derived.beneath import RowSource
 from penstock.spark.lanes.derived.views import Answered, DerivedView
 from penstock.spark.lanes.lane import Lane
-from penstock.spark.publication.kinds import rows_of
 from penstock.spark.results.bound_views import store_views
 from penstock.spark.results.window_schemas import earlier_operators, readable_view
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
@@ -18,18 +18,16 @@ from penstock.spark.storage.layout import Layout
 
 
 class DerivedStream:
-    """The views over one window view; one thread changes them, any reads.
+    """The views over one view; one thread changes them, any reads.
 
     Args:
         layout: output and checkpoint folders.
-        stream: the stream of the view beneath.
-        view: the view beneath.
+        source: the view beneath.
     """
 
-    def __init__(self, layout: Layout, stream: str, view: str) -> None:
-        self.name = rows_of(stream, view)
-        self.stream = stream
-        self.view = view
+    def __init__(self, layout: Layout, source: RowSource) -> None:
+        self.name = source.name
+        self.source = source
         self._layout = layout
         #: replaced, never changed
         self._views: Mapping[str, tuple[DerivedView, Answered]] = {}
@@ -50,7 +48,7 @@ class DerivedStream:
             return []
         views = [explain_window(view.bound, is_derived=True) for view, _ in self._views.values()]
         names = [f"    {name}: " for name in self._views]
-        head = f"stream {self.name}: the rows of {self.view}, {len(views)} views"
+        head = f"stream {self.name}: the rows of {self.source.view}, {len(views)} views"
         return [head, *(name + view for name, view in zip(names, views, strict=True))]
 
     def change(self, add: Mapping[str, DerivedView], drop: Collection[str] = ()) -> None:

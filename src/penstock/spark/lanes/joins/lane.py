@@ -40,9 +40,11 @@ from penstock.spark.lanes.joins.needed import (
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.predicates import PredicatePlanner
+from penstock.spark.lanes.joins.progress import STREAMS, StreamProgress, followed, progress_of
 from penstock.spark.lanes.joins.static_runs import StaticRuns
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
 from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
@@ -57,6 +59,8 @@ _log = logging.getLogger(__name__)
 EXPLODED_ROWS, EXPLODED_ROWS_A_TUPLE = 10_000_000, 100
 #: fields of a change of order that its event has otherwise
 _OF_THE_LANE = ("action", "stream", "version", "order")
+#: of a cut's figures: see `STREAMS`
+STREAM_PROGRESS = "clocks"
 #: of a cut's orders; DUE only of a LEFT JOIN of streams, and in the figures of its cuts too
 ORDER, TABLES, PREDICATES, DUE = "order", "tables", "predicates", "due"
 
@@ -156,7 +160,13 @@ class JoinLane(CutLane):
         self._tell_explosion(cut, read, said["rows"])
         if self.plan.withdraws:
             said["withdrawn"] = sum(each.withdrawn for each in made)
-        figures: dict[str, Any] = {"views": {self._view: said}}
+        streams = self._streams(cut)
+        progress = progress_of(streams.values(), self._registered.number)
+        figures: dict[str, Any] = {
+            "views": {self._view: said},
+            STREAM_PROGRESS: STREAMS.document(streams),
+            PROGRESS: {self._view: asdict(progress)},
+        }
         if due is not None:
             self._due_until = figures[DUE] = due.until
         return CutAnswer(made, figures)
@@ -200,6 +210,16 @@ class JoinLane(CutLane):
         assert self._due_times is not None, "it is a LEFT JOIN"
         came = any(own.new for runs, own in new.items() if runs.input == LEFT)
         return came or self._due_times.are_waiting(due, cut.until)
+
+    def _streams(self, cut: Cut) -> dict[str, StreamProgress]:
+        """How far each stream has come with the cut."""
+        before = self.publisher.published(cut.number - 1) if cut.number else None
+        known = {} if before is None else STREAMS.value(before.figures.get(STREAM_PROGRESS, {}))
+        found = {}
+        for stream, reader in self.readers.items():
+            entries = reader.between(cut.before[stream].entry, cut.until[stream].entry)
+            found[stream] = followed(known.get(stream), entries, self.context.settings)
+        return found
 
     def _beyond_history(self, cut: Cut, new: Mapping[KeptRuns, InputRuns]) -> int:
         """New tuples that came so late that partners of theirs may be gone with the history."""

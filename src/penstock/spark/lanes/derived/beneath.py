@@ -1,0 +1,297 @@
+"""What derived views are over: rows of a window view, of which the newest revision counts, or of a join view, which only come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.lifecycle import ends_of
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import Windows
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, moments
+from penstock.spark.lanes.derived.revisions import Worth, worth_of
+from penstock.spark.lanes.derived.views import Answered, JoinTime
+from penstock.spark.publication.kinds import results_of, rows_of, view_kind
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.results.joined_rows import row_schema
+from penstock.spark.results.newest import OPERATOR, newest_rows
+from penstock.spark.results.window_schemas import (
+    MARKS,
+    OP,
+    ROW,
+    UPSERT,
+    ReadableView,
+    readable_definition,
+    result_parts,
+    spark_schema,
+)
+from penstock.spark.storage.joins import RegisteredJoin, join_lane
+from penstock.spark.storage.layout import Layout
+from penstock.sql.windows.query import Beneath
+
+#: by which end of its window a row of a window view lies in time, and how far before that
+_SIDES = {"start": ("start", 0), "end": ("end", 0), "last": ("end", 1)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """Rows beneath that were read.
+
+    Attributes:
+        rows: those that are there, the columns of the view beneath.
+        worth: of each window that holds rows that were read, those withdrawn among them, by its end.
+    """
+
+    rows: pa.Table
+    worth: Mapping[int, Worth]
+
+
+class RowsBeneath(Protocol):
+    """The rows that a view is over, as far as they are published.
+
+    Attributes:
+        columns: of the view beneath.
+        column: of its files, by which a row lies in time.
+        back: how far before that, microseconds.
+    """
+
+    @property
+    def columns(self) -> StructType: ...
+    @property
+    def column(self) -> str: ...
+    @property
+    def back(self) -> int: ...
+
+    def told(self, progress: Progress, windows: Windows) -> Progress:
+        """How far windows over the rows are known, given how far the view beneath is."""
+
+    def read(self, spans: Spans, windows: Windows) -> FoundRows:
+        """The rows whose times lie in some stretches, and perhaps others that the view beneath has withdrawn since.
+
+        Raises:
+            FileNotFoundError: a compaction has removed a file.
+        """
+
+
+class RowSource(Protocol):
+    """A view that others are over.
+
+    Attributes:
+        name: of the log of its rows.
+        view: its name.
+        lane: who publishes its rows, as manifests and runs name it.
+        streams: those that they come from in the end.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def view(self) -> str: ...
+    @property
+    def lane(self) -> str: ...
+    @property
+    def streams(self) -> tuple[str, ...]: ...
+
+    def rows(self, over: Answered, progress: Progress, files: PublishedRows) -> RowsBeneath | None:
+        """Its rows for a view over it; None where what the log says so far is not of the view as it is now, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSource:
+    """A window view; see `RowSource`."""
+
+    layout: Layout
+    stream: str
+    view: str
+
+    @property
+    def name(self) -> str:
+        """See `RowSource`."""
+        return rows_of(self.stream, self.view)
+
+    @property
+    def lane(self) -> str:
+        """See `RowSource`."""
+        return results_of(self.stream)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """See `RowSource`."""
+        return (self.stream,)
+
+    def rows(self, over: Answered, progress: Progress, files: PublishedRows) -> RowsBeneath | None:
+        """See `RowSource`."""
+        readable = readable_definition(self.layout, self.stream, self.view, over.below)
+        if readable is None or all(number != progress.operator for number, _ in readable.operators):
+            return None
+        assert isinstance(over.beneath, Beneath), "it is over a window view"
+        return WindowRows(self, readable, over.beneath, files)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSource:
+    """A join view; see `RowSource`."""
+
+    layout: Layout
+    joined: RegisteredJoin
+
+    @property
+    def name(self) -> str:
+        """See `RowSource`."""
+        return rows_of(self.lane, self.view)
+
+    @property
+    def view(self) -> str:
+        """See `RowSource`."""
+        return self.joined.definition.name
+
+    @property
+    def lane(self) -> str:
+        """See `RowSource`."""
+        return self.joined.lane
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """See `RowSource`."""
+        return self.joined.definition.streams
+
+    def rows(self, over: Answered, progress: Progress, files: PublishedRows) -> RowsBeneath | None:
+        """See `RowSource`."""
+        if progress.operator != self.joined.number:
+            return None
+        assert isinstance(over.beneath, JoinTime), "it is over a join view"
+        return JoinedRows(self, over.beneath, progress, files)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """The newest rows of a window view; see `RowsBeneath`."""
+
+    source: WindowSource
+    readable: ReadableView
+    beneath: Beneath
+    files: PublishedRows
+
+    @property
+    def columns(self) -> StructType:
+        """See `RowsBeneath`."""
+        return self.readable.columns
+
+    @property
+    def column(self) -> str:
+        """See `RowsBeneath`."""
+        return f"{ROW}.{_SIDES[self.beneath.moment][0]}"
+
+    @property
+    def back(self) -> int:
+        """See `RowsBeneath`."""
+        return _SIDES[self.beneath.moment][1]
+
+    def told(self, progress: Progress, windows: Windows) -> Progress:  # noqa: ARG002
+        """The time of the first window beneath that ends later: of all rows before it is known what is of those that end by then."""
+        return Progress(*map(self._time, (progress.closed, progress.beforehand, progress.final)))
+
+    def read(self, spans: Spans, windows: Windows) -> FoundRows:
+        """See `RowsBeneath`."""
+        rows = self._newest([(first + self.back, last + self.back) for first, last in spans])
+        times = moments(rows, self.column) - self.back
+        of_row = dict(zip(moments(rows, f"{ROW}.end").tolist(), times.tolist(), strict=True))
+        worth = worth_of(rows, {end: windows.ends(time) for end, time in of_row.items()})
+        there = rows.filter(pc.equal(rows.column(OP), UPSERT))
+        return FoundRows(there.drop_columns([*MARKS.names, ROW]), worth)
+
+    def _time(self, end: int) -> int:
+        if end in (BEFORE_ALL, AFTER_ALL):
+            return end
+        windows = self.beneath.windows
+        following = end + windows.slide - (end - windows.start - windows.size) % windows.slide
+        return following - self.back - (windows.size if self.beneath.moment == "start" else 0)
+
+    def _newest(self, spans: Spans) -> pa.Table:
+        """The newest rows, those withdrawn among them."""
+        layout, stream, view = self.source.layout, self.source.stream, self.source.view
+        schema, published = arrow_schema(self.readable.schema), read_published(layout, self.source.lane)
+        found = []
+        for operator, until in result_parts(layout, stream, self.readable):
+            paths = published.paths(layout, self.source.lane, view_kind(operator, view))
+            rows = self.files.read(paths, schema, self.column, spans)
+            if until is not None:
+                rows = rows.filter(pa.array(moments(rows, f"{ROW}.end") <= until))
+            found.append(rows.append_column(OPERATOR, pa.repeat(pa.scalar(operator), rows.num_rows)))
+        return newest_rows(pa.concat_tables(found)).drop_columns([OPERATOR])
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRows:
+    """The rows of a join view, which are never withdrawn; see `RowsBeneath`."""
+
+    source: JoinSource
+    time: JoinTime
+    progress: Progress
+    files: PublishedRows
+
+    @property
+    def columns(self) -> StructType:
+        """See `RowsBeneath`."""
+        return spark_schema(row_schema(self.source.joined.definition.plan))
+
+    @property
+    def column(self) -> str:
+        """See `RowsBeneath`."""
+        return self.time.column
+
+    @property
+    def back(self) -> int:
+        """See `RowsBeneath`."""
+        return 0
+
+    def told(self, progress: Progress, windows: Windows) -> Progress:
+        """As far as all streams have come beyond every partner of a row before, and final no sooner than a window's size behind."""
+        final = progress.final
+        if final != AFTER_ALL:
+            final = min(final, _before(progress.closed, windows.size))
+        return Progress(
+            *(_before(each, self.time.ahead) for each in (progress.closed, progress.beforehand, final))
+        )
+
+    def read(self, spans: Spans, windows: Windows) -> FoundRows:
+        """See `RowsBeneath`."""
+        definition = self.source.joined.definition
+        schema = row_schema(definition.plan)
+        rows = pa.concat_tables(
+            [self.files.read(paths, schema, self.column, spans) for paths in self._paths(definition.name)]
+        )
+        worth = Worth(None, self._reached)
+        return FoundRows(rows, dict.fromkeys(self._ends(rows, windows).tolist(), worth))
+
+    @property
+    def _reached(self) -> int:
+        """The event time that all streams have come to."""
+        beforehand = self.progress.beforehand
+        return self.progress.closed if beforehand == AFTER_ALL else max(self.progress.closed, beforehand)
+
+    def _ends(self, rows: pa.Table, windows: Windows) -> npt.NDArray[np.int64]:
+        return ends_of(windows, moments(rows, self.column))
+
+    def _paths(self, view: str) -> Iterator[list[Path]]:
+        """The files of each lane that has answered the view."""
+        for number in (*self.source.joined.before, self.source.joined.number):
+            lane = join_lane(number)
+            yield read_published(self.source.layout, lane).paths(
+                self.source.layout, lane, view_kind(number, view)
+            )
+
+
+def _before(moment: int, by: int) -> int:
+    """So much before a moment; of those that stand for no time themselves."""
+    return moment if moment in (BEFORE_ALL, AFTER_ALL) else moment - by
