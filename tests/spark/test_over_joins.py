@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +15,9 @@ from joined_inputs import Inputs, multiset
 from penstock.errors import InputError
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
+from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -79,6 +83,62 @@ def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_
     assert told.where("revision > 0 AND NOT is_final").count() > 0, "late tuples"
     shown = folder_status(tmp_path / "out")["views"]["by_ts"]
     assert shown["early"] == told.where("revision = 0").select("w").distinct().count()
+
+
+def test_windows_over_joins_come_and_go_and_change_while_the_engine_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(5))
+    inputs.feed(2)
+    taken: list[pa.Table] = []
+    text = WINDOWS["by_ts"]
+    engine = (
+        Engine(spark, correction_seconds=0, idle_seconds=0.5)
+        .execute(inputs.script())
+        .view("pairs", JOINS["pairs"])
+    )
+    run = engine.start(tmp_path / "out")
+    wait_for(run, lambda: run.results("pairs").count() > 0)
+    engine.view("by_ts", text)
+    engine.sink("by_ts", lambda rows, _: taken.append(rows.toArrow()))
+    inputs.feed(1)
+    assert "stream joins.0.pairs: the rows of pairs, 1 views" in run.explain()
+    wait_for(run, lambda: is_told(spark, inputs, run))
+    wait_for(run, lambda: sum(rows.num_rows for rows in taken) >= run.changes("by_ts").count())
+    assert run.status()["flights"]["lanes"]["joins.0.pairs.results"]["active"]
+
+    engine.view("pairs", JOINS["pairs"] + " WHERE f.k > 2")
+    assert {"joins.1", "joins.1.pairs.results"} <= run.lanes.keys()
+    assert not {"joins.0", "joins.0.pairs.results"} & run.lanes.keys()
+    assert run.results("by_ts").count() == 0, "it begins anew with what it is over"
+    inputs.feed(2)
+    wait_for(run, lambda: run.results("by_ts").count() > 0)
+    engine.drop("by_ts", "pairs")
+    assert not [name for name in run.lanes if name.startswith("joins.")]
+    assert run.active
+    run.stop()
+    assert all(
+        read_catalog(Layout.of(run.output, None))["views"][name]["dropped"] for name in ("by_ts", "pairs")
+    )
+
+
+def is_told(spark: SparkSession, inputs: Inputs, run: Run) -> bool:
+    """Whether all windows that all streams have passed are told as Spark has them."""
+    inputs.register(spark)
+    spark.sql(JOINS["pairs"]).createOrReplaceTempView("pairs")
+    ends = (spark.sql(f"SELECT max(ts) AS t FROM {name}").first() for name in ("flights", "weather"))
+    passed = min(row.t for row in ends if row is not None).isoformat()
+    due = f"w.end + INTERVAL 3 SECONDS <= TIMESTAMP '{passed}'"
+    wanted = multiset(spark.sql(WINDOWS["by_ts"]).where(due))
+    return wanted.total() > 0 and multiset(run.results("by_ts").where(due)) == wanted
+
+
+def wait_for(run: Run, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not is_so():
+        assert run.active
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.5)
 
 
 def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class RowLog:
         self._last = self._log.newest()
         #: False where a put has failed: the entry may be there all the same
         self._is_sure = True
-        self._begin()
+        self.catch_up()
 
     def put(
         self, number: int, files: Sequence[Mapping[str, Any]] | None, progress: Mapping[str, Any] | None
@@ -104,10 +104,11 @@ class RowLog:
             if entry.number % _TIDY_EVERY == 0:
                 self._tidy(number)
 
-    def _begin(self) -> None:
-        """Puts what earlier runs have published and not put."""
-        published = read_published(self._layout, self._lane)
+    def catch_up(self) -> None:
+        """Puts what is published and not put: by earlier runs, or before the lane knew of the log."""
+        # in this order: the lane may publish meanwhile, and put
         done = -1 if self._last is None else self._last.batch
+        published = read_published(self._layout, self._lane)
         if published.last < done:
             raise CheckpointError(
                 f"view {self._view}: the log of its rows goes to publication {done} of {self._lane}, and the results folder "
@@ -169,6 +170,9 @@ class RowLogs:
             for view, name in views.items()
         }
         self._logs = {**self._logs, lane: logs}
+        # the lane may have published since they were made
+        for log in logs.values():
+            log.catch_up()
 
     def views(self, lane: str) -> list[str]:
         """The views of a lane that are read."""
