@@ -135,6 +135,16 @@ def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: Join
     assert planner.measured(1, runs, (), ())
 
 
+def test_nothing_is_planned_while_a_stream_is_silent(planner: JoinPlanner) -> None:
+    rng = np.random.default_rng(5)
+    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
+    assert planner.measured(0, runs, (), ())
+    followed = planner.order
+    silent = {kept: own if kept.input == 0 else InputRuns((), ()) for kept, own in runs.items()}
+    assert [planner.measured(cut, silent, (), ()) for cut in range(1, 40)] == [[]] * 39
+    assert planner.order == followed
+
+
 def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
     assert explain_first(PLAN, 4) == [
         "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",

@@ -8,8 +8,9 @@ Source: Song, Zhang, Lu, Yu, section 5 (the dynamic part); threshold and dwell t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ from penstock.optimizer.operator_order import UnaryOperator, best_order, process
 from penstock.optimizer.output_rate import output_rate
 from penstock.optimizer.probe_orders import PlannedJoin, PlannedOrder, plan_joins
 from penstock.plan.joins import JoinOrder
+
+#: half-lives, or windows, after which a stream that brings nothing counts as silent
+_SILENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,8 @@ class _Join:
     averages: JoinAverages
     gate: _Gate
     standing: JoinStanding | None = None
+    #: by stream for how many seconds it has brought nothing
+    silent: dict[int, float] = field(default_factory=dict)
 
     def measured(self, event: JoinMeasured, now: float) -> list[Action]:
         self.averages.add(event.measures)
@@ -215,9 +221,7 @@ class _Join:
         model = JoinModel(self.bound.plan, statistics, self.bound.sorted_by)
         best, before = plan_joins(model), model.seconds(self.running)
         found: list[Action] = []
-        # a stream that has brought nothing yet would make every way to search it look free
-        is_known = all(statistics.rates[number] for number in model.firsts())
-        if is_known and self.gate.lets(before, best.seconds, now):
+        if self._all_come(model.firsts(), event) and self.gate.lets(before, best.seconds, now):
             found = [self._switch(model, best, before)]
             self.running = best.order
             self.averages.order_switched()
@@ -233,6 +237,14 @@ class _Join:
             best,
         )
         return found
+
+    def _all_come(self, streams: Sequence[int], event: JoinMeasured) -> bool:
+        """Whether all streams bring tuples these days: by the rate of one that does not, every way to search it looks free,
+        and it may come back with all it has kept for so long."""
+        for number in streams:
+            silent = self.silent.get(number, inf) + event.measures.seconds
+            self.silent[number] = 0.0 if event.measures.tuples[number] else silent
+        return max(self.silent.values()) <= _SILENT * self.gate.settings.averaging.seconds
 
     def _switch(self, model: JoinModel, best: PlannedJoin, before: float) -> SwitchJoin:
         statistics, plan = model.statistics, self.bound.plan

@@ -47,6 +47,13 @@ class RunSlice:
             max(self.after + 1, self.run.entries[0]) <= min(self.until, self.run.entries[1])
         )
 
+    def rows(self) -> int:
+        """How many tuples are meant."""
+        if self.is_whole:
+            return self.run.rows
+        meant = (part.rows_of(self.after, self.until) for part in map(self.run.part, self.run.parts) if part)
+        return sum(int(np.count_nonzero(each)) for each in meant if each is not None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputRuns:

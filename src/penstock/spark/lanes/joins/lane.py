@@ -172,17 +172,22 @@ class JoinLane(CutLane):
         return CutAnswer(made, figures)
 
     def _tell_explosion(self, cut: Cut, read: Sequence[StreamRuns | TableRuns], rows: int) -> None:
-        """Tells of far more joined rows than tuples, and which keys are the most frequent."""
+        """Tells of far more joined rows than tuples, and which keys are the most frequent; that it fails costs no results."""
         if rows < EXPLODED_ROWS:
             return
-        opened = [(each.runs, each.open()) for each in read]
+        try:
+            self._told_explosion(cut, [(each.runs, each.open()) for each in read], rows)
+        except Exception:
+            _log.exception("what makes join view %s put out %d rows cannot be told", self._view, rows)
+
+    def _told_explosion(self, cut: Cut, read: Sequence[tuple[KeptRuns, InputRuns]], rows: int) -> None:
         # an input that is searched by two keys has all of its tuples twice
-        each_once = {runs.input: own for runs, own in opened}
-        tuples = sum(each.run.rows for own in each_once.values() for each in own.new)
+        each_once = {runs.input: own for runs, own in read}
+        tuples = sum(each.rows() for own in each_once.values() for each in own.new)
         if rows < EXPLODED_ROWS_A_TUPLE * tuples:
             return
         hot = []
-        for runs, own in opened:
+        for runs, own in read:
             found = hottest((*own.new, *own.old))
             if found is not None:
                 asked = self.plan.inputs[runs.input]
