@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from joined_inputs import COMPARISONS, EQUALITIES, RESTRICTIONS, Inputs, multiset, random_order
+from joined_inputs import Inputs, multiset, random_order
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
@@ -32,6 +32,11 @@ SEEDS, VIEWS = (20, 15) if FULL else (2, 6)
 OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
 #: some partners come with a later run
 PLAIN = f"SELECT {OUTPUTS} FROM flights l LEFT JOIN weather r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"
+#: pairs of columns that Spark compares, of one type and of several
+EQUALITIES = ("{0}.k = {1}.k", "{0}.name = {1}.name", "{0}.x = {1}.x", "{0}.n = {1}.k", "{0}.day = {1}.day")
+COMPARISONS = ("{0}.x < {1}.x", "{0}.n <> {1}.n", "{0}.name <= {1}.name", "{0}.k > {1}.n")
+#: on one input
+RESTRICTIONS = ("{0}.n > 1", "{0}.name IS NOT NULL", "{0}.x <= 2.0 OR {0}.k = 3", "length({0}.name) > 3")
 #: on the right input, of rows that may lack it
 FILTERS = ("r.k IS NULL", "coalesce(r.n, 7) > 2", "r.x IS NULL OR r.x > l.x", "r.name <=> l.name")
 
