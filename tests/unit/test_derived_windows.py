@@ -180,6 +180,8 @@ def test_a_join_is_told_as_far_as_the_last_of_its_streams_has_come() -> None:
     assert progress_of([weather, followed(None, [], settings_)], 3) == Progress(operator=3)
     flights = followed(flights, [entry(2_000, answer_all=True)], settings_)
     assert progress_of([flights, weather], 3) == Progress(2_000, 7_000, 1_500, 3)
+    begun = followed(flights, [entry(2_000)], settings_)
+    assert progress_of([begun, weather], 3).beforehand == 2_000, "another run goes on with it"
     flights = followed(flights, [entry(2_000, ended=True)], settings_)
     assert progress_of([flights, weather], 3) == Progress(5_000, 7_000, 4_900, 3)
     assert progress_of([flights], 3) == Progress(2_000, AFTER_ALL, AFTER_ALL, 3)

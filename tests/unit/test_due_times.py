@@ -78,6 +78,30 @@ def test_at_the_end_all_left_tuples_there_are_become_due(logs: dict[str, StreamL
     assert not times.are_waiting(times.due(700, reach(1, 1)), reach(1, 1))
 
 
+def test_what_was_all_there_is_in_an_earlier_run_makes_nothing_due(logs: dict[str, StreamLog]) -> None:
+    times = DueTimes(PLAN, logs, MOST_DELAY)
+    put(logs["l"], 0, 500)
+    put(logs["r"], 0, 100, answer_all=True)
+    assert times.due(94, reach(0, 0)) == Due(94, 500)
+    put(logs["r"], 1, 100)
+    put(logs["l"], 1, 900)
+    for right in (0, 1):
+        assert times.due(500, reach(1, right)) == Due(500, 500)
+    put(logs["r"], 2, 100, answer_all=True)
+    assert times.due(500, reach(1, 2)) == Due(500, 900)
+
+
+def test_one_left_tuple_too_far_ahead_does_not_take_the_others_time_away(logs: dict[str, StreamLog]) -> None:
+    times = DueTimes(PLAN, logs, MOST_DELAY)
+    for number, newest in enumerate((None, 500)):
+        assert logs["l"].append(Entry(number, number, 0, number, newest, furthest=10**9))
+    put(logs["r"], 0, 100, answer_all=True)
+    assert times.due(94, reach(1, 0)) == Due(94, 500)
+    assert times.due(94, reach(0, 0)) == Due(94, 10**9), "there is no other to go by"
+    put(logs["r"], 1, 100, ended=True)
+    assert times.due(500, reach(1, 1)) == Due(500, 10**9), "no partner comes any more"
+
+
 def test_what_is_not_due_yet_is_needed_with_its_partners(logs: dict[str, StreamLog]) -> None:
     assert DueTimes(PLAN, logs, MOST_DELAY).needed(94) == {"l": 95, "r": 85}
     itself = replace(PLAN, inputs=(INPUTS[0], INPUTS[0]))

@@ -81,6 +81,29 @@ def test_a_batch_is_in_the_log_whatever_put_failed_before_it(
     assert [name for name in named if name != "w"] == ["0.parquet", "1.parquet", "2.parquet"]
 
 
+def test_what_was_all_there_is_is_so_no_more_in_another_run(layout: Layout) -> None:
+    """Who reads the log finds there that more may come, and at the end of each run that nothing does."""
+    for run in range(2):
+        log = IngestLog(layout, "s", Settings(), EventLog(layout.events))
+        assert log.put_more() is (run > 0)
+        assert not log.put_more()
+        if not run:
+            assert not log.put_all(), "no batch ever came"
+            log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
+            put(log, 0)
+            assert not log.put_more()
+        assert log.put_all()
+        assert not log.put_all()
+        log.close()
+    found = LogReader(layout.log("s")).between(-1, 3)
+    assert [entry.answer_all for entry in found] == [False, True, False, True]
+    assert [(entry.batch, entry.newest) for entry in found] == [(0, 0)] * 4
+    log = IngestLog(layout, "s", Settings(), EventLog(layout.events))
+    log.put_end()
+    log.close()
+    assert not IngestLog(layout, "s", Settings(), EventLog(layout.events)).put_more()
+
+
 def test_what_is_too_late_is_known_over_a_change_of_plan(layout: Layout) -> None:
     """Before the windows say how far they are final by the new plan: a view that begins needs nothing of what was over then."""
     before = IngestLog(layout, "s", Settings(), EventLog(layout.events))

@@ -41,6 +41,9 @@ class Log:
     def put_all(self) -> bool:
         return self._put("all")
 
+    def put_more(self) -> bool:
+        return self.put[-1:] == ["all"] and self._put("more")
+
     def put_idle(self, reached: int) -> bool:
         self.last = SimpleNamespace(reached_or_newest=reached)
         return self._put("idle")
@@ -97,6 +100,18 @@ def test_what_there_is_for_now_is_told_from_the_end(
     assert kept.is_complete
     assert log.put == [said]
     assert done == ["start", "finish before []"]
+
+
+def test_a_stream_goes_on_before_anybody_looks_and_comes_to_its_end_once_a_run(
+    keeper: Callable[..., Made],
+) -> None:
+    log = Log()
+    for before in ([], ["all", "more"]):
+        kept, _, done = keeper(Ingest(log, has_ended=False))
+        kept.start()
+        assert kept.await_termination(60)
+        assert done[-1] == f"finish before {before}"
+    assert log.put == ["all", "more", "all"]
 
 
 def test_a_run_that_is_stopped_is_no_end(keeper: Callable[..., Made]) -> None:

@@ -55,7 +55,8 @@ class LogKeeper:
         self._thread = threading.Thread(target=self._keep, daemon=True, name=f"penstock-log-{ingest.stream}")
 
     def start(self) -> None:
-        """Starts the thread that looks at the stream."""
+        """Starts the thread that looks at the stream; what an earlier run said to be all there is is so no more."""
+        self.ingest.log.put_more()
         self._backfill.start()
         self._thread.start()
 

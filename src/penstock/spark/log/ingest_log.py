@@ -238,6 +238,16 @@ class IngestLog:
                 return False
             return self._follow(last, answer_all=True)
 
+    def put_more(self) -> bool:
+        """Says that more may come where it is said last that what is there is all: another run goes on with the stream.
+
+        Returns:
+            Whether that was said.
+        """
+        with self._lock:
+            last = self._newest()
+            return last is not None and last.answer_all and self._follow(last)
+
     def put_end(self) -> bool:
         """Says that the stream has ended; False where it is said already, or there was no batch."""
         with self._lock:

@@ -48,9 +48,11 @@ class DueTimes:
         right = _entry(self._right, until[self._plan.inputs[RIGHT].relation])
         if right is None:
             return Due(after, after)
-        if right.answer_all or right.ended:
-            newest = self._newest_left(until)
-            return Due(after, after if newest is None else max(after, newest))
+        if right.ended:
+            return _all(after, self._furthest_left(until))
+        # behind what is all there is nothing follows in its run: of a later one it says nothing
+        if right.answer_all and not self._right.has(right.number + 1):
+            return _all(after, self._newest_left(until))
         self._look(right)
         reached = right.reached_or_newest
         if reached is None:
@@ -60,8 +62,8 @@ class DueTimes:
 
     def are_waiting(self, due: Due, until: Mapping[str, Reach]) -> bool:
         """Whether there may be older left tuples that are due now."""
-        newest = self._newest_left(until)
-        return due.after < due.until and newest is not None and newest > due.after
+        furthest = self._furthest_left(until)
+        return due.after < due.until and furthest is not None and furthest > due.after
 
     def needed(self, after: int) -> dict[str, int]:
         """By stream: tuples with an event time not before this are needed for what is not due yet, microseconds."""
@@ -72,6 +74,11 @@ class DueTimes:
         return needed
 
     def _newest_left(self, until: Mapping[str, Reach]) -> int | None:
+        """The newest event time that is believed: one too far ahead would leave later tuples no time to meet partners."""
+        left = _entry(self._left, until[self._plan.inputs[LEFT].relation])
+        return None if left is None else left.furthest if left.newest is None else left.newest
+
+    def _furthest_left(self, until: Mapping[str, Reach]) -> int | None:
         left = _entry(self._left, until[self._plan.inputs[LEFT].relation])
         return None if left is None else left.furthest
 
@@ -86,6 +93,10 @@ class DueTimes:
 def due_of(document: Any) -> Due:
     """What is due, of a cut's orders."""
     return Due(*document)
+
+
+def _all(after: int, newest: int | None) -> Due:
+    return Due(after, after if newest is None else max(after, newest))
 
 
 def _entry(log: LogReader, reach: Reach) -> Entry | None:
