@@ -14,7 +14,7 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.holding import Held, Holding
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import SEGMENT, LogReader, StreamLog
+from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader, StreamLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 
@@ -57,6 +57,33 @@ def test_who_holds_a_log_back_is_known_and_how_far(tmp_path: Path) -> None:
     assert [each.reader for each in look(0, 1 << 40)] == ["gone", "slow"], "the last segment is not whole"
     log.leave("gone")
     assert [each.reader for each in look(0, 1 << 40)] == ["slow"]
+
+
+def test_who_holds_tuples_to_read_them_again_is_known(tmp_path: Path) -> None:
+    """One that does without them says so with its next cut: it is not told of before."""
+    log = StreamLog(tmp_path)
+    append(log, 5 * SEGMENT + 1)
+    now = 5 * SEGMENT
+    for reader in ("left", "inner"):
+        log.put_mark(reader, now, **{SINCE: 7})
+    log.put_mark("windows", now)
+    segments = Segments(tmp_path, 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
+    holding = Holding(LogReader(tmp_path), 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
+    assert holding.look(()) == []
+    segments.tidy()
+    announced = log.kept().since
+    assert announced == 2 * SEGMENT
+    assert holding.look(()) == [], "none has had a cut since"
+    log.put_mark("inner", now, **{SINCE: announced})
+    (left,) = holding.look({"left"})
+    assert (left.reader, left.entry, left.seconds, left.reason) == ("left", 7, now - 7, "age")
+    assert (
+        left.event(log)["told"] == "reader left still needs entry 7, so that the log cannot go from there on"
+    )
+    log.put_mark("left", now, **{SINCE: announced})
+    assert holding.look({"left"}) == []
+    segments.tidy()
+    assert log.first == announced
 
 
 def test_the_bytes_of_a_long_log_are_counted_little_by_little(

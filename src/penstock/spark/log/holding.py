@@ -1,4 +1,4 @@
-"""Which readers hold a log back beyond its history: nothing that they have not left behind is removed, however old."""
+"""Which readers hold a log back beyond its history: nothing that they still need is removed, however old."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_SEGMENT
 
@@ -24,7 +24,7 @@ class Held:
 
     Attributes:
         reader: its name.
-        entry: the first entry that it has not left behind.
+        entry: the first entry that it has not left behind, or whose tuples it holds to read them again.
         seconds: how long ago that was put.
         bytes: of the log from there on, as far as they are counted.
         reason: `age` or `size`: which limit of the history the log is beyond for its sake.
@@ -40,7 +40,7 @@ class Held:
 
     def event(self, log: LogReader) -> dict[str, Any]:
         """The fields of the event that tells of it."""
-        told = f"reader {self.reader} has not left entry {self.entry} behind, so that the log cannot go from there on"
+        told = f"reader {self.reader} still needs entry {self.entry}, so that the log cannot go from there on"
         if not self.is_known:
             told += (
                 "; no lane of this run has that name: if none is to come again, remove "
@@ -74,6 +74,8 @@ class Holding:
         #: bytes of stretches of entries, each a segment or one to be
         self._sizes: dict[int, int] = {}
         self._told: dict[str, Held] = {}
+        #: what is before this entry was announced to go by the look before, see `Kept.since`
+        self._announced = 0
 
     def look(self, known: Collection[str]) -> list[Held]:
         """Who holds the log back now.
@@ -81,22 +83,23 @@ class Holding:
         Args:
             known: names of the readers that are lanes of this run.
         """
-        newest, marks, first = self._log.newest(), self._log.marks(), self._log.first
-        if newest is None or not marks:
+        newest, kept = self._log.newest(), self._log.kept()
+        needed = {reader: self._needed(told) for reader, told in self._log.readers().items()}
+        self._announced = kept.since
+        if newest is None or not needed:
             return []
         # the newest entry is never in a segment
         end = newest.number // SEGMENT
-        begins = {reader: max(mark + 1, first) // SEGMENT for reader, mark in marks.items()}
+        begins = {reader: max(entry, kept.first) // SEGMENT for reader, entry in needed.items()}
         self._count(range(min(begins.values()), end))
         found = []
-        for reader, mark in sorted(marks.items()):
-            begin = begins[reader]
+        for reader, begin in sorted(begins.items()):
             if begin >= end:
                 continue
             size = sum(size for segment, size in self._sizes.items() if segment >= begin)
             is_old = self._clock() - self._log.entry(SEGMENT * (begin + 1) - 1).clock > self._history
             if is_old or size > self._bytes:
-                entry = self._log.entry(max(mark + 1, first))
+                entry = self._log.entry(max(needed[reader], kept.first))
                 seconds = (self._clock() - entry.clock) // 1_000_000
                 reason = "age" if is_old else "size"
                 found.append(Held(reader, entry.number, seconds, size, reason, reader in known))
@@ -112,6 +115,14 @@ class Holding:
         for reader in self._told.keys() - held.keys():
             del self._told[reader]
             events.record("history_released", stream=stream, reader=reader)
+
+    def _needed(self, told: Mapping[str, Any]) -> int:
+        """The first entry that a reader still needs, given what it says.
+
+        One that reads tuples again does without what is announced to go from its next cut on, unless it holds that.
+        """
+        behind, since = int(told["number"]) + 1, int(told.get(SINCE, self._announced))
+        return min(behind, since) if since < self._announced else behind
 
     def _count(self, segments: range) -> None:
         """Counts the bytes of some of them that are not counted yet; the others are another look's."""
