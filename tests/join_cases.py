@@ -354,7 +354,7 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
     after = -(2**62)
     for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
         for cell in range(case.grid.cells):
-            changes = CellChanges(plan, order, cell, inputs, columns, Due(after, until))
+            changes = CellChanges(plan, order, cell, inputs, columns, Due(after, until), 0)
             rows = [row for batch in changes.batches() for row in rows_of(batch)]
             gone |= {name for *_, op, name in rows if op == DELETE}
             told += [row for row in rows if row[-2] != DELETE]

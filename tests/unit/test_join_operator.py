@@ -17,6 +17,7 @@ import pytest
 from join_cases import TIME, rows_of, written
 from penstock.kernels.partners import narrow
 from penstock.operators.joins.cell import CellJoin
+from penstock.operators.joins.changes import DELETE, INSERT, CellChanges, Due
 from penstock.operators.joins.outer import CellOuter
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
@@ -312,6 +313,20 @@ def test_one_partner_is_enough_to_have_one() -> None:
     told = [row for batch in outer.unmatched(-1, 0) for row in rows_of(batch)]
     assert told == [(2,)]
     assert outer.step.looked == 1
+
+
+def test_a_lane_withdraws_rows_of_its_own_and_of_no_other() -> None:
+    left, partner = run_of("a", pa.array([1]), [0]), run_of("b", pa.array([1]), [0])
+    plan = replace(plan_of(pa.int64(), 0), optional=(1,))
+
+    def told(lane: int, inputs: list[Any], due: Due) -> dict[str, bytes]:
+        changes = CellChanges(plan, order_of(Method.MERGE), 0, inputs, ["a_k", "b_k"], due, lane)
+        rows = [row for batch in changes.batches() for row in rows_of(batch)]
+        return {op: name for *_, op, name in rows if name is not None}
+
+    alone = [told(lane, [runs([left]), runs()], Due(-1, 0))[INSERT] for lane in range(3)]
+    gone = told(1, [runs(old=[left]), runs([partner])], Due(0, 0))[DELETE]
+    assert [name == gone for name in alone] == [False, True, False]
 
 
 def test_runs_that_are_not_dealt_out_along_a_grid_are_refused() -> None:

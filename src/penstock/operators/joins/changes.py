@@ -1,6 +1,6 @@
 """What a cut changes in the rows of a LEFT OUTER JOIN, in one cell: pairs, left tuples without a partner, and those withdrawn.
 
-Rows without a partner are named by their left tuple, so that who reads knows which ones are withdrawn.
+Rows without a partner are named by their left tuple and the lane that tells them, so that who reads knows which ones are withdrawn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.hashing import key_hashes
+from penstock.operators.hashing import key_hashes, value_hashes
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.outer import LEFT, CellOuter
 from penstock.operators.joins.tuples import InputRuns
@@ -21,7 +21,7 @@ from penstock.plan.joins import JoinOrder, JoinPlan
 OP, ROW = "op", "_row"
 #: values of OP
 INSERT, DELETE = "insert", "delete"
-#: the type of ROW: the left tuple's event time and a hash of what its matches depend on, 8 bytes each
+#: the type of ROW: the left tuple's event time and a hash of the lane and of what the tuple's matches depend on, 8 bytes each
 _NAME = pa.binary(16)
 
 
@@ -48,6 +48,7 @@ class CellChanges:
         inputs: as for `CellJoin`.
         columns: names of the inputs' columns that are told of each row, at least one.
         due: which left tuples are due.
+        lane: number of the lane, which withdraws rows of its own only: a view declared again has another.
 
     Raises:
         ValueError: as of `CellJoin` and `CellOuter`.
@@ -61,10 +62,11 @@ class CellChanges:
         inputs: Sequence[Mapping[int | None, InputRuns]],
         columns: Sequence[str],
         due: Due,
+        lane: int,
     ) -> None:
         self._matched_by = matched_by(plan)
         self._types = {column.name: column.type for each in plan.inputs for column in each.columns}
-        self._columns, self._due = columns, due
+        self._columns, self._due, self._lane = columns, due, lane
         own = [column.name for column in plan.inputs[LEFT].columns if column.name in columns]
         #: of the pairs
         self.join = CellJoin(plan, order, cell, inputs, columns)
@@ -86,7 +88,7 @@ class CellChanges:
             rows.column(name) if name in known else pa.nulls(rows.num_rows, self._types[name])
             for name in self._columns
         ]
-        return self._marked(arrays, op, _names(rows, self._matched_by))
+        return self._marked(arrays, op, _names(rows, self._matched_by, self._lane))
 
     def _marked(self, arrays: Sequence[pa.Array], op: str, names: pa.Array) -> pa.RecordBatch:
         ops = pa.repeat(pa.scalar(op), len(names))
@@ -103,10 +105,11 @@ def matched_by(plan: JoinPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys((time, *(name for name in keys if name is not None), *compared)))
 
 
-def _names(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
+def _names(rows: pa.RecordBatch, columns: Sequence[str], lane: int) -> pa.Array:
     """ROW of left tuples; tuples that match alike at one event time have the same, as they are told and withdrawn alike."""
     table = pa.table(rows)
     moments = table.column(columns[0]).combine_chunks().cast(pa.int64()).fill_null(0)
-    words = np.stack([moments.to_numpy().view(np.uint64), key_hashes(table, columns)], axis=1)
+    hashes = key_hashes(table, columns) ^ value_hashes(pa.array([lane]))
+    words = np.stack([moments.to_numpy().view(np.uint64), hashes], axis=1)
     packed = pa.py_buffer(np.ascontiguousarray(words))
     return pa.FixedSizeBinaryArray.from_buffers(_NAME, len(table), [None, packed]).cast(pa.binary())

@@ -163,7 +163,7 @@ class CellTask:
             kind = CellLookup if self.plan.looks_up else CellJoin
             join = kind(self.plan, self.order, cell, inputs, self.columns)
             return join, join.batches()
-        changes = CellChanges(self.plan, self.order, cell, inputs, self.columns, self.due)
+        changes = CellChanges(self.plan, self.order, cell, inputs, self.columns, self.due, self.number)
         return changes.join, changes.batches()
 
     def _open(self) -> list[dict[int | None, InputRuns]]:
