@@ -37,8 +37,8 @@ test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster incl
 chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twenty random moments
 	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
 
-equality: java $(INSTALLED) ## 320 random query sets and 325 joins through the engine, against spark.sql; properties on random examples
-	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/property $(PYTEST_OPTIONS)
+equality: java $(INSTALLED) ## 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
+	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/property $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data
