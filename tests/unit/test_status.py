@@ -265,6 +265,20 @@ def test_events_of_one_millisecond_are_each_taken_in_once(layout: Layout) -> Non
     assert folder_status(layout.output)["streams"]["orders"]["files_changed"] == 7
 
 
+def test_a_join_view_tells_what_all_its_lanes_have_counted(layout: Layout) -> None:
+    views = {"pairs": {"streams": ["orders"], "lanes": [1, 3]}}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    log = EventLog(layout.events)
+    said = {"rows": 10, "raised": 0, "untimed": 0, "beyond_history": 2}
+    for lane, cut in (("joins.1", {**said, "withdrawn": 1}), ("joins.3", said)):
+        log.record("cut", lane=lane, cut=0, streams={}, entries=1, figures={"views": {"pairs": cut}})
+    shown = folder_status(layout.output)["views"]["pairs"]
+    assert [shown[what] for what in ("rows", "raised", "withdrawn", "beyond_history")] == [20, 0, 1, 4]
+    told = lines(layout)
+    assert "withdrawn: 1 row\n" in told
+    assert "(history_seconds): 4 tuples" in told
+
+
 def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout) -> None:
     views = {"pairs": {"streams": ["orders"], "lanes": [3]}}
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})

@@ -24,6 +24,8 @@ from penstock.spark.storage.offsets import planned_after
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
+#: what cuts count of a join view; `withdrawn` of a LEFT JOIN of streams only
+_JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
 #: states in which a run left its folder on purpose
 _LEFT = ("ended", "stopped", "failed")
 
@@ -111,9 +113,7 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     counts = [lane.get("views", {}).get(name, {}) for lane in lanes]
     shown: Document = {
         "streams": view["streams"],
-        "rows": sum(each.get("rows", 0) for each in counts),
-        "raised": sum(each.get("raised", 0) for each in counts),
-        "untimed": sum(each.get("untimed", 0) for each in counts),
+        **{what: sum(each.get(what, 0) for each in counts) for what in _JOIN_COUNTS},
         "cut": lanes[-1].get("cut"),
     }
     if view.get("dropped"):

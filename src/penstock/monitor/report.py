@@ -250,6 +250,11 @@ def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  dropped at {_clock(view['dropped'])}: its rows stay"
     if view.get("raised"):
         yield f"  a condition raised, so that {counted(view['raised'], 'joined row')} are no match"
+    if view.get("withdrawn"):
+        yield f"  found a partner after all, so that they were withdrawn: {counted(view['withdrawn'], 'row')}"
+    if view.get("beyond_history"):
+        late = counted(view["beyond_history"], "tuple")
+        yield f"  came so late that partners may be gone with the history (history_seconds): {late}"
     if behind := not_joined(view):
         yield f"  not joined yet: {behind}"
     if view.get("standing"):
