@@ -55,6 +55,10 @@ def rows(table: pa.Table) -> list[str]:
     return sorted(repr(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def raise_always(_: object) -> float:
+    raise ZeroDivisionError
+
+
 @pytest.mark.usefixtures("zone")
 @pytest.mark.parametrize(
     ("text", "zone"),
@@ -131,6 +135,11 @@ def test_where_makes_an_outer_join_an_inner_one_where_it_is_true_of_no_row_witho
         plan = bound(f"{left} WHERE {condition}", asked)
         assert plan.optional == (1,), condition
         assert len(plan.filters) == 1
+    # what a user's function makes of NULL is not asked
+    spark.udf.register("costly", raise_always, "double")
+    for condition in ("costly(w.x) > 0", "costly(w.x) > f.x"):
+        plan = bound(f"{left} WHERE {condition}", asked)
+        assert (plan.optional, len(plan.filters)) == ((1,), 1), condition
     plan = bound(f"{left} AND f.k > 1 AND w.x > 2 AND w.x > f.x WHERE f.x > 3", asked)
     assert [each.condition for each in plan.inputs] == ["(`x`) > (3)", "(`x`) > (2)"]
     # who does not meet the condition on the left input alone has no key

@@ -120,6 +120,20 @@ def test_a_constant_that_raises_is_said_to(host: SparkExpressionHost) -> None:
     assert "'x'" in raised.message
 
 
+def test_what_is_null_where_all_columns_are(spark: SparkSession) -> None:
+    nested = "m MAP<STRING, INT>, place STRUCT<city: STRING>, span INTERVAL MONTH, `a.b` INT, v VARIANT"
+    host = SparkExpressionHost(spark, StructType.fromDDL(f"{SCHEMA}, {nested}"))
+    spark.udf.register("costly", lambda _: 1 / 0, "double")
+    expected = {
+        **dict.fromkeys(("list", "ci", "place", "place.city", "span", "m", "m['k']", "`a.b` + 1", "v"), True),
+        **dict.fromkeys(("CASE WHEN a > 1 THEN TRUE END", "list = array(b) -- a remark", "raw"), True),
+        **dict.fromkeys(("coalesce(a, 1)", "list IS NULL", "ci <=> ci", "1"), False),
+        # raises, or is not run
+        **dict.fromkeys(("1 / coalesce(a, 0)", "costly(x)", "costly(x) > 1"), False),
+    }
+    assert dict(zip(expected, host.null_on_nulls(list(expected)), strict=True)) == expected
+
+
 def test_a_column_is_no_constant(host: SparkExpressionHost) -> None:
     with pytest.raises(UnknownNameError):
         host.constants(["1", "a"])

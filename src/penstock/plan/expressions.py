@@ -114,6 +114,13 @@ class ExpressionHost(Protocol):
         """
         ...
 
+    def null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
+        """Whether each expression is NULL where all columns are.
+
+        False where it raises there, and where it calls a user's function, which is not run to know. Raises what `types` raises.
+        """
+        ...
+
     def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether both expressions of each pair resolve to the same computation.
 

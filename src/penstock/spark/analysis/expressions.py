@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -54,6 +56,7 @@ class SparkExpressionHost:
         self._spark = spark
         self._table = empty_frame(spark, schema)
         self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
+        self._schema = schema
         self._resolved: dict[str, DataType] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._calls: dict[str, Aggregated] = {}
@@ -78,6 +81,10 @@ class SparkExpressionHost:
             return raising(_analyse(self._table, chunk)._jdf.queryExecution().analyzed().toJSON(), chunk)
 
         return _chunked(expressions, answer)
+
+    def null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
+        """See `ExpressionHost.null_on_nulls`."""
+        return _chunked(expressions, self._null_on_nulls)
 
     def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """See `ExpressionHost.equivalent`: the same resolved plans, or the same optimised ones."""
@@ -159,6 +166,16 @@ class SparkExpressionHost:
             for text, column in zip(expressions, table.columns, strict=True)
         ]
 
+    def _null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
+        analysed = _analyse(self._table, expressions)._jdf.queryExecution().analyzed()
+        tried = [
+            F.lit(False) if calls else try_form(self._spark, f"({text}\n) IS NULL")
+            for text, calls in zip(expressions, _calling_users(analysed.toJSON()), strict=True)
+        ]
+        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in self._schema]
+        (row,) = self._one_row.select(*nulls).select(*tried).collect()
+        return [value is True for value in row]
+
     def _equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         try:
             left, right = (
@@ -231,6 +248,12 @@ def _unlogged() -> Iterator[None]:
         yield
     finally:
         logger.disabled = disabled
+
+
+def _calling_users(plan_json: str) -> list[bool]:
+    """Whether each expression of a resolved projection calls a user's function, by Catalyst's JSON of the plan."""
+    projection = json.loads(plan_json)[0]["projectList"]
+    return [any(str(node["class"]).endswith("UDF") for node in nodes) for nodes in projection]
 
 
 def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:

@@ -6,7 +6,7 @@ selections over tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.joins.scope import Column, Scope
+from penstock.sql.joins.scope import Scope
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
 from penstock.sql.joins.user_predicates import UserPredicates
@@ -211,26 +211,14 @@ def _refuse_stream(query: JoinQuery, kept: KeptColumns) -> None:
 
 
 def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
-    """Whether a condition is not true where all columns of the optional input are NULL."""
+    """Whether a condition is known not to be true where all columns of the optional input are NULL."""
     if conjunct.inputs == {optional}:
-        return _without_partner(conjunct.text, kept) is not True
-    sides = [operand for operand in conjunct.operands if operand.inputs == {optional}]
-    return conjunct.operator is not None and any(_without_partner(side.text, kept) is None for side in sides)
-
-
-def _without_partner(text: Callable[[Callable[[Column], str]], str], kept: KeptColumns) -> object:
-    """The value of an expression over the optional input where all of its columns are NULL."""
-    columns: dict[Column, str] = {}
-
-    def null(column: Column) -> str:
-        name = row_text(column)
-        if column not in columns:
-            (common,) = kept.host.common_types([(name, name)])
-            columns[column] = "NULL" if common is None else f"CAST(NULL AS {common.sql})"
-        return columns[column]
-
-    (value,) = kept.host.constants([text(null)])
-    return value
+        (is_untrue,) = kept.host.null_on_nulls(
+            [f"CASE WHEN {enclosed(conjunct.text(row_text))} THEN TRUE END"]
+        )
+        return is_untrue
+    sides = [operand.text(row_text) for operand in conjunct.operands if operand.inputs == {optional}]
+    return conjunct.operator is not None and any(kept.host.null_on_nulls(sides))
 
 
 def _input(number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions) -> JoinInput:
