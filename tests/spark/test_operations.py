@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,6 +30,37 @@ FILES = (
 )
 
 
+#: the page's SQL, in its order
+QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"a": [(1, 0), (2, 0), (3, 3_600)], "b": [(3, 3_600)]}
+    partner_that_comes_late = {"a": [], "b": [(1, 0)]}
+    for number, tuples in enumerate((given, partner_that_comes_late)):
+        for name, rows in tuples.items():
+            (tmp_path / name).mkdir(exist_ok=True)
+            moments = pa.array([seconds * 1_000_000 for _, seconds in rows], pa.int64())
+            columns = {
+                "k": pa.array([k for k, _ in rows], pa.int64()),
+                "ts": moments.cast(pa.timestamp("us", "UTC")),
+            }
+            pq.write_table(pa.table(columns), tmp_path / name / f"{number}.parquet")
+        engine = Engine(spark)
+        for name in given:
+            engine.execute(f"CREATE TABLE {name} USING parquet OPTIONS (path '{name}', event_time 'ts')")
+        engine.view("pairs", "SELECT a.k, b.k AS found FROM a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts")
+        run = engine.start("out", available_now=True)
+        run.await_termination()
+        run.stop()
+    told = sorted(duckdb.sql(QUERIES[3]).fetchall())
+    assert told == sorted((row.k, row.found) for row in run.results("pairs").collect())
+    assert told == [(1, 1), (2, None), (3, 3)]
+
+
 def test_the_pages_sql_reads_the_newest_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +72,7 @@ def test_the_pages_sql_reads_the_newest_results(
     run.await_termination()
     run.stop()
 
-    batches, matches, newest, files = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    batches, matches, newest, _, files = QUERIES
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     assert len(connection.sql(batches).fetchall()) == 2
