@@ -135,6 +135,14 @@ def test_where_makes_an_outer_join_an_inner_one_where_it_is_true_of_no_row_witho
         plan = bound(f"{left} WHERE {condition}", asked)
         assert plan.optional == (1,), condition
         assert len(plan.filters) == 1
+    # values without an order
+    nested = "SELECT w.k FROM weather w LEFT JOIN flights f ON f.k = w.k AND f.dep BETWEEN w.seen AND w.seen"
+    for value, optional in (
+        ("f.place", ()),
+        ("coalesce(f.place, named_struct('city', '', 'gate', 1))", (1,)),
+    ):
+        text = f"{nested} WHERE {value} = named_struct('city', w.origin, 'gate', 1)"
+        assert bound(text, asked).optional == optional, value
     # what a user's function makes of NULL is not asked
     spark.udf.register("costly", raise_always, "double")
     for condition in ("costly(w.x) > 0", "costly(w.x) > f.x"):
