@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
+from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.grid import searched_keys
+from penstock.spark.run import Run
 
 STREAMS = ("flights", "weather", "delays")
 TABLES = ("airports", "carriers")
@@ -136,3 +140,19 @@ def random_order(plan: JoinPlan, rng: np.random.Generator) -> JoinOrder:
 def multiset(frame: DataFrame) -> Counter[str]:
     """The rows of a frame, each as text."""
     return Counter(map(repr, frame.toArrow().to_pylist()))
+
+
+def answered(engine: Engine, output: Path) -> Run:
+    """A run over what is there."""
+    run = engine.start(output, available_now=True)
+    assert run.await_termination(900)
+    return run
+
+
+def wait(is_so: Callable[[], bool], run: Run, seconds: float = 300) -> None:
+    """Waits until something is so; the run goes on meanwhile."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert run.active
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

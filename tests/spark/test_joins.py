@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from joined_inputs import Inputs, multiset
+from joined_inputs import Inputs, answered, multiset, wait
 from penstock.errors import InputError, SqlError, UnknownNameError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
@@ -22,28 +20,12 @@ from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.results.read_plain import plain_batches, plain_rows
-from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 5 SECONDS AND {1}.ts + INTERVAL 5 SECONDS"
 PAIRS = f"SELECT f.k, f.ts, w.x FROM flights f JOIN weather w ON f.k = w.k AND {NEAR.format('w', 'f')}"
-
-
-def wait(is_so: Callable[[], bool], run: Run, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert run.active
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-def answered(engine: Engine, output: Path) -> Run:
-    """A run over what is there."""
-    run = engine.start(output, available_now=True)
-    assert run.await_termination(900)
-    return run
 
 
 def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_path: Path) -> None:

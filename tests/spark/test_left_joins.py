@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from joined_inputs import Inputs, multiset, random_order
+from joined_inputs import Inputs, answered, multiset, random_order, wait
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
@@ -82,21 +81,6 @@ def random_left_join(rng: np.random.Generator, table: str) -> str:
         where += ["m.n + l.n > 2"] if rng.random() < 0.3 else []
     text = f"SELECT {outputs} FROM {before} LEFT JOIN {table} r ON {on}"
     return text + (f" WHERE {' AND '.join(f'({each})' for each in where)}" if where else "")
-
-
-def answered(engine: Engine, output: Path) -> Run:
-    """A run over what is there."""
-    run = engine.start(output, available_now=True)
-    assert run.await_termination(900)
-    return run
-
-
-def wait(is_so: Callable[[], bool], run: Run, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert run.active
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def standing(changes: DataFrame) -> Counter[str]:

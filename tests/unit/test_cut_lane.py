@@ -215,24 +215,22 @@ def test_what_a_lane_holds_stays_however_old_it_is(
     logs = [LogReader(layout.log(name)) for name in "ab"]
     tidiers = [Segments(layout.log(name), 0, 1 << 40, feeds[0].clock) for name in "ab"]
     lane = begin(HoldingLane(NAME, lane_context(layout), [feed.keeper() for feed in feeds]))
-    for _ in range(4):
-        for feed in feeds:
-            feed.put(SEGMENT, seconds=1.0)
-        wait(lambda: [log.marks().get(NAME) for log in logs] == [feed.entries - 1 for feed in feeds])
-        for tidier in tidiers:
-            tidier.tidy()
-            tidier.tidy()
+
+    def pass_segments(count: int) -> None:
+        for _ in range(count):
+            for feed in feeds:
+                feed.put(SEGMENT, seconds=1.0)
+            wait(lambda: [log.marks().get(NAME) for log in logs] == [feed.entries - 1 for feed in feeds])
+            for tidier in tidiers:
+                tidier.tidy()
+                tidier.tidy()
+
+    pass_segments(4)
     assert logs[0].first == SEGMENT
     assert logs[1].first > SEGMENT
     assert lane.answered[-1].since["a"].entry == held
     held = 4 * SEGMENT
-    for _ in range(2):
-        for feed in feeds:
-            feed.put(SEGMENT, seconds=1.0)
-        wait(lambda: [log.marks().get(NAME) for log in logs] == [feed.entries - 1 for feed in feeds])
-        for tidier in tidiers:
-            tidier.tidy()
-            tidier.tidy()
+    pass_segments(2)
     assert logs[0].first > SEGMENT
 
 
