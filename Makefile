@@ -11,9 +11,10 @@ WORKERS ?= 0
 PYTEST_OPTIONS ?=
 BATCHES ?= 100000
 MINUTES ?= 1440
+CUTS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-runs bench-join-kernels bench-plans bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo demo-joins flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -30,6 +31,9 @@ java:
 
 demo: java $(INSTALLED) ## replay a year of real flights against 2,000 standing queries
 	$(BIN)/penstock demo
+
+demo-joins: java $(INSTALLED) ## replay the same flights joined with the weather, by an order that follows the seasons
+	$(BIN)/penstock demo joins
 
 test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
@@ -64,8 +68,16 @@ bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming ag
 	$(BIN)/python benchmarks/windows_spark.py
 	$(BIN)/python benchmarks/windows_latency.py
 
-bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams
+bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
 	$(BIN)/python benchmarks/joins_spark.py
+	$(BIN)/python benchmarks/joins_skew.py
+	$(BIN)/python benchmarks/joins_views.py
+
+bench-joins-state: java $(INSTALLED) ## bytes a join view keeps of a tuple beside Spark's, and memory and files over 10,000 cuts (CUTS)
+	$(BIN)/python benchmarks/joins_state.py --cuts $(CUTS)
+
+bench-joins-latency: java $(INSTALLED) ## how soon after its newer tuple a joined row can be read, at 50,000 rows/s a stream
+	$(BIN)/python benchmarks/joins_latency.py
 
 bench-runs: $(INSTALLED) ## sorted runs of tuples: written, merged, mapped and probed
 	$(BIN)/python benchmarks/runs.py
@@ -75,6 +87,9 @@ bench-join-kernels: $(INSTALLED) ## joins of sorted runs on one thread, beside D
 
 bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: pictures, model error, crossover, regret, recovery
 	$(BIN)/python benchmarks/plans.py
+
+bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures, (k, m) violations, the clairvoyant bound (traces beside the project)
+	$(BIN)/python benchmarks/deadlines.py
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py

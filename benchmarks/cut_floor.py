@@ -94,7 +94,7 @@ def measure(spark: SparkSession, folder: Path, cuts: int) -> tuple[Seconds, Seco
         while len(_cuts(events)) <= number:
             time.sleep(0.005)
         _until(began + PERIOD_SECONDS)
-        bare.append(_bare(spark))
+        bare.append(bare_job(spark))
         _until(began + 2 * PERIOD_SECONDS)
     lane.stop()
     told = _cuts(events)[WARM_CUTS:]
@@ -111,7 +111,8 @@ def _cuts(events: EventLog) -> list[Mapping[str, Any]]:
     return [event for event in events.recent if event["kind"] == "cut"]
 
 
-def _bare(spark: SparkSession) -> float:
+def bare_job(spark: SparkSession) -> float:
+    """Seconds that a stateless job takes that does nothing, a task a core."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bare")
     job = spark.range(0, CELLS, 1, CELLS).mapInArrow(lambda batches: batches, "id BIGINT")
     began = time.perf_counter()

@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from engine_cases import put_file
 from joined_inputs import multiset
+from penstock.spark.lanes.joins.views import demands_on
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.results.window_schemas import spark_schema
 from penstock.spark.run import Run
+from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.joins import JoinBeginning, RegisteredJoin
 from penstock.spark.storage.layout import Layout
@@ -111,29 +113,42 @@ class Oracle:
         self._feed = feed
         self._layout = layout
 
-    def files(self, begun: JoinBeginning) -> list[str]:
-        """The names of the files of the batches behind the beginning of a view in a stream."""
+    def files(self, registered: RegisteredJoin, begun: JoinBeginning) -> list[str]:
+        """The names of the files of the batches in which a view has a stream."""
         checkpoint = self._layout.spark(begun.stream)
         log = LogReader(self._layout.log(begun.stream))
-        after = -1 if begun.entry < 0 else log.entry(begun.entry).batch
+        first = 0 if begun.entry < 0 else log.entry(begun.entry).batch + 1
+        plans = PlanLog(self._layout, begun.stream)
+        newest = plans.newest()
+        assert newest is not None
+        register = plans.load_demands(newest)
+        asked = demands_on(registered, begun.stream)
+        begins = [
+            each.begins for each in register.demands if each.demand in asked and each.begins is not None
+        ]
+        if len(begins) < len(asked):
+            return []
+        first = max(first, *begins)
         return [
             path.rpartition("/")[2]
             for batch in numbered(checkpoint / "offsets", "")
-            if batch > after
+            if batch >= first
             for path in files_of_batch(checkpoint, batch) or ()
         ]
 
     def rows(self, registered: RegisteredJoin) -> Counter[str]:
         """The rows of a view over what has come until now."""
-        files = {begun.stream: self.files(begun) for begun in registered.beginnings}
+        files = {begun.stream: self.files(registered, begun) for begun in registered.beginnings}
         for name, relation in self._feed.relations.items():
             own = [STATIC_FILE] if relation.is_static else files.get(name, [])
             tables = [pq.read_table(self._feed.folder / name / each) for each in own]
             # Spark reads such a table up to its first chunk without rows
             tuples = pa.concat_tables([relation.schema.empty_table(), *tables]).combine_chunks()
             rows = self._spark.createDataFrame(tuples, spark_schema(relation.schema))
-            # a tuple without an event time is in no join, not even in one with static tables alone
-            timed = rows if relation.is_static else rows.where(f"{EVENT_TIME} IS NOT NULL")
+            # a tuple without an event time is in no join, not even in one with static tables alone; a left one has no partner
+            plan = registered.definition.plan
+            is_whole = relation.is_static or (plan.withdraws and len(plan.inputs) == 2)
+            timed = rows if is_whole else rows.where(f"{EVENT_TIME} IS NOT NULL")
             timed.createOrReplaceTempView(name)
         return multiset(self._spark.sql(registered.definition.sql))
 
@@ -146,7 +161,7 @@ class Oracle:
         """
         for begun in registered.beginnings:
             later = range(since[begun.stream], self._feed.files[begun.stream])
-            assert set(map(file_name, later)) <= set(self.files(begun))
+            assert set(map(file_name, later)) <= set(self.files(registered, begun))
 
 
 def file_name(number: int) -> str:

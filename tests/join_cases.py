@@ -16,10 +16,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.operators.joins.cell import CellJoin
-from penstock.operators.joins.changes import DELETE, CellChanges, Due
-from penstock.operators.joins.lookup import CellLookup
-from penstock.operators.joins.outer import CellOuter
-from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.operators.joins.changes import DELETE, INSERT, Due
+from penstock.operators.joins.left import CellLeftJoin
+from penstock.operators.joins.tuples import InputRuns, RunSlice, Stripe
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
 from penstock.plan.joins import (
@@ -105,14 +104,13 @@ ENTRIES = 6
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, is_outer: bool = False, looks_up: bool = False) -> Case:
-    """Random joins; outer ones are of a stream with one other input, or have an optional static table behind others."""
-    count = 2 if is_outer else draw(st.integers(2, 4))
-    others = count - 1 - looks_up
+def cases(draw: st.DrawFn, *, optional: str = "") -> Case:
+    """Random joins; outer ones have an optional input behind others, which is a "stream" or a static "table"."""
+    count = draw(st.integers(2, 4))
+    others = count - 1 - bool(optional)
     static = [False, *(draw(st.sampled_from([False, False, False, True])) for _ in range(others))]
-    static = static if is_outer else draw(st.permutations(static))
-    static = [*static, True] if looks_up else static
-    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=1 if is_outer else 2))
+    static = [*draw(st.permutations(static)), *([optional == "table"] if optional else [])]
+    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=2))
     value_kind = draw(st.sampled_from([pa.float64(), pa.int32(), pa.string(), pa.decimal128(12, 2)]))
     keys = []
     for place, kind in enumerate(kinds):
@@ -143,8 +141,8 @@ def cases(draw: st.DrawFn, *, is_outer: bool = False, looks_up: bool = False) ->
         left, right = draw(st.permutations(range(count)))[:2]
         operator = draw(st.sampled_from(list(Operator)))
         comparisons.append(Comparison(name(left, "v"), operator, name(right, "v")))
-    optional = (count - 1,) if looks_up else ()
-    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), (), optional)
+    last = (count - 1,) if optional else ()
+    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), (), last)
     grid = Grid(
         tuple(
             Dimension(f"k{place}", (str(key.type),), draw(st.integers(1, 3)))
@@ -199,7 +197,7 @@ def orders(draw: st.DrawFn, plan: JoinPlan, keyless: bool) -> JoinOrder:
         joined, steps = [first], []
         for target in draw(st.permutations([n for n in range(len(plan.inputs)) if n != first])):
             options: list[tuple[Method, int | None]] = [(Method.NESTED, None)]
-            if keyless or not sort_keys(plan, target):
+            if None in sort_keys(plan, target, keyless):
                 options.append((Method.MERGE, None))
             for number, key in enumerate(plan.keys):
                 if key.columns[target] is not None and any(
@@ -213,13 +211,22 @@ def orders(draw: st.DrawFn, plan: JoinPlan, keyless: bool) -> JoinOrder:
     return JoinOrder(tuple(found))
 
 
-def sort_keys(plan: JoinPlan, number: int) -> list[int]:
-    """The keys an input has a part in, and not an optional table alone beside it."""
+def sort_keys(plan: JoinPlan, number: int, keyless: bool = False) -> list[int | None]:
+    """By what an input is sorted; first by what no tuple is left out for lack of that may be in a row.
+
+    Args:
+        plan: the join.
+        number: of the input.
+        keyless: whether there are runs by event time alone in any case.
+    """
     every = [key for key, each in enumerate(plan.keys) if each.columns[number] is not None]
-    if not plan.looks_up or number in plan.optional:
-        return every
-    others = [other for other in range(len(plan.inputs)) if other not in (number, *plan.optional)]
-    return [key for key in every if any(plan.keys[key].columns[other] for other in others)]
+    left_out: list[int | None] = []
+    if plan.optional and number not in plan.optional and (plan.looks_up or len(plan.inputs) > 2):
+        others = [other for other in range(len(plan.inputs)) if other not in (number, *plan.optional)]
+        left_out += [key for key in every if not any(plan.keys[key].columns[other] for other in others)]
+    whole: list[int | None] = [key for key in every if key not in left_out]
+    by_time: list[int | None] = [None] if keyless or not whole else []
+    return [*whole, *by_time, *([] if plan.looks_up else left_out)]
 
 
 def table_of(plan: JoinPlan, number: int, tuples: Sequence[Tuple], numbers: Sequence[int]) -> pa.Table:
@@ -289,7 +296,7 @@ def cuts_of(case: Case) -> Iterator[tuple[JoinOrder, list[dict[int | None, Input
     plan = case.plan
     runs = {}
     for number in range(len(plan.inputs)):
-        for key in sort_keys(plan, number) + ([None] if case.keyless or not sort_keys(plan, number) else []):
+        for key in sort_keys(plan, number, case.keyless):
             runs[number, key] = runs_of(case, number, key)
     before = [ENTRIES - 1 if each.is_static else -1 for each in plan.inputs]
     for until, order in zip(case.cuts, case.orders, strict=True):
@@ -301,111 +308,101 @@ def cuts_of(case: Case) -> Iterator[tuple[JoinOrder, list[dict[int | None, Input
         before = list(until)
 
 
+def tasks_of(case: Case) -> list[tuple[int, Stripe]]:
+    """The tasks of a cut: its cells, some of them in stripes."""
+    return [
+        (cell, Stripe(number, of))
+        for cell in range(case.grid.cells)
+        for of in (1 + (cell + len(case.cuts)) % 3,)
+        for number in range(of)
+    ]
+
+
 def joined(case: Case) -> Counter[str]:
     """All rows that all cells of all cuts tell."""
     columns = [column.name for each in case.plan.inputs for column in each.columns]
     found: Counter[str] = Counter()
     for order, inputs in cuts_of(case):
-        for cell in range(case.grid.cells):
-            join = CellJoin(case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8)
+        for cell, stripe in tasks_of(case):
+            join = CellJoin(
+                case.plan,
+                order,
+                cell,
+                inputs,
+                columns,
+                stripe=stripe,
+                piece_rows=case.piece_rows,
+                text_bytes=8,
+            )
             found.update(texts_of(join.batches()))
     return found
-
-
-def unmatched(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
-    """After each cut the left tuples that are told to have no partner, those withdrawn taken away."""
-    columns = [column.name for column in case.plan.inputs[0].columns]
-    found: Counter[str] = Counter()
-    after = -(2**63)
-    for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
-        for cell in range(case.grid.cells):
-            outer = CellOuter(
-                case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8
-            )
-            gone = texts_of(outer.withdrawn(after))
-            assert gone <= found
-            found = found - gone + texts_of(outer.unmatched(after, until))
-        yield found
-        after = until
-
-
-def expected_unmatched(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
-    """After each cut the left tuples that are due and match none of the right ones so far."""
-    plan = case.plan
-    left, right = case.tuples
-    rows = rows_of(table_of(plan, 0, left, range(len(left))))
-    for until, limit in zip(case.cuts, limits, strict=True):
-        partners = [each for each in right if each.entry <= until[1]]
-        yield Counter(
-            repr(row)
-            for each, row in zip(left, rows, strict=True)
-            if each.entry <= until[0]
-            and (bool(plan.bounds) if each.time is None else each.time <= limit)
-            and not any(matches(plan, [each, other]) for other in partners)
-        )
 
 
 def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
     """After each cut the rows of the LEFT OUTER JOIN, those whose names were withdrawn left out."""
-    plan = replace(case.plan, optional=(1,))
-    columns = [column.name for each in plan.inputs for column in each.columns]
+    columns = [column.name for each in case.plan.inputs for column in each.columns]
     told: list[tuple[Any, ...]] = []
     gone: set[bytes] = set()
     after = -(2**62)
     for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
-        for cell in range(case.grid.cells):
-            changes = CellChanges(plan, order, cell, inputs, columns, Due(after, until), 0)
-            rows = [row for batch in changes.batches() for row in rows_of(batch)]
-            gone |= {name for *_, op, name in rows if op == DELETE}
+        for cell, stripe in tasks_of(case):
+            due = Due(after, until) if case.plan.withdraws else None
+            join = CellLeftJoin(
+                case.plan,
+                order,
+                cell,
+                inputs,
+                columns,
+                due,
+                0,
+                stripe=stripe,
+                piece_rows=case.piece_rows,
+                text_bytes=8,
+            )
+            rows = [row for batch in sound(join.batches()) for row in rows_of(batch)]
+            lasts = [measures[-1] for measures in join.steps.values()]
+            if due is None:
+                rows = [(*row, INSERT, None) for row in rows]
+            counted = sum(each.pairs + each.alone for each in lasts)
+            assert counted == sum(row[-2] == INSERT for row in rows), "what the steps say they put out"
+            taken_back = Counter(row[:-2] for row in rows if row[-2] == DELETE)
+            assert taken_back <= Counter(row[:-2] for row in told if row[-1] is not None), "what was told"
+            gone |= {row[-1] for row in rows if row[-2] == DELETE}
             told += [row for row in rows if row[-2] != DELETE]
-        yield Counter(repr(tuple(row)) for *row, _, name in told if name not in gone)
+        yield Counter(repr(row[:-2]) for row in told if row[-1] not in gone)
         after = until
 
 
 def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
-    """After each cut the pairs among the tuples so far, and left ones that are due and have none, filled with NULL."""
-    right_columns = len(case.plan.inputs[1].columns)
-    alone = expected_unmatched(case, limits)
-    for until, without in zip(case.cuts, alone, strict=True):
-        filled = {f"{row[:-1]}{', None' * right_columns})": count for row, count in without.items()}
-        yield expected(case, until) + Counter(filled)
-
-
-def looked_up(case: Case) -> Counter[str]:
-    """All rows that all cells of all cuts tell of a join with an optional static table."""
-    columns = [column.name for each in case.plan.inputs for column in each.columns]
-    found: Counter[str] = Counter()
-    for order, inputs in cuts_of(case):
-        for cell in range(case.grid.cells):
-            join = CellLookup(
-                case.plan, order, cell, inputs, columns, piece_rows=case.piece_rows, text_bytes=8
-            )
-            found.update(texts_of(join.batches()))
-    return found
-
-
-def expected_looked_up(case: Case) -> Counter[str]:
-    """The rows of the inputs before the table, each with all that it finds there, or NULL."""
-    plan, table = case.plan, len(case.plan.inputs) - 1
-    own = {column.name for column in plan.inputs[table].columns}
+    """After each cut the rows among the tuples so far, and left ones that are due and have no partner, filled with NULL."""
+    plan, right = case.plan, len(case.plan.inputs) - 1
+    own = {column.name for column in plan.inputs[right].columns}
     before = replace(
         plan,
-        inputs=plan.inputs[:table],
-        keys=tuple(replace(key, columns=key.columns[:table]) for key in plan.keys),
+        inputs=plan.inputs[:right],
+        keys=tuple(replace(key, columns=key.columns[:right]) for key in plan.keys),
+        bounds=tuple(each for each in plan.bounds if each.right < right),
         comparisons=tuple(each for each in plan.comparisons if not own & {each.left, each.right}),
     )
     every = [
         list(zip(tuples, rows_of(table_of(plan, number, tuples, range(len(tuples)))), strict=True))
         for number, tuples in enumerate(case.tuples)
     ]
-    found: Counter[str] = Counter()
-    for combination in product(*every[:table]):
-        tuples = [each for each, _ in combination]
-        if is_joined(before, tuples):
+    for until, limit in zip(case.cuts, limits, strict=True):
+        there = [
+            [each for each in own if each[0].entry <= last] for own, last in zip(every, until, strict=True)
+        ]
+        found: Counter[str] = Counter()
+        for combination in product(*there[:right]):
+            tuples = [each for each, _ in combination]
+            if not (right == 1 and plan.withdraws) and not is_joined(before, tuples):
+                continue
             row = tuple(value for _, own in combination for value in own)
-            partners = [known for each, known in every[table] if matches(plan, [*tuples, each])]
-            found.update(repr((*row, *partner)) for partner in partners or [(None,) * len(own)])
-    return found
+            partners = [known for each, known in there[right] if matches(plan, [*tuples, each])]
+            time = tuples[plan.anchor].time
+            if partners or plan.looks_up or time is None or time <= limit:
+                found.update(repr((*row, *partner)) for partner in partners or [(None,) * len(own)])
+        yield found
 
 
 def is_joined(plan: JoinPlan, tuples: Sequence[Tuple]) -> bool:
@@ -417,13 +414,16 @@ def is_joined(plan: JoinPlan, tuples: Sequence[Tuple]) -> bool:
 
 
 def texts_of(batches: Iterator[pa.RecordBatch]) -> Counter[str]:
-    """Rows as texts; all batches are sound and have rows."""
-    found: Counter[str] = Counter()
+    """Rows as texts."""
+    return Counter(repr(row) for batch in sound(batches) for row in rows_of(batch))
+
+
+def sound(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, all of them sound and with rows."""
     for batch in batches:
         assert batch.num_rows
         batch.validate(full=True)
-        found.update(map(repr, rows_of(batch)))
-    return found
+        yield batch
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:

@@ -139,6 +139,13 @@ QUERIES = [
     f"SELECT a.city, b.k AS bk, f.dest FROM airports a JOIN flights f ON f.dest = a.code JOIN weather w ON f.k = w.k AND {_BOUND} "
     "LEFT JOIN airports b ON b.k = f.k AND f.k = b.k WHERE f.k >= 0",
     "SELECT f.dest, a.city, k FROM flights f LEFT JOIN airports a USING (k) WHERE coalesce(a.city, 'x') <> 'JFK'",
+    f"SELECT f.k, w.x, b.k AS bk, b.at FROM flights f JOIN weather w ON f.origin = w.origin AND {_BOUND} LEFT JOIN bookings b "
+    "ON b.k = f.k AND b.x >= w.x AND w.k > 0 AND b.x > 0 AND b.at BETWEEN w.seen - INTERVAL 1 HOUR AND f.dep WHERE f.k < 3",
+    "SELECT a.city, f.k, b.x AS bx, b.origin FROM airports a JOIN flights f ON f.dest = a.code AND f.k + a.k > 1 LEFT JOIN "
+    "bookings b ON b.k = a.k AND f.x <> b.x AND b.at BETWEEN f.dep AND f.dep + INTERVAL 40 MINUTES WHERE b.x IS NULL OR b.x > 0",
+    # bounds after ON say nothing of the streams before
+    f"SELECT f.dep, w.seen, b.at FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN bookings b ON f.k = b.k "
+    "AND b.at BETWEEN f.dep AND f.dep + INTERVAL 5 MINUTES AND b.at BETWEEN w.seen AND w.seen + INTERVAL 5 MINUTES",
     "SELECT n.k, wx, both * 2 AS twice, twice + 1 AS more, n.place.city, `upper(dest)` AS loud FROM near AS n "
     "WHERE n.both > 1 AND (wx > 0.5 OR x >= wx) AND NOT seen < dep - INTERVAL 15 MINUTES",
     "SELECT * FROM near -- all\n WHERE k = both - k -- a key\n",
@@ -181,7 +188,7 @@ class _RandomQuery:
         self.aliases = [f"t{number}" for number in range(len(self.tables))]
 
     def text(self) -> str:
-        is_outer = (len(self.tables) == 2 or TIMES[self.tables[-1]] is None) and self.chance.random() < 0.5
+        is_outer = self.chance.random() < 0.5
         joins, where = [f"{self.tables[0]} {self.aliases[0]}"], []
         for number in range(1, len(self.tables)):
             other = self.chance.randrange(number)

@@ -90,6 +90,10 @@ class FunctionRaisedError(FunctionFailedError):
     """A user's function raised at some of the values it was given."""
 
 
+class AggregateFailedError(PenstockError):
+    """An aggregate of the user's raised, or returned what does not fit its type: a window failed."""
+
+
 class SinkFailedError(PenstockError):
     """A sink did not take the rows of a view; `__cause__` is why.
 

@@ -50,12 +50,14 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance > 5\nCREATE VIEW w AS SELECT * FROM v",
     "CREATE TABLE weather USING csv OPTIONS (path 'x')\nINSERT INTO weather SELECT * FROM flights",
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
+    "CREATE VIEW v AS SELECT origin, 1 + Score(distance) AS s\nFROM flights GROUP BY origin, window(day, '1 day')",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE `score`(distance) > 3",
 ]
 
 
 def _message(statement: str) -> str:
     try:
-        script = parse_script(TABLE + statement)
+        script = parse_script(TABLE + statement, aggregates=["score"])
         bind_selections({view.name: view.query for view in script.views}, SCHEMA, None)
     except SqlError as error:
         return f"{type(error).__name__}: {error}"

@@ -62,7 +62,8 @@ QUERIES = [
     "SELECT k + place AS s FROM near",
     "SELECT n.k FROM nearer n JOIN airports a ON n.k = a.k",
     "SELECT n.k FROM flights f JOIN near n ON n.k = f.k",
-    f"SELECT f.k FROM flights f JOIN airports a ON f.k = a.k LEFT JOIN weather w ON {_BOUND}",
+    f"SELECT f.k FROM flights f JOIN bookings b ON f.k = b.k LEFT JOIN weather w ON {_BOUND} AND w.seen = b.at",
+    f"SELECT f.k FROM flights f JOIN airports a ON f.x > 0 LEFT JOIN weather w ON f.k = w.k AND a.k = w.k AND {_BOUND}",
 ]
 
 

@@ -44,7 +44,23 @@ def host(spark: SparkSession) -> SparkJoinHost:
 def bound(text: str, host: SparkJoinHost) -> JoinPlan:
     query = flatten(parse_query(text), {name.upper(): parse_query(view) for name, view in VIEWS.items()})
     assert isinstance(query, JoinQuery)
-    return bind_join(query, "v", RELATIONS, host)
+    plan, _ = bind_join(query, "v", RELATIONS, host)
+    return plan
+
+
+def test_a_text_that_is_compared_with_a_number_is_told(spark: SparkSession) -> None:
+    query = parse_query(
+        "SELECT f.x FROM flights f JOIN weather w ON f.said = w.k AND w.seen BETWEEN f.dep - INTERVAL 20 MINUTES AND f.dep"
+    )
+    assert isinstance(query, JoinQuery)
+    _, (warning,) = bind_join(query, "v", RELATIONS, host(spark))
+    assert "f.said is of type STRING, the other side is not: Spark casts f.said to BIGINT" in warning
+    assert "try_cast(f.said AS BIGINT)" in warning
+    same = parse_query(
+        "SELECT f.x FROM flights f JOIN weather w ON f.said = w.origin AND w.seen BETWEEN f.dep - INTERVAL 20 MINUTES AND f.dep"
+    )
+    assert isinstance(same, JoinQuery)
+    assert bind_join(same, "v", RELATIONS, host(spark))[1] == []
 
 
 def described(schema: pa.Schema) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """The engine joins what `spark.sql` joins: random streams and static tables, disorder, boundaries of batches, and views.
 
 A seed is a run of several views, some of which come or go between the two parts of the tuples: where the run is begun anew, or
-while it goes on. In two of three runs every cut is joined in another order. `make equality` (`PENSTOCK_EQUALITY=full`) runs 13
+while it goes on. In two of three runs every cut is joined in another order, its cells divided among tasks in another way. `make equality` (`PENSTOCK_EQUALITY=full`) runs 13
 seeds: 325 views.
 """
 
@@ -20,8 +20,10 @@ from pyspark.sql import SparkSession
 
 from fed_joins import Feed, Oracle, difference, is_answered
 from joined_inputs import multiset, random_order
+from penstock.operators.joins.tuples import Stripe
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
+from penstock.spark.lanes.joins.balance import CellBalance, Floats, Place
 from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.run import Run
 from penstock.spark.storage.joins import RegisteredJoin, read_joins
@@ -42,14 +44,21 @@ class Case:
         staying, going, coming: texts by name: of the views that are there all the time, in the first part only, in the
             second part only.
         output: the results folder.
+
+    Args:
+        spark: the session.
+        folder: where.
+        seed: of all that is random.
+        is_ended: whether each run ends: only then all rows without a partner in an optional stream are told.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, seed: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, seed: int, *, is_ended: bool) -> None:
         self._seed = seed
         generator = JoinGenerator(seed)
         self.feed = Feed(folder / "in", generator)
         self.script = self.feed.script()
-        texts = [(f"v{number}", generator.query()) for number in range(VIEWS)]
+        optional = [each for each in generator.relations if is_ended or each.is_static]
+        texts = [(f"v{number}", generator.query(optional)) for number in range(VIEWS)]
         self.going, self.coming = dict(texts[3::5]), dict(texts[4::5])
         self.staying = {name: text for name, text in texts if name not in self.going | self.coming}
         self.output = folder / "out"
@@ -89,7 +98,7 @@ def case(
     seed = request.param
     if seed % 3:
         switch_at_random(monkeypatch, seed)
-    return Case(spark, tmp_path, seed)
+    return Case(spark, tmp_path, seed, is_ended=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("case", range(0, SEEDS, 2), indirect=True)
@@ -114,9 +123,10 @@ def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: C
     case.feed.more()
     engine = Engine(spark).execute(case.script).views(case.staying | case.going)
     run = engine.start(case.output)
-    # a batch that is under way has what views ask for that were there when it was bound
-    wait(lambda: is_answered(run, case.feed), run)
+    # while batches are under way: those have what views ask for that were there when they were bound
+    wait(lambda: any(each["tuples"] for each in run.status().values()), run)
     engine.views(case.coming)
+    wait(lambda: is_answered(run, case.feed), run)
     gone = case.registered(case.going)
     owed = [case.oracle.rows(each) for each in gone]
     engine.drop(*case.going)
@@ -138,7 +148,7 @@ def answered(engine: Engine, output: Path) -> Run:
 
 
 def switch_at_random(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Lets every cut be joined in another order."""
+    """Lets every cut be joined in another order, by other numbers of tasks a cell."""
     rng = np.random.default_rng(seed)
     orders = JoinLane.orders
 
@@ -146,7 +156,17 @@ def switch_at_random(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         lane.planner.order = random_order(lane.plan, rng)
         return orders(lane, until)
 
+    def divided(_: CellBalance, tuples: Floats) -> list[Place]:
+        stripes = [
+            (cell, Stripe(number, of))
+            for cell in range(len(tuples))
+            for of in (int(rng.integers(1, 4)),)
+            for number in range(of)
+        ]
+        return [Place(number, cell, stripe) for number, (cell, stripe) in enumerate(stripes)]
+
     monkeypatch.setattr(JoinLane, "orders", switched)
+    monkeypatch.setattr(CellBalance, "places", divided)
 
 
 def wait(is_so: Callable[[], bool], run: Run) -> None:

@@ -46,6 +46,23 @@ def engine_over(spark: SparkSession, inputs: Inputs) -> Engine:
     return engine.function("apart", apart, "BOOLEAN").function("not_zero", not_zero, "BOOLEAN")
 
 
+def test_a_function_of_constants_is_not_called_as_a_view_is_declared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
+    inputs.feed(1)
+    engine = engine_over(spark, inputs)
+
+    def never(values: pa.Array) -> pa.Array:
+        (tmp_path / "called").touch()
+        return values
+
+    engine.function("never", never, "DOUBLE")
+    engine.view("judged", f"SELECT f.k {FROM} WHERE apart(f.x, w.x, never(1.5D)) AND apart(f.x, w.x, 2.5D)")
+    assert "judged last, by users' functions: apart(f.x, w.x, 2.5D)\n" in engine.explain()
+    assert not (tmp_path / "called").exists()
+
+
 def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
     inputs.feed(9, count=200)

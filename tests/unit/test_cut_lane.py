@@ -491,7 +491,7 @@ def test_a_job_begun_as_the_lane_is_stopped_is_broken_off_too(layout: Layout, fe
         assert cancelled.wait(MOST_SECONDS)
         raise OSError(errno.EIO, "cancelled")
 
-    jobs: Any = SimpleNamespace(cancel=cancel)
+    jobs: Any = SimpleNamespace(cancel=cancel, expect=lambda: None, release=lambda: None)
     lane.jobs, lane.answer = jobs, answer  # type: ignore[method-assign]
     lane.start()
     assert answers.wait(MOST_SECONDS)

@@ -17,19 +17,20 @@ from penstock.cli.demo_queries import TEMPLATES, FlightValues, create_view, stan
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return prepare(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
-def flights(folders: tuple[Path, Path]) -> pa.Table:
+def flights(folders: tuple[Path, Path, Path]) -> pa.Table:
     return pq.read_table(folders[0])
 
 
-def test_every_row_is_there_in_several_row_groups(folders: tuple[Path, Path]) -> None:
+def test_every_row_is_there_in_several_row_groups(folders: tuple[Path, Path, Path]) -> None:
     flights = pq.ParquetFile(folders[0] / "flights.parquet").metadata
     assert (flights.num_rows, flights.num_row_groups) == (336_776, 7)
     assert pq.ParquetFile(folders[1] / "weather.parquet").metadata.num_rows == 26_115
+    assert pq.ParquetFile(folders[2] / "airports.parquet").metadata.num_rows == 1_458
 
 
 def test_the_files_order_is_kept(flights: pa.Table) -> None:
@@ -51,7 +52,7 @@ def test_tuples_arrive_at_departure_and_cancelled_ones_as_scheduled(flights: pa.
     assert flights["dep_delay"].null_count == 8_255
 
 
-def test_preparing_again_leaves_the_files_alone(folders: tuple[Path, Path]) -> None:
+def test_preparing_again_leaves_the_files_alone(folders: tuple[Path, Path, Path]) -> None:
     file = folders[0] / "flights.parquet"
     before = file.stat().st_mtime_ns
     prepare(folders[0].parent)

@@ -121,3 +121,29 @@ def test_a_cut_needs_what_is_due_and_what_new_tuples_meet_with_all_partners() ->
         0: Span(45, 100),
         1: Span(35, 205),
     }
+
+
+def test_behind_other_joins_the_first_stream_says_what_is_due(
+    logs: dict[str, StreamLog], tmp_path: Path
+) -> None:
+    """A static table and a stream between: the latter's tuples are up to 20 behind the first one's."""
+    logs = {**logs, "m": StreamLog(tmp_path / "m")}
+    table = replace(INPUTS[0], relation="t", is_static=True, time=None)
+    between = replace(INPUTS[0], relation="m")
+    bounds = (TimeBound(1, 2, 0, 20), TimeBound(1, 3, -10, 25), TimeBound(2, 3, -10, 5))
+    plan = replace(PLAN, inputs=(table, INPUTS[0], between, INPUTS[1]), bounds=bounds, optional=(3,))
+    times = DueTimes(plan, logs, MOST_DELAY)
+    put(logs["l"], 0, 500)
+    put(logs["r"], 0, 100)
+    assert times.due(BEFORE_ALL, reach(0, 0)) == Due(BEFORE_ALL, 74)
+    assert times.needed(74) == {"l": 75, "m": 75, "r": 65}
+
+    def needed(new: dict[int, Span], due: Due) -> dict[int, Span]:
+        return needed_without_partners(plan, needed_spans(plan, new), due)
+
+    assert needed({}, Due(74, 84)) == {1: Span(75, 84), 2: Span(75, 104), 3: Span(65, 109)}
+    assert needed({3: Span(200, 200)}, Due(84, 84)) == {
+        1: Span(175, 210),
+        2: Span(195, 210),
+        3: Span(165, 235),
+    }

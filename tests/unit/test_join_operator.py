@@ -17,8 +17,8 @@ import pytest
 from join_cases import TIME, rows_of, written
 from penstock.kernels.partners import narrow
 from penstock.operators.joins.cell import CellJoin
-from penstock.operators.joins.changes import DELETE, INSERT, CellChanges, Due
-from penstock.operators.joins.outer import CellOuter
+from penstock.operators.joins.changes import DELETE, INSERT, Due
+from penstock.operators.joins.left import CellLeftJoin
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
 from penstock.operators.runs.run import Run, RunPlan, hash_numbers, merge_runs
@@ -264,6 +264,7 @@ def test_times_at_the_end_of_time_have_no_partners_behind_it() -> None:
 STEP = ProbeStep(1, Method.MERGE, 0)
 RUN = run_of("a", pa.array([1]), [0])
 OTHER = run_of("b", pa.array([1]), [0])
+LEFT, ORDER = replace(plan_of(pa.int64(), 0), optional=(1,)), order_of(Method.MERGE)
 
 
 @pytest.mark.parametrize(
@@ -295,33 +296,35 @@ def test_an_order_that_does_not_fit_is_refused(
         CellJoin(plan_of(pa.int64(), 0), JoinOrder(tuple(order)), 0, inputs, columns)
 
 
-def test_an_outer_join_whose_matches_kernels_do_not_judge_is_refused() -> None:
-    order = order_of(Method.MERGE)
-    inputs = [runs([RUN]), runs([OTHER])]
-    plan = plan_of(pa.int64(), 0)
-    with pytest.raises(ValueError, match="not only columns of the left input: b_k"):
-        CellOuter(plan, order, 0, inputs, ["b_k"])
-    with pytest.raises(ValueError, match="residual conditions"):
-        CellOuter(replace(plan, residual=("f(a_k, b_k)",)), order, 0, inputs, ["a_k"])
+@pytest.mark.parametrize(
+    ("plan", "order"),
+    [
+        (plan_of(pa.int64(), 0), ORDER),
+        (replace(LEFT, residual=("f(a_k, b_k)",)), ORDER),
+        (LEFT, JoinOrder(ORDER.orders[1:])),
+    ],
+    ids=["inner", "left to Spark", "no order of the anchor"],
+)
+def test_a_left_join_whose_matches_kernels_do_not_judge_is_refused(plan: JoinPlan, order: JoinOrder) -> None:
+    with pytest.raises(ValueError, match="j is no LEFT OUTER JOIN whose matches kernels judge"):
+        CellLeftJoin(plan, order, 0, [runs([RUN]), runs([OTHER])], ["a_k"], Due(-1, 0), 0)
 
 
 def test_one_partner_is_enough_to_have_one() -> None:
-    new = run_of("a", pa.array([1, 2]), [0, 0])
+    old = run_of("a", pa.array([1, 2]), [0, 0])
     other = run_of("b", pa.array([1] * 1_000), [0] * 1_000)
-    plan = plan_of(pa.int64(), 0)
-    outer = CellOuter(plan, order_of(Method.MERGE), 0, [runs([new]), runs(old=[other])], ["a_k"])
-    told = [row for batch in outer.unmatched(-1, 0) for row in rows_of(batch)]
-    assert told == [(2,)]
-    assert outer.step.looked == 1
+    join = CellLeftJoin(LEFT, ORDER, 0, [runs(old=[old]), runs(old=[other])], ["a_k"], Due(-1, 0), 0)
+    told = [row[:-1] for batch in join.batches() for row in rows_of(batch)]
+    assert told == [(2, INSERT)]
+    assert join.alone.looked == 1
 
 
 def test_a_lane_withdraws_rows_of_its_own_and_of_no_other() -> None:
     left, partner = run_of("a", pa.array([1]), [0]), run_of("b", pa.array([1]), [0])
-    plan = replace(plan_of(pa.int64(), 0), optional=(1,))
 
     def told(lane: int, inputs: list[Any], due: Due) -> dict[str, bytes]:
-        changes = CellChanges(plan, order_of(Method.MERGE), 0, inputs, ["a_k", "b_k"], due, lane)
-        rows = [row for batch in changes.batches() for row in rows_of(batch)]
+        join = CellLeftJoin(LEFT, ORDER, 0, inputs, ["a_k", "b_k"], due, lane)
+        rows = [row for batch in join.batches() for row in rows_of(batch)]
         return {op: name for *_, op, name in rows if name is not None}
 
     alone = [told(lane, [runs([left]), runs()], Due(-1, 0))[INSERT] for lane in range(3)]

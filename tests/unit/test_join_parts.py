@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,6 +78,22 @@ def test_a_join_without_keys_has_one_cell() -> None:
 def test_of_keys_of_the_same_inputs_one_has_runs() -> None:
     plan = joined(("x0", "x1", None), ("y0", "y1", None), (None, "z1", "z2"))
     assert kept_runs(plan) == (KeptRuns(0, 0), KeptRuns(1, 0), KeptRuns(1, 2), KeptRuns(2, 2))
+
+
+def test_left_rows_are_made_of_runs_that_leave_out_none_for_lack_of_a_key_of_the_optional_input() -> None:
+    inner = joined(("x0", "x1", None), ("y0", None, "y2"), (None, "z1", "z2"))
+    assert kept_runs(replace(inner, optional=(2,))) == (
+        *(KeptRuns(0, 0), KeptRuns(0, 1), KeptRuns(1, 0), KeptRuns(1, 2)),
+        *(KeptRuns(2, 1), KeptRuns(2, 2)),
+    )
+    by_time = joined(("x0", None, "x2"))
+    assert kept_runs(replace(by_time, optional=(2,))) == (
+        *(KeptRuns(0, None), KeptRuns(0, 0), KeptRuns(1, None), KeptRuns(2, 0)),
+    )
+    table = replace(joined(("x0", None, "x2"), static=(2,)), optional=(2,))
+    assert kept_runs(table) == (KeptRuns(0, None), KeptRuns(1, None), KeptRuns(2, 0))
+    pairs = replace(joined(("x0", "x1")), optional=(1,))
+    assert kept_runs(pairs) == (KeptRuns(0, 0), KeptRuns(1, 0))
 
 
 def test_the_first_order_follows_keys() -> None:

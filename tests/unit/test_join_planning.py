@@ -56,15 +56,29 @@ PLAN = JoinPlan(
 )
 
 
-def _runs(kept: KeptRuns, rng: np.random.Generator) -> InputRuns:
+def _runs(
+    kept: KeptRuns, rng: np.random.Generator, begin: float, seconds: float, rows: int = ROWS
+) -> InputRuns:
     asked = PLAN.inputs[kept.input]
-    columns = {"ts": pa.array(rng.integers(0, 10_000_000, ROWS)).cast(TS)}
+    times = 1_700_000_000 + begin + seconds * rng.random(rows)
+    columns = {"ts": pa.array((times * 1e6).astype(np.int64)).cast(TS)}
     for column in asked.columns[1:]:
-        columns[column.name] = pa.array(rng.integers(0, VALUES[int(column.name[0])], ROWS))
+        columns[column.name] = pa.array(rng.integers(0, VALUES[int(column.name[0])], rows))
     sink = io.BytesIO()
     router = router_of_input(PLAN, grid_of(PLAN, SHARES), kept.input)
     write_run(pa.table(columns), RunPlan(key_columns(PLAN, kept), "ts", router), sink)
     return InputRuns((RunSlice(Run(pa.py_buffer(sink.getvalue())), -1, 0),), ())
+
+
+def new(cut: float, seconds: float = 1.0) -> dict[KeptRuns, InputRuns]:
+    """The new tuples of a cut, in each of which streams go through so many seconds of event time."""
+    rng = np.random.default_rng(int(cut) + 5)
+    return {kept: _runs(kept, rng, cut * seconds, seconds) for kept in kept_runs(PLAN)}
+
+
+def of_alone(number: int, runs: dict[KeptRuns, InputRuns]) -> dict[KeptRuns, InputRuns]:
+    """The same, but that the other streams are silent."""
+    return {kept: own if kept.input == number else InputRuns((), ()) for kept, own in runs.items()}
 
 
 @pytest.fixture
@@ -75,12 +89,11 @@ def planner() -> JoinPlanner:
 
 def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None:
     assert [step.input for step in planner.order.orders[0].steps] == [1, 2]
-    rng = np.random.default_rng(5)
-    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
-    (switch,) = planner.measured(0, runs, (), ())
+    assert planner.measured(0, new(0), (), ()) == []
+    (switch,) = planner.measured(1, new(1), (), ())
     assert [step.input for step in planner.order.orders[0].steps] == [2, 1]
     assert switch.order == planner.order
-    assert planner.measured(1, runs, (), ()) == []
+    assert planner.measured(2, new(2), (), ()) == []
 
     standing = planner.standing
     assert standing is not None
@@ -96,16 +109,27 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     assert "rows/s put out, nothing measured" in told
 
 
+def test_nothing_is_predicted_before_it_is_known_how_fast_event_time_passes(planner: JoinPlanner) -> None:
+    planner.measured(0, new(0), (), ())
+    standing = planner.standing
+    assert standing is not None
+    document = standing_document(PLAN, standing)
+    assert document["predicted_rate"] is document["runner_up"] is None
+    told = "\n".join(standing_lines(document))
+    assert "nothing predicted before it is known how fast event time passes" in told
+    assert ": nothing measured yet" in told
+    assert "predicted: " not in told
+
+
 def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: JoinPlanner) -> None:
-    rng = np.random.default_rng(5)
-    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
-    planner.measured(0, runs, (), ())
+    planner.measured(0, new(0), (), ())
+    planner.measured(1, new(1), (), ())
     did = tuple(
         StepCount(order.first, step.input, 5_000, 800 * (place + 1), 700, 0.01)
         for order in planner.order.orders
         for place, step in enumerate(order.steps)
     )
-    planner.measured(1, runs, did, ())
+    planner.measured(2, new(2), did, ())
     standing = planner.standing
     assert standing is not None
     assert standing.measured_rate == pytest.approx(1_050), (
@@ -126,22 +150,62 @@ def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: Joi
 
 
 def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: JoinPlanner) -> None:
-    rng = np.random.default_rng(5)
-    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
     first = planner.order
-    silent = {kept: own if kept.input == 0 else InputRuns((), ()) for kept, own in runs.items()}
-    assert planner.measured(0, silent, (), ()) == []
+    assert planner.measured(0, of_alone(0, new(0)), (), ()) == []
+    assert planner.measured(1, of_alone(0, new(1)), (), ()) == []
     assert planner.order == first
-    assert planner.measured(1, runs, (), ())
+    assert planner.measured(2, new(2), (), ()) == []
+    assert planner.measured(3, new(3), (), ())
+
+
+def test_a_replay_has_no_more_partners_than_the_stream_had(planner: JoinPlanner) -> None:
+    for cut in range(3):
+        planner.measured(cut, new(cut, 1_000), (), ())
+    standing = planner.standing
+    assert standing is not None
+    statistics = standing.statistics
+    assert statistics.density(0) == pytest.approx(ROWS / 1_000, rel=0.05)
+    # within 5 s either way of a tuple lie 10 s of tuples of each of the others
+    partners = 10 * ROWS / 1_000 * statistics.equal_share(0, 0, 1)
+    partners *= 10 * ROWS / 1_000 * statistics.equal_share(1, 0, 2) * 0.75
+    assert standing.pairs == pytest.approx(statistics.rates[0] * partners, rel=0.05)
+
+
+def test_a_tuple_ahead_of_its_time_changes_nothing(planner: JoinPlanner) -> None:
+    for cut in range(4):
+        planner.measured(cut, new(cut), (), ())
+    calm = planner.standing
+    ahead = {kept: _runs(kept, np.random.default_rng(1), 600, 1, rows=1) for kept in kept_runs(PLAN)}
+    mixed = {kept: InputRuns((*own.new, *ahead[kept].new), ()) for kept, own in new(4).items()}
+    planner.measured(4, mixed, (), ())
+    standing = planner.standing
+    assert calm is not None
+    assert standing is not None
+    assert standing.statistics.density(0) == pytest.approx(calm.statistics.density(0), rel=0.1)
+
+
+def test_late_tuples_move_event_time_back_and_count_all_the_same(planner: JoinPlanner) -> None:
+    for cut, reached in enumerate((0, 1, 2, 0.5, 3, 4)):
+        planner.measured(cut, new(reached), (), ())
+    standing = planner.standing
+    assert standing is not None
+    assert standing.statistics.density(1) == pytest.approx(5 * ROWS / 4, rel=0.3)
+
+
+def test_keys_are_compared_though_cuts_bring_tuples_of_one_stream_each(planner: JoinPlanner) -> None:
+    for cut in range(6):
+        planner.measured(cut, of_alone(cut % 3, new(cut)), (), ())
+    standing = planner.standing
+    assert standing is not None
+    assert standing.statistics.equal[0, 0, 1] == pytest.approx(1 / VALUES[0], rel=0.1)
 
 
 def test_nothing_is_planned_while_a_stream_is_silent(planner: JoinPlanner) -> None:
-    rng = np.random.default_rng(5)
-    runs = {kept: _runs(kept, rng) for kept in kept_runs(PLAN)}
-    assert planner.measured(0, runs, (), ())
+    planner.measured(0, new(0), (), ())
+    assert planner.measured(1, new(1), (), ())
     followed = planner.order
-    silent = {kept: own if kept.input == 0 else InputRuns((), ()) for kept, own in runs.items()}
-    assert [planner.measured(cut, silent, (), ()) for cut in range(1, 40)] == [[]] * 39
+    silent = [of_alone(0, new(cut)) for cut in range(2, 41)]
+    assert [planner.measured(cut, each, (), ()) for cut, each in enumerate(silent, 2)] == [[]] * 39
     assert planner.order == followed
 
 
@@ -167,3 +231,14 @@ def test_explain_names_what_users_functions_judge() -> None:
     )
     told = explain_first(replace(PLAN, predicates=judged), 4)
     assert told[6] == "  judged last, by users' functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
+
+
+def test_a_stream_that_lags_by_a_cut_is_not_taken_to_have_no_partners(planner: JoinPlanner) -> None:
+    for cut in range(4):
+        late = {kept: own for kept, own in new(cut - 1, 20).items() if kept.input == 2}
+        planner.measured(cut, new(cut, 20) | late, (), ())
+    standing = planner.standing
+    assert standing is not None
+    for order in standing.running:
+        assert order.steps[0].pairs > 0
+        assert order.steps[0].step.key is not None

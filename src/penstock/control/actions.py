@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.plan.arrangement import Arrangement
+from penstock.plan.deadlines import WindowWork
 from penstock.plan.joins import JoinOrder
 
 Figures = Mapping[str, float | int | str]
@@ -95,3 +96,54 @@ class ReorderOperators(Action):
     def fields(self) -> dict[str, object]:
         """A compact JSON form."""
         return {**Action.fields(self), "order": list(self.order)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StartOrder(Action):
+    """Work an instance out now.
+
+    Attributes:
+        number: of the instance.
+        work: what it is worked out from.
+        firm: abandon it at its deadline; else its result will be late, but later ones can be carried from it.
+    """
+
+    number: int
+    work: WindowWork
+    firm: bool
+
+    def fields(self) -> dict[str, object]:
+        """A compact JSON form."""
+        return {**Action.fields(self), "number": self.number, "carried": self.work.carried, "firm": self.firm}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GiveUpInstance(Action):
+    """Do not work an instance out. Its tuples count for the next one that is.
+
+    Attributes:
+        number: of the instance.
+        shed: it was predicted to miss its deadline, or others were chosen before it; else the deadline passed while it waited.
+    """
+
+    number: int
+    shed: bool
+
+    def fields(self) -> dict[str, object]:
+        """A compact JSON form."""
+        return {**Action.fields(self), "number": self.number, "outcome": "shed" if self.shed else "missed"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportViolation(Action):
+    """Tell the user: a query has lost more instances than it allows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdjustPrediction(Action):
+    """The factor rho of a query's predicted costs has changed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RaiseOverload(Action):
+    """Tell the user: a query cannot be kept up with."""

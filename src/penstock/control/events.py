@@ -9,6 +9,7 @@ from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.join_measures import JoinMeasures
 from penstock.optimizer.join_model import SortOrders
 from penstock.plan.arrangement import Arrangement
+from penstock.plan.deadlines import DeadlineQuery, WindowSpan
 from penstock.plan.joins import JoinOrder, JoinPlan
 
 
@@ -138,4 +139,131 @@ class OperatorsMeasured:
     operators: tuple[OperatorMeasure, ...]
 
 
-Event = SelectionsBound | StatisticsReported | JoinBound | JoinMeasured | OperatorsBound | OperatorsMeasured
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadlineBound:
+    """A window view with a deadline is new or has changed; its instances so far and what was measured of it count no more.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        query: its deadline and the losses it allows.
+    """
+
+    stream: str
+    version: int
+    query: DeadlineQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadlineDropped:
+    """A window view with a deadline is gone, its waiting instances with it.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+    """
+
+    stream: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstanceCreated:
+    """A window slid.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        number: of the instance, ascending in a view.
+        created: t_create, seconds by the controller's clock.
+        span: its tuples.
+    """
+
+    stream: str
+    version: int
+    number: int
+    created: float
+    span: WindowSpan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderEnded:
+    """An order has worked its instance out, and the result is visible to the consumer by now.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        number: of the instance.
+        seconds: from the order's start until the result was visible.
+        adding_seconds: of these, for the new tuples.
+        removing_seconds: of these, for the expired ones.
+    """
+
+    stream: str
+    version: int
+    number: int
+    seconds: float
+    adding_seconds: float
+    removing_seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderAbandoned:
+    """An order was abandoned at its deadline: the instance would have taken longer.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        number: of the instance.
+        seconds: it had worked by then: a lower bound of its cost.
+    """
+
+    stream: str
+    version: int
+    number: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderFailed:
+    """The user's aggregate raised or returned what it must not.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        number: of the instance.
+        error: its message.
+    """
+
+    stream: str
+    version: int
+    number: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessorsIdle:
+    """Orders can be started: what is to be run now, and what is not worth waiting for any more?
+
+    Attributes:
+        processors: how many orders can be started at once.
+    """
+
+    processors: int
+
+
+Event = (
+    SelectionsBound
+    | StatisticsReported
+    | JoinBound
+    | JoinMeasured
+    | OperatorsBound
+    | OperatorsMeasured
+    | DeadlineBound
+    | DeadlineDropped
+    | InstanceCreated
+    | OrderEnded
+    | OrderAbandoned
+    | OrderFailed
+    | ProcessorsIdle
+)

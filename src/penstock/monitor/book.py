@@ -13,12 +13,12 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
+from penstock.monitor.lanes import LANE_HANDLERS
+
 #: version of the document
 VERSION = 1
 #: events of late that the document holds
 _KEPT = 40
-#: switches of a join's order that the document holds
-_SWITCHES = 5
 #: batches whose rate is told
 _RATED = 5
 #: a stream that was tried again and has not failed for so long since then runs
@@ -155,6 +155,9 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
         lane.pop("standing", None)
+        for table in lane.get("tables", {}).values():
+            # what is lost still is told anew
+            table.pop("lost", None)
 
 
 def _run_ended(document: Document, _: Mapping[str, Any]) -> None:
@@ -274,17 +277,6 @@ def _cut(document: Document, event: Mapping[str, Any]) -> None:
             stream["state"] = "running"
 
 
-def _lane_left(document: Document, event: Mapping[str, Any]) -> None:
-    document.get("lanes", {}).pop(event["lane"], None)
-
-
-def _join_switched(document: Document, event: Mapping[str, Any]) -> None:
-    lane = document.setdefault("lanes", {}).setdefault(event["lane"], {})
-    lane["switched"] = lane.get("switched", 0) + 1
-    switch = {name: event.get(name) for name in ("time", "cut", "order", "reason")}
-    lane["switches"] = [*lane.get("switches", []), switch][-_SWITCHES:]
-
-
 def _history_held(document: Document, event: Mapping[str, Any]) -> None:
     held = {name: event.get(name) for name in ("entry", "seconds", "bytes", "is_known", "time")}
     _stream(document, event["stream"]).setdefault("held_by", {})[event["reader"]] = held
@@ -372,9 +364,6 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "batch": _batch,
     "windows": _windows,
     "cut": _cut,
-    "lane_left": _lane_left,
-    "join_switched": _join_switched,
-    "predicates_reordered": _join_switched,
     "history_held": _history_held,
     "history_released": _history_released,
     "decision": _decision,
@@ -385,4 +374,5 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "lag": _lag,
     "files_changed": _files_changed,
     "topic_recreated": _topic_recreated,
+    **LANE_HANDLERS,
 }

@@ -14,9 +14,10 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
-from penstock.spark.results.joined_rows import LANES
+from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.events import newest_events
+from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
@@ -24,7 +25,7 @@ from penstock.spark.storage.offsets import planned_after
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
-#: what cuts count of a join view; `withdrawn` of a LEFT JOIN of streams only
+#: what cuts count of a join view; `withdrawn` of a LEFT JOIN with a stream only
 _JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
 #: states in which a run left its folder on purpose
 _LEFT = ("ended", "stopped", "failed")
@@ -118,7 +119,7 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
-    shown |= {name: lanes[-1].get(name) for name in ("standing", "switched", "switches")}
+    shown |= {name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables")}
     reach = lanes[-1].get("streams") or {}
     whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
     newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}
@@ -127,20 +128,36 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
 
 
 def quarantined_stream(layout: Layout, stream: str | None) -> str:
-    """The stream whose quarantined records are asked for: the only one where none is named.
+    """The stream, or static table, whose quarantined records are asked for: the only stream where none is named.
 
     Raises:
         UnknownNameError: there is no such stream, or none is named and there is not exactly one.
     """
-    known = list((CATALOG.read(layout.catalog) or {"streams": {}})["streams"])
-    existing = f"existing streams: {', '.join(known) or 'none'}"
+    streams, tables = _quarantines(layout)
+    existing = f"existing streams: {', '.join(streams) or 'none'}"
+    if tables:
+        existing += f"; static tables: {', '.join(tables)}"
     if stream is None:
-        if len(known) != 1:
+        if len(streams) != 1:
             raise UnknownNameError(f"name a stream; {existing}")
-        return str(known[0])
-    if stream not in known:
+        return streams[0]
+    if stream not in (*streams, *tables):
         raise UnknownNameError(f"no stream {stream}; {existing}")
     return stream
+
+
+def _quarantines(layout: Layout) -> tuple[list[str], list[str]]:
+    """The streams of a folder, and the static tables that its join views join or have joined."""
+    catalog = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    tables = [table for view in catalog["views"].values() for table in view.get(TABLES, ())]
+    return list(catalog["streams"]), [
+        each for each in dict.fromkeys(tables) if each not in catalog["streams"]
+    ]
+
+
+def is_static_table(layout: Layout, name: str) -> bool:
+    """Whether a name is that of a static table, and of no stream."""
+    return name in _quarantines(layout)[1]
 
 
 def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict[str, Any]]:
@@ -148,31 +165,40 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
 
     Args:
         layout: of the results folder.
-        stream: the stream's name.
+        stream: the stream's name, or a static table's.
         most: how many; 0: all.
 
     Yields:
-        `batch` (text; a range where batches have been merged), `reason`, `origin`, `record` (text, as it stands
+        `batch` (text; a range where batches have been merged; of a static table its version), `reason`, `origin`, `record` (text, as it stands
         where it is UTF-8, otherwise with replacement characters).
 
     Raises:
         UnknownNameError: there is no such stream.
     """
     quarantined_stream(layout, stream)
+    folder = layout.quarantine(stream)
+    if is_static_table(layout, stream):
+        files = [(each.stem, each) for each in newest_first(folder, "*.parquet")]
+    else:
+        listed = reversed(
+            [each for each in read_published(layout, stream).files if each.kind == "quarantine"]
+        )
+        files = [
+            (str(each.first) if each.first == each.last else f"{each.first}-{each.last}", folder / each.name)
+            for each in listed
+        ]
     # pyarrow takes longer to load than all the rest
     import pyarrow.parquet as pq
 
     given = 0
-    for file in reversed(read_published(layout, stream).files):
-        if file.kind != "quarantine":
-            continue
+    for batch, path in files:
         try:
-            rows = pq.ParquetFile(layout.quarantine(stream) / file.name).read()
+            rows = pq.ParquetFile(path).read()
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
         for row in reversed(rows.to_pylist()):
             yield {
-                "batch": str(file.first) if file.first == file.last else f"{file.first}-{file.last}",
+                "batch": batch,
                 "reason": row["reason"],
                 "origin": row["origin"],
                 "record": _text(row["record"]),

@@ -15,18 +15,23 @@ def standing_lines(standing: Mapping[str, Any]) -> Iterator[str]:
     for selectivity in standing["selectivities"]:
         yield f"  measured: {selectivity}"
     for step in standing["steps"]:
-        told = f"  new tuples of {step['first']} meet {step['step']}: predicted {_figures(step['predicted'])}"
-        yield told if step["measured"] is None else f"{told}; measured {_figures(step['measured'])}"
+        figures = [
+            f"{what} {_figures(step[what])}" for what in ("predicted", "measured") if step[what] is not None
+        ]
+        yield f"  new tuples of {step['first']} meet {step['step']}: {'; '.join(figures) or 'nothing measured yet'}"
     measured = standing["measured_rate"]
     counted = (
         "nothing measured since the order was switched" if measured is None else f"measured {measured:,.4g}"
     )
-    yield (
-        f"  predicted: {standing['predicted_rate']:,.4g} rows/s put out, {counted}; {standing['seconds']:.3g} s of a processor "
-        f"for each second of the streams; found by {standing['search']}"
-    )
-    if standing["best_seconds"] < standing["seconds"]:
-        yield f"  the best order would take {standing['best_seconds']:.3g} s: too little less, or too soon after the last change"
+    if standing["predicted_rate"] is None:
+        yield f"  nothing predicted before it is known how fast event time passes, {counted}"
+    else:
+        yield (
+            f"  predicted: {standing['predicted_rate']:,.4g} rows/s put out, {counted}; {standing['seconds']:.3g} s of a processor "
+            f"for each second of the streams; found by {standing['search']}"
+        )
+        if standing["best_seconds"] < standing["seconds"]:
+            yield f"  the best order would take {standing['best_seconds']:.3g} s: too little less, or too soon after the last change"
     if standing["runner_up"] is not None:
         yield f"  the runner-up: {standing['runner_up']}"
     for each in standing["predicates"]:

@@ -51,6 +51,8 @@ _WORDS = {
     "history_held": "its log is held back",
     "history_released": "its log is not held back any more",
     "records_quarantined": "records set aside",
+    "static_table_lost": "a static table is lost, its last version stays in use",
+    "static_table_back": "a static table is back",
     "expression_raised": "an expression raised for some tuples",
     "event_times_unusable": "tuples kept from windows",
     "event_times_ahead": "tuples too far ahead of the clock to move the stream on",
@@ -68,6 +70,8 @@ def status_lines(document: Document) -> Iterator[str]:
     views = document["views"]
     for name, view in views.items():
         yield from _view(name, view, document["state"])
+        for table in (each for each, known in (view.get("tables") or {}).items() if known.get("malformed")):
+            yield f"  all that {table} lacks: penstock quarantine {shlex.quote(document['output'])} {table}"
     for name, lane in document.get("lanes", {}).items():
         if "cut" not in lane:
             # it has left, or only its published cuts were counted
@@ -255,6 +259,8 @@ def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     if view.get("beyond_history"):
         late = counted(view["beyond_history"], "tuple")
         yield f"  came so late that partners may be gone with the history (history_seconds): {late}"
+    for table, known in (view.get("tables") or {}).items():
+        yield from _static_table(table, known)
     if behind := not_joined(view):
         yield f"  not joined yet: {behind}"
     if view.get("standing"):
@@ -263,6 +269,15 @@ def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  its order was switched {counted(view['switched'], 'time')}, the last ones:"
         for each in view["switches"]:
             yield f"    {_clock(each['time'])}, behind cut {each['cut']:,}: {each['order']}: {each['reason']}"
+
+
+def _static_table(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    if "rows" in table:
+        yield f"  static table {name}: {counted(table['rows'], 'row')}, read {length(_since(table['time']))} ago"
+    for reason, count in (table.get("malformed") or {}).items():
+        yield f"  static table {name}, left out: {count:,} for: {reason}"
+    if lost := table.get("lost"):
+        yield f"  static table {name} is lost since {_clock(lost['since'])}, its last version stays in use: {lost['reason']}"
 
 
 def not_joined(view: Mapping[str, Any]) -> str:

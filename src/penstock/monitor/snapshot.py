@@ -69,9 +69,10 @@ class StreamSnapshot:
         parts = [
             f"{self.name}: {counted(self.tuples, 'tuple')}",
             f"{self.tuples_per_second:,.0f}/s",
-            f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query",
-            counted(self.views, "query"),
         ]
+        if self.views:
+            parts.append(f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query")
+            parts.append(counted(self.views, "query"))
         if self.state not in ("running", "waiting"):
             parts.insert(0, self.state.upper())
         if self.backlog:
@@ -105,6 +106,7 @@ class LaneSnapshot:
         cut: the newest one, or None.
         not_joined: batches of its streams that are in no cut yet; "" where there are none.
         measured_rate: joined rows that a second of its streams gives rise to, or None.
+        lost_tables: static tables that are gone or cannot be read: their last versions stay in use.
     """
 
     name: str
@@ -112,6 +114,7 @@ class LaneSnapshot:
     cut: int | None
     not_joined: str
     measured_rate: float | None
+    lost_tables: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The snapshot as one line for a terminal."""
@@ -122,6 +125,8 @@ class LaneSnapshot:
             parts.append(f"cut {self.cut:,}")
         if self.not_joined:
             parts.append(f"not joined yet: {self.not_joined}")
+        if self.lost_tables:
+            parts.append(f"static table lost, its last version in use: {', '.join(self.lost_tables)}")
         return " | ".join(parts)
 
 
@@ -166,6 +171,7 @@ def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
         lane.get("cut"),
         not_joined(lane),
         lane.get("measured_rate"),
+        tuple(lane.get("lost_tables", ())),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 import numpy as np
@@ -78,6 +78,8 @@ class JoinMeasures:
         equal: by (key, input, input), the lower input first: pairs compared and pairs equal, in samples or by steps.
         satisfied: by (input, input), the lower first: pairs compared and pairs whose comparisons are satisfied.
         delays: by input, mean seconds its tuples arrived behind their event time; all 0 where empty.
+        passed: by input, tuples and by how many seconds of event time they have moved the stream on, below 0 where back; (0, 0)
+            where that is not known. Empty: event time passes as the clock does.
         work: of the steps, one item for each that was timed by itself.
         steps: what each step did, in any order; several of one step are added up.
     """
@@ -89,6 +91,7 @@ class JoinMeasures:
     equal: Mapping[tuple[int, int, int], tuple[float, float]]
     satisfied: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     delays: tuple[float, ...] = ()
+    passed: tuple[tuple[float, float], ...] = ()
     work: tuple[Work, ...] = ()
     steps: tuple[StepCount, ...] = ()
 
@@ -108,12 +111,14 @@ class JoinAverages:
         self._steps = FadingSums(settings)
         self._believed = costs or UnitCosts()
         self._sizes: tuple[int, ...] = ()
+        self._is_timed = False
         self._keys: set[tuple[int, int, int]] = set()
         self._pairs: set[tuple[int, int]] = set()
 
     def add(self, measures: JoinMeasures) -> None:
         """Takes a period."""
         self._sizes = measures.sizes
+        self._is_timed = bool(measures.passed)
         self._keys |= measures.equal.keys()
         self._pairs |= measures.satisfied.keys()
         found: dict[Hashable, float | npt.NDArray[np.float64]] = {
@@ -123,6 +128,9 @@ class JoinAverages:
         for number, tuples in enumerate(measures.tuples):
             found["tuples", number] = tuples
             found["delay", number] = tuples * measures.delays[number] if measures.delays else 0.0
+        for number, (passing, passed) in enumerate(measures.passed):
+            found["passing", number] = passing
+            found["passed", number] = passed
         counted = [("equal", *each) for each in measures.equal.items()]
         for what, place, (compared, matched) in [
             *counted,
@@ -134,6 +142,10 @@ class JoinAverages:
         found |= self._equations(measures.work)
         self._sums.add(measures.seconds, found)
         self._steps.add(measures.seconds, {"seconds": measures.seconds, **_counted(measures.steps)})
+
+    def are_paced(self, streams: Iterable[int]) -> bool:
+        """Whether it is known of streams how much event time they go through in a second."""
+        return not self._is_timed or all(self._sums.sum(("passed", number)) > 0 for number in streams)
 
     def order_switched(self) -> None:
         """Forgets what steps did: from now on they are others."""
@@ -149,14 +161,21 @@ class JoinAverages:
             raise ValueError("nothing was measured yet")
         inputs = range(len(self._sizes))
         seconds = self._sums.sum("seconds")
+        rates = tuple(self._sums.sum(("tuples", number)) / seconds for number in inputs)
         return JoinStatistics(
-            tuple(self._sums.sum(("tuples", number)) / seconds for number in inputs),
+            rates,
             tuple(float(size) for size in self._sizes),
             {key: self._share("equal", key) for key in self._keys if self._seen("equal", key)},
             {pair: self._share("satisfied", pair) for pair in self._pairs if self._seen("satisfied", pair)},
             tuple(self._sums.ratio(("delay", number), ("tuples", number)) for number in inputs),
             seconds / max(1.0, self._sums.sum("cuts")),
             self._costs(),
+            tuple(
+                self._sums.ratio(("passing", number), ("passed", number))
+                if self._sums.sum(("passed", number)) > 0
+                else rates[number]
+                for number in inputs
+            ),
         )
 
     def steps(self) -> tuple[StepCount, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from math import exp
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeSt
 #: points at which the volume of event times within the bounds is measured: good for about 1 % with six inputs
 _POINTS = 4096
 _MICROSECONDS = 1e6
+#: share of what an input keeps that is taken to lie within the bounds at least: cuts differ, and what an average one never does is
+#: not free
+_LEAST_REACHED = 0.01
 #: by input, numbers of the keys that there are runs sorted by; None: by event time alone
 SortOrders = tuple[tuple[int | None, ...], ...]
 
@@ -84,21 +88,35 @@ class JoinModel:
             (b.left, b.right, b.lower / _MICROSECONDS, b.upper / _MICROSECONDS) for b in plan.bounds
         )
         delays = tuple(round(statistics.delay(number), 3) for number in range(self.inputs))
+        cuts = tuple(statistics.cut_seconds * statistics.pace(number) for number in range(self.inputs))
         self._volumes = [
-            _Volumes(first, streams, bounds, delays, statistics.cut_seconds) if first in streams else None
+            _Volumes(first, streams, bounds, delays, cuts) if first in streams else None
             for first in range(self.inputs)
         ]
         self._kept = [self._kept_tuples(number, bounds, delays) for number in range(self.inputs)]
         self._share: dict[int, float] = {}
 
     def rows(self, first: int, met: int) -> float:
-        """Rows a second of new tuples of an input with all partners among the inputs of a bit set, itself included."""
+        """Rows a second of new tuples of an input with all partners among the inputs of a bit set, itself included.
+
+        Those without a partner in an optional input among them: partners are taken to be as many as a Poisson process has.
+        """
+        lacking = [number for number in self.plan.optional if met >> number & 1 and number != first]
+        if not lacking:
+            return self._paired(first, met)
+        (optional,) = lacking
+        rows = self._paired(first, met & ~(1 << optional))
+        partners = self._paired(first, met) / rows if rows else 0.0
+        return rows * (partners + exp(-partners))
+
+    def _paired(self, first: int, met: int) -> float:
+        """Rows a second, those alone that have a partner in each input."""
         others = self.plan.inputs
-        rates = self.statistics.rates
-        rows = rates[first] * self._selectivity(met) * self._volume(first, met)
+        statistics = self.statistics
+        rows = statistics.rates[first] * self._selectivity(met) * self._volume(first, met)
         for number in range(self.inputs):
             if met >> number & 1 and number != first:
-                rows *= self.statistics.sizes[number] if others[number].is_static else rates[number]
+                rows *= statistics.sizes[number] if others[number].is_static else statistics.density(number)
         return rows
 
     def steps(self, first: int, met: int, number: int) -> list[StepFigures]:
@@ -221,7 +239,7 @@ class JoinModel:
             return self.statistics.sizes[number]
         before = self._volume(first, met)
         span = self._volume(first, met | 1 << number) / before if before else 0.0
-        return span * self.statistics.rates[number]
+        return max(span * self.statistics.density(number), _LEAST_REACHED * self._kept[number])
 
     def _kept_tuples(
         self, number: int, bounds: tuple[tuple[int, int, float, float], ...], delays: tuple[float, ...]
@@ -234,7 +252,7 @@ class JoinModel:
                 other = right if number == left else left
                 ahead = upper if number == left else -lower
                 spans.append(ahead + delays[other] - delays[number])
-        return max(spans) * self.statistics.rates[number]
+        return max(spans) * self.statistics.density(number)
 
 
 class _Volumes:
@@ -242,7 +260,7 @@ class _Volumes:
     round: those that arrived in earlier cuts, and of inputs behind its own those of the same cut.
 
     With one partner it is the length of an interval, with more the volume of a polytope, in seconds to the power of the number of
-    partners, measured at fixed points.
+    partners, measured at fixed points. `cuts` are by input the seconds of event time that it goes through from cut to cut.
     """
 
     def __init__(
@@ -251,7 +269,7 @@ class _Volumes:
         streams: tuple[int, ...],
         bounds: tuple[tuple[int, int, float, float], ...],
         delays: tuple[float, ...],
-        cut_seconds: float,
+        cuts: tuple[float, ...],
     ) -> None:
         self._streams = sum(1 << number for number in streams) & ~(1 << first)
         others = [number for number in streams if number != first]
@@ -262,7 +280,7 @@ class _Volumes:
             if first in (left, right):
                 other, low, high = (right, lower, upper) if first == left else (left, -upper, -lower)
                 # a new tuple has arrived half a cut before its end, on average
-                half = cut_seconds / 2 if other > first else -cut_seconds / 2
+                half = cuts[other] / 2 if other > first else -cuts[other] / 2
                 high = min(high, delays[first] - delays[other] + half)
                 self._length[other] = max(0.0, high - low)
                 times[other] = low + (high - low) * points[others.index(other)]

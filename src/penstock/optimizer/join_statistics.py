@@ -60,6 +60,8 @@ class JoinStatistics:
         delays: by input, seconds its tuples arrive behind their event time; all 0 where empty.
         cut_seconds: time between cuts; tables are made once a cut.
         costs: of the work.
+        densities: by input, new tuples that take part for each second of event time; as many as in a second where empty. A replay, or
+            a backlog, goes through more event time in a second.
     """
 
     rates: tuple[float, ...]
@@ -69,6 +71,7 @@ class JoinStatistics:
     delays: tuple[float, ...] = ()
     cut_seconds: float = 1.0
     costs: UnitCosts = field(default_factory=UnitCosts)
+    densities: tuple[float, ...] = ()
 
     def equal_share(self, key: int, left: int, right: int) -> float:
         """Selectivity of a key between two inputs, in either order."""
@@ -77,6 +80,15 @@ class JoinStatistics:
     def satisfied_share(self, left: int, right: int) -> float:
         """Selectivity of the comparisons between two inputs, in either order."""
         return self.satisfied.get((min(left, right), max(left, right)), 1.0)
+
+    def density(self, stream: int) -> float:
+        """Tuples of an input for each second of event time."""
+        return self.densities[stream] if self.densities else self.rates[stream]
+
+    def pace(self, stream: int) -> float:
+        """Seconds of event time that an input goes through in a second; 1 of one that brings nothing."""
+        density = self.density(stream)
+        return self.rates[stream] / density if density and self.rates[stream] else 1.0
 
     def delay(self, stream: int) -> float:
         """Seconds the tuples of an input arrive behind their event time."""

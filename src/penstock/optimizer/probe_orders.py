@@ -135,8 +135,9 @@ def _seconds(step: StepFigures) -> float:
 
 
 def _next(model: JoinModel, met: int) -> list[int]:
-    """The inputs that may be met next: those that make no cross product, all where there are none."""
+    """The inputs that may be met next: those that make no cross product, all where there are none; an optional one last."""
     rest = [number for number in range(model.inputs) if not met >> number & 1]
+    rest = [number for number in rest if number not in model.plan.optional] or rest
     return [number for number in rest if model.is_linked(met, number)] or rest
 
 

@@ -34,6 +34,7 @@ class JoinInput:
         condition: Spark SQL over the relation's columns: tuples take part where it is true; None: all do.
         columns: what is kept of a tuple.
         time: name of the event time among `columns`; None for a static table.
+        or_null: names of those of `columns` that are NULL where their text raises; for others the tuple takes no part.
     """
 
     alias: str
@@ -42,6 +43,7 @@ class JoinInput:
     condition: str | None
     columns: tuple[JoinColumn, ...]
     time: str | None
+    or_null: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,19 @@ class JoinPlan:
     def looks_up(self) -> bool:
         """Whether the last input is an optional static table: rows without a partner stay."""
         return bool(self.optional) and not self.withdraws
+
+    @property
+    def anchor(self) -> int:
+        """The first stream before an optional input: its event time says when a row without a partner is due.
+
+        Raises:
+            ValueError: there is none.
+        """
+        last = len(self.inputs) - 1
+        found = next((number for number, each in enumerate(self.inputs[:last]) if not each.is_static), None)
+        if found is None:
+            raise ValueError(f"join {self.name}: no stream before the last input")
+        return found
 
     def ahead_of(self, number: int) -> int:
         """How much later than the event time of an input those of others in a row may be, microseconds, at least 0."""

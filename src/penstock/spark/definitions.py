@@ -129,8 +129,8 @@ def define_join(
     relations: Sequence[Relation],
     spark: SparkSession,
     functions: Collection[str],
-) -> JoinDefinition:
-    """A join view's definition.
+) -> tuple[JoinDefinition, list[str]]:
+    """A join view's definition, and what is allowed in it and seldom meant, a text each.
 
     Args:
         name: the view's name.
@@ -148,7 +148,7 @@ def define_join(
     """
     used = {source.relation.upper() for source in flat.sources}
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
-    plan = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
+    plan, warnings = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
     if plan.optional and plan.residual:
         source = flat.sources[plan.optional[0]]
         clause = source.on or source.clause
@@ -164,7 +164,7 @@ def define_join(
     zone = spark.conf.get("spark.sql.session.timeZone") or ""
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
     identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
-    return JoinDefinition(name, identity, text, plan, below)
+    return JoinDefinition(name, identity, text, plan, below), warnings
 
 
 def define_derived(

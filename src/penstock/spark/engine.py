@@ -30,7 +30,7 @@ from penstock.spark.definitions import (
     joined_columns,
     rows_schema,
 )
-from penstock.spark.functions import named
+from penstock.spark.functions import named, register_aggregate
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
@@ -111,6 +111,7 @@ class Engine:
         self._functions: dict[str, Callable[..., Any]] = {}
         #: names of those that take arrays and return one, and not iterators of them
         self._on_arrays: set[str] = set()
+        self._aggregates: set[str] = set()
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -124,7 +125,7 @@ class Engine:
         """
         with self._lock:
             staged = self._declared.copy()
-            parsed = parse_script(script, known=staged.names)
+            parsed = parse_script(script, known=staged.names, aggregates=self._aggregates)
             self._stage_tables(staged, parsed.tables, {insert.table.upper() for insert in parsed.inserts})
             self._stage_views(staged, {view.name: view for view in parsed.views})
             for insert in parsed.inserts:
@@ -195,7 +196,7 @@ class Engine:
         with self._lock:
             staged = self._declared.copy()
             before = {name: view.definition.sql for name, view in staged.views.items()}
-            parsed = parse_script(script)
+            parsed = parse_script(script, aggregates=self._aggregates)
             if not (parsed.views or parsed.inserts):
                 raise InputError("the script has no view; to end all of them, stop the run")
             staged.refuse_other_tables(parsed)
@@ -234,7 +235,9 @@ class Engine:
 
         Raises:
             InputError: `returns` is no type.
+            DuplicateNameError: it is the name of an aggregate of the user's.
         """
+        _refuse_taken(f"function {name}", name, self._aggregates, "an aggregate")
         guarded = named(name, fn, returns)
         udf: UserDefinedFunctionLike = arrow_udf(guarded, returnType=returns)  # type: ignore[call-overload]
         self._spark.udf.register(name, udf)
@@ -242,6 +245,26 @@ class Engine:
         self._on_arrays.discard(name)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
             self._on_arrays.add(name)
+        return self
+
+    def aggregate(self, name: str, cls_or_fn: Callable[..., Any], returns: str) -> Engine:
+        """Registers an aggregate for use in queries; `spark.sql` has it too.
+
+        Args:
+            name: its name in SQL.
+            cls_or_fn: a function that takes the tuples of a group, one `pyarrow.Array` an argument, and returns a value, None for NULL.
+                Or a class, made without arguments, with `add(arrays...)`, `remove(arrays...)` and `result()`, whose state goes
+                from one instance of a window to the next: `remove` undoes `add`, and `result` changes nothing.
+            returns: its Spark SQL type, such as 'DOUBLE' or 'STRUCT<least: DOUBLE, n: BIGINT>'.
+
+        Raises:
+            InputError: `returns` is no type, or `cls_or_fn` no such function or class.
+            DuplicateNameError: it is the name of a function.
+        """
+        with self._lock:
+            _refuse_taken(f"aggregate {name}", name, self._functions, "a function")
+            register_aggregate(self._spark, name, cls_or_fn, returns)
+            self._aggregates.add(name.upper())
         return self
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
@@ -387,7 +410,10 @@ class Engine:
         for name, view in views.items():
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
-            query, text = (parse_query(view), view) if isinstance(view, str) else (view.query, view.text)
+            if isinstance(view, str):
+                query, text = parse_query(view, self._aggregates), view
+            else:
+                query, text = view.query, view.text
             written[declared.setdefault(name.upper(), name)] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
         for name in staged.dependents(written.keys() & staged.views.keys()):
@@ -486,7 +512,7 @@ class Engine:
         query, text = written
         schemas = {each: stream.source.schema for each, stream in staged.streams.items()}
         schemas |= {each: table.schema for each, table in staged.statics.items()}
-        definition = define_join(
+        definition, staged.warnings[name] = define_join(
             name, text, flat, below, schemas, staged.relations, self._spark, self._on_arrays
         )
         for stream in definition.streams:
@@ -564,6 +590,13 @@ def _insert_view(insert: InsertInto) -> str:
     """Name of the view behind an INSERT INTO with a condition or projection of its own."""
     digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
     return f"insert_into_{insert.table.lower()}_{digest}"
+
+
+def _refuse_taken(what: str, name: str, taken: Iterable[str], kind: str) -> None:
+    if str(name).upper() in map(str.upper, taken):
+        raise DuplicateNameError(
+            f"{what}: {kind} has that name already. Names are case-insensitive; choose another one."
+        )
 
 
 def _texts(staged: Declared, written: Mapping[str, tuple[Query, str]]) -> dict[str, str]:

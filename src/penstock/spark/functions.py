@@ -1,17 +1,23 @@
-"""User functions that say their own name when they fail."""
+"""Functions and aggregates of the user's that say their own name when they fail."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
-from penstock.errors import FunctionFailedError, FunctionRaisedError, InputError
+from penstock.errors import DuplicateNameError, FunctionFailedError, FunctionRaisedError, InputError
+from penstock.operators.deadlines.aggregates import user_aggregate
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
 
 def named(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
@@ -29,12 +35,7 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
     Raises:
         InputError: `returns` is no type.
     """
-    try:
-        expected = to_arrow_type(DataType.fromDDL(returns), timezone="UTC")
-    except PySparkException as error:
-        raise InputError(
-            f"function {name}: returns '{returns}', which is no Spark SQL type; allowed: 'DOUBLE', 'STRING', ..."
-        ) from error
+    expected = _arrow_type(f"function {name}", returns)
 
     def failed(error: BaseException) -> FunctionFailedError:
         words = " ".join(str(error).split())
@@ -76,3 +77,38 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
         return result
 
     return call
+
+
+def register_aggregate(spark: SparkSession, name: str, given: object, returns: str) -> None:
+    """Registers an aggregate of the user's with Spark: over a static table it is worked out afresh for each group.
+
+    Args:
+        spark: whose SQL is to know it.
+        name: its name in SQL.
+        given: a function from arrays to a value, or a class with `add`, `remove` and `result`.
+        returns: its Spark SQL type.
+
+    Raises:
+        InputError: `returns` is no type, or what is given is no such function or class.
+        DuplicateNameError: Spark has a function of that name.
+    """
+    aggregate = user_aggregate(name, given, _arrow_type(f"aggregate {name}", returns), returns)
+    if not spark.sql(f"SHOW SYSTEM FUNCTIONS LIKE '{name.lower()}'").isEmpty():
+        raise DuplicateNameError(f"aggregate {name}: Spark has a function of that name; choose another one")
+
+    def call(*arrays: pa.Array) -> Any:
+        return aggregate.afresh(*arrays)
+
+    udf: UserDefinedFunctionLike = arrow_udf(call, returnType=returns)  # type: ignore[call-overload]
+    spark.udf.register(name, udf)
+
+
+def _arrow_type(what: str, returns: str) -> pa.DataType:
+    try:
+        if not (isinstance(returns, str) and returns.strip()):
+            raise TypeError("a type is a text")
+        return to_arrow_type(DataType.fromDDL(returns), timezone="UTC")
+    except (PySparkException, TypeError) as error:
+        raise InputError(
+            f"{what}: returns {returns!r}, which is no Spark SQL type; allowed: 'DOUBLE', 'STRING', ..."
+        ) from error

@@ -1,31 +1,20 @@
-"""A running engine: its ingest queries, their controller, and what can be asked of them."""
+"""A running engine: its ingest queries, its lanes, and what can be asked of them."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.actions import SwapSequence
-from penstock.control.controller import Controller
-from penstock.control.events import SelectionsBound, StatisticsReported
-from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
-from penstock.kernels.asc import Codes
-from penstock.operators.selection.asc import AscIndex
-from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.settings import Settings
-from penstock.spark.ingest.answering import BatchDone
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.ingest.rearranging import Rearranging
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cuts import CutFolder
 from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
@@ -52,12 +41,9 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
 
-_log = logging.getLogger(__name__)
 Definition = ViewDefinition | WindowDefinition
 #: how long one stream is looked at before the next while all are waited for
 _LOOK_SECONDS = 0.2
-#: batches that may wait for the controller; the samples of more are passed over, their tuples counted
-_MOST_WAITING = 8
 #: views that an event names
 _MOST_NAMED = 1000
 
@@ -102,10 +88,8 @@ class Run:
             self._lock.release()
             raise
         self._watch = SourceWatch(self._events, settings.watch_seconds)
-        self._controller = Controller([RearrangementPolicy(_rearrangement(settings))])
-        #: touched by the controller's thread alone
-        self._watched: dict[str, _Watched] = {}
-        # these four likewise
+        self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
+        # these four are replaced, never changed, too
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
@@ -127,16 +111,9 @@ class Run:
             rows,
             functions,
         )
-        # batches do not wait for the controller, whose kernels compile on first use
-        self._control = ThreadPoolExecutor(1, "penstock-control")
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
-        self._places = threading.Semaphore(_MOST_WAITING)
-        #: guards what the threads of batches, the controller's and the user's count and read: the next two
-        self._counting = threading.Lock()
-        self._passed_over: Counter[str] = Counter()
-        self._sequences: dict[str, _RunningSequence] = {}
         self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
 
     @property
@@ -163,7 +140,7 @@ class Run:
     def changes(self, view: str) -> DataFrame:
         """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
 
-        Of a view with a LEFT JOIN of streams: the rows told and those withdrawn again, with `op`.
+        Of a view with a LEFT JOIN with a stream: the rows told and those withdrawn again, with `op`.
 
         Raises:
             UnknownNameError: there is no such view.
@@ -201,7 +178,7 @@ class Run:
             self._watch.close()
         self._is_unstopped = False
         with self._ending:
-            self._control.shutdown()
+            self._rearranging.close()
             if not self._stopped:
                 self._events.record("run_stopped")
             self._stopped = True
@@ -228,7 +205,7 @@ class Run:
         self._watch.close()
         with self._ending:
             if not self._stopped:
-                self._control.submit(int).result()
+                self._rearranging.settle()
                 for query in self.queries.values():
                     query.files.close()
                     query.log.close()
@@ -262,7 +239,7 @@ class Run:
             self._events,
             self._settings,
             self._copy,
-            self._report_later,
+            self._rearranging.report,
             self._name,
             self._functions,
         )
@@ -321,7 +298,7 @@ class Run:
             definitions: the views by name.
             tables: the static tables by name.
         """
-        before = {each.definition.name for each in self._joins.joins}
+        before = {each.definition.id for each in self._joins.joins}
         gone = self._joins.settle(definitions, tables)
         for each in gone:
             if each.lane in self.lanes:
@@ -337,11 +314,12 @@ class Run:
         self._needed -= lanes
         for name, query in self.queries.items():
             self._joins.ask(name, query.plans)
-        if gone or before != definitions.keys():
+        added = [name for name, each in definitions.items() if each.id not in before]
+        if gone or added:
             self._write_catalog()
             self._events.record(
                 "joins_changed",
-                added=[name for name in definitions if name not in before][:_MOST_NAMED],
+                added=added[:_MOST_NAMED],
                 dropped=[each.definition.name for each in gone][:_MOST_NAMED],
             )
         self._fit_lanes()
@@ -470,67 +448,9 @@ class Run:
                     results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
                 )
 
-    def _report_later(self, done: BatchDone) -> None:
-        if done.sample is None:
-            return
-        if not self._places.acquire(blocking=False):
-            with self._counting:
-                self._passed_over[done.stream] += done.counts.tuples
-            return
-        self._control.submit(self._report_safely, done, done.sample)
-
-    def _report_safely(self, done: BatchDone, sample: Codes) -> None:
-        """A controller that fails costs adaptivity, never results; it is said once a batch."""
-        try:
-            self._report(done, sample)
-        except Exception as error:
-            _log.exception("the controller failed on batch %s of %s", done.batch, done.stream)
-            self._events.record("controller_failed", stream=done.stream, batch=done.batch, error=repr(error))
-        finally:
-            self._places.release()
-
-    def _report(self, done: BatchDone, sample: Codes) -> None:
-        query = self.queries[done.stream]
-        actions = []
-        watched = self._watched.get(done.stream)
-        if watched is not None and watched.version > done.plan:
-            return
-        if watched is None or watched.version != done.plan:
-            index = AscIndex(query.plans.compiled(done.plan).program.plan.coded)
-            watched = self._watched[done.stream] = _Watched(done.plan, index, index.given_order())
-            actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index))
-        sampled = watched.index.evaluate(sample, watched.running)
-        watched.evaluations = sampled.evaluations / max(1, sample.shape[1])
-        self._events.record(
-            "sequence_sampled",
-            stream=done.stream,
-            batch=done.batch,
-            plan=done.plan,
-            sampled_tuples=sample.shape[1],
-            evaluations_per_tuple=round(watched.evaluations, 4),
-            dropping_ratio=round(sampled.dropped / max(1, sample.shape[1]), 4),
-        )
-        counts = done.counts
-        evaluations = counts.evaluations if counts.asc_tuples else None
-        dropped = counts.tuples - counts.matched
-        with self._counting:
-            tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
-        actions += self._controller.handle(
-            StatisticsReported(done.stream, done.plan, tuples, dropped, evaluations, sample)
-        )
-        for action in actions:
-            if isinstance(action, SwapSequence):
-                watched.running = action.arrangement
-                query.plans.swap_sequence(done.plan, action.arrangement)
-            self._events.record("decision", batch=done.batch, **action.fields())
-        running = watched.snapshot()
-        with self._counting:
-            self._sequences[done.stream] = running
-
     def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
         totals = query.totals
-        with self._counting:
-            running = self._sequences.get(query.stream, _NOTHING_MEASURED)
+        running = self._rearranging.running(query.stream)
         known = self._status.book.stream(query.stream)
         told: dict[str, Any] = {
             **{
@@ -563,40 +483,3 @@ class Run:
         for name, told_lane in told["lanes"].items():
             told_lane["views"] = self._status.book.lane(name).get("views", {})
         return told
-
-
-@dataclass(frozen=True, slots=True)
-class _RunningSequence:
-    """What `status` says of a stream's evaluation sequence: its text, and its evaluations a tuple on samples."""
-
-    text: str | None
-    evaluations: float | None
-
-
-_NOTHING_MEASURED = _RunningSequence(None, None)
-
-
-@dataclass(slots=True, eq=False)
-class _Watched:
-    """The evaluation sequence of a stream's plan as the driver follows it on samples."""
-
-    version: int
-    index: AscIndex
-    running: Arrangement
-    evaluations: float = 0.0
-
-    def snapshot(self) -> _RunningSequence:
-        """The macro-sequence by column, and how many micro-arrows go beside it."""
-        names = [self.index.coded.codings[attribute].name for attribute in self.running.order]
-        arrows = self.running.micro_arrows
-        text = " > ".join(names) + (f" (+{arrows} micro-arrows)" if arrows else "")
-        return _RunningSequence(text, self.evaluations)
-
-
-def _rearrangement(settings: Settings) -> RearrangementSettings:
-    return RearrangementSettings(
-        kind=ArrangementKind(settings.sequence),
-        recomputation_tuples=settings.recomputation_period_tuples,
-        period_tuples=settings.monitoring_period_tuples,
-        threshold=settings.rearrangement_threshold,
-    )

@@ -46,6 +46,8 @@ _KINDS: Mapping[str, Sequence[str]] = {
     "day": ("{0}.day", "{0}.day", "date_add({0}.day, 1)"),
     "truth": ("{0}.open", "{0}.open", "{0}.k > 1"),
 }
+#: columns that kernels compare with one another
+_PLAIN = (("k", "m", "x", "cost"), ("k", "m"), ("name",), ("day",), ("open",))
 _RESTRICTIONS = (
     "{0}.k > 1",
     "{0}.name IS NOT NULL",
@@ -109,8 +111,12 @@ class JoinGenerator:
             schema=relation.schema,
         )
 
-    def query(self) -> str:
-        """A join view of two to four inputs: one or more streams, static tables, the same one several times."""
+    def query(self, optional: Sequence[JoinRelation] = ()) -> str:
+        """A join view of two to four inputs: one or more streams, static tables, the same one several times.
+
+        Args:
+            optional: now and then the last one is one of these, joined by LEFT JOIN with conditions that need no Spark.
+        """
         streams, tables = (
             [each for each in self.relations if each.is_static is static] for static in (False, True)
         )
@@ -118,7 +124,12 @@ class JoinGenerator:
         timed = self.random.randint(1, count)
         inputs = self.random.choices(streams, k=timed) + self.random.choices(tables, k=count - timed)
         self.random.shuffle(inputs)
-        return _JoinText(self.random, inputs).text()
+        if not optional or self.random.random() < 0.6:
+            return _JoinText(self.random, inputs).text()
+        left = inputs[: self.random.choice((1, 2, 2, 3))]
+        if all(each.is_static for each in left):
+            left[0] = self.random.choice(streams)
+        return _JoinText(self.random, [*left, self.random.choice(optional)], is_outer=True).text()
 
     def _relation(self, name: str, is_static: bool) -> JoinRelation:
         columns = [(column, self.random.choice(types)) for column, types in _COLUMNS.items()]
@@ -157,17 +168,23 @@ class _JoinText:
     Args:
         random: of its choices.
         inputs: what it joins.
+        is_outer: whether the last one is joined by LEFT JOIN.
     """
 
-    def __init__(self, random: Random, inputs: Sequence[JoinRelation]) -> None:
+    def __init__(self, random: Random, inputs: Sequence[JoinRelation], *, is_outer: bool = False) -> None:
         self._random = random
         self._inputs = inputs
+        self._is_outer = is_outer
         self._aliases = [f"i{number}" for number in range(len(inputs))]
 
     def text(self) -> str:
         joins, where = [f"{self._inputs[0].name} {self._aliases[0]}"], []
         for number in range(1, len(self._inputs)):
             other = self._random.randrange(number)
+            if self._is_outer and number == len(self._inputs) - 1:
+                joins.append(self._left_join(number))
+                where += self._further(number, other)
+                continue
             conditions = [*self._joining(number, other), *self._bounds(number), *self._further(number, other)]
             on = f"ON {conditions[0]}"
             if number == 1 and self._random.random() < 0.1:
@@ -183,6 +200,25 @@ class _JoinText:
             where.append(self._spanning())
         text = f"SELECT {', '.join(self._outputs())} FROM {' '.join(joins)}"
         return f"{text} WHERE {' AND '.join(where)}" if where else text
+
+    def _left_join(self, number: int) -> str:
+        """The last input, by comparisons of columns and conditions on one input."""
+        conditions = []
+        for operator in self._random.choice((("=",), ("=",), ("=", "="), ("=", "<"), ("<>",), (">=",))):
+            kind = self._random.choice(_PLAIN)
+            own, other = (
+                f"{self._aliases[each]}.{self._random.choice(kind)}"
+                for each in (number, self._random.randrange(number))
+            )
+            conditions.append(f"{own} {operator} {other}")
+        conditions += [
+            f"({self._random.choice(_RESTRICTIONS).format(self._aliases[each])})"
+            for each in (number, self._random.randrange(number))
+            if self._random.random() < 0.3
+        ]
+        conditions += self._bounds(number)
+        self._random.shuffle(conditions)
+        return f"LEFT JOIN {self._inputs[number].name} {self._aliases[number]} ON {' AND '.join(conditions)}"
 
     def _joining(self, number: int, other: int) -> list[str]:
         """What joins an input with an earlier one: keys, or anything else."""
@@ -210,7 +246,7 @@ class _JoinText:
         left, right = self._side(one, "number"), self._side(other, "number")
         return self._random.choice(
             (
-                f"{left} + {right} > 2",
+                f"0 + {left} + {right} > 2",
                 f"coalesce({left}, {right}, 1) > 1",
                 f"({left} > 1 OR {right} < 2)",
                 f"({self._side(one, 'text')} <> {self._side(other, 'text')} OR {left} = {right})",
@@ -225,7 +261,7 @@ class _JoinText:
         )
         return self._random.choice(
             (
-                f"{one} + {two} > {three}",
+                f"0 + {one} + {two} > {three}",
                 f"coalesce({one}, {two}) = {three}",
                 f"({one} = {two} OR {two} <= {three})",
             )
@@ -263,4 +299,4 @@ class _JoinText:
         if self._random.random() < 0.3:
             one, other = self._random.sample(range(len(self._inputs)), 2)
             yield f"coalesce({self._side(one, 'text')}, {self._side(other, 'text')}, '') AS both_texts"
-            yield f"{self._side(one, 'number')} + {self._side(other, 'number')} AS their_sum"
+            yield f"0 + {self._side(one, 'number')} + {self._side(other, 'number')} AS their_sum"

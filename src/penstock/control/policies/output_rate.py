@@ -60,6 +60,7 @@ class JoinStanding:
 
     Attributes:
         statistics: what is known of the inputs and the executor.
+        is_known: whether that is enough to predict anything by.
         running: the orders that are followed, with what is predicted of their steps.
         pairs: C_out, joined rows that a second of the streams gives rise to.
         seconds: C_time of the running order.
@@ -70,6 +71,7 @@ class JoinStanding:
     """
 
     statistics: JoinStatistics
+    is_known: bool
     running: tuple[PlannedOrder, ...]
     pairs: float
     seconds: float
@@ -221,7 +223,10 @@ class _Join:
         model = JoinModel(self.bound.plan, statistics, self.bound.sorted_by)
         best, before = plan_joins(model), model.seconds(self.running)
         found: list[Action] = []
-        if self._all_come(model.firsts(), event) and self.gate.lets(before, best.seconds, now):
+        streams = model.firsts()
+        # by bounds on event times, and by the clock alone, a replay has far too many partners
+        is_paced = not self.bound.plan.bounds or self.averages.are_paced(streams)
+        if self._all_come(streams, event) and is_paced and self.gate.lets(before, best.seconds, now):
             found = [self._switch(model, best, before)]
             self.running = best.order
             self.averages.order_switched()
@@ -229,6 +234,7 @@ class _Join:
         seconds = sum(each.seconds for each in orders)
         self.standing = JoinStanding(
             statistics,
+            is_paced,
             orders,
             best.pairs,
             seconds,

@@ -14,6 +14,8 @@ from penstock.plan.spark_types import spark_name
 #: reasons given by sources, by the form of their records
 JSON_REASONS = ("malformed JSON", "malformed json record")
 CSV_REASONS = ("malformed csv record",)
+#: records of a block whose reason is looked into
+_MOST_EXPLAINED = 10_000
 
 
 def explained(reason: str, record: bytes, schema: pa.Schema) -> str:
@@ -30,6 +32,21 @@ def explained(reason: str, record: bytes, schema: pa.Schema) -> str:
     find = _json if reason in JSON_REASONS else _csv if reason in CSV_REASONS else None
     found = find(record, schema) if find else None
     return f"{reason}: {found}" if found else reason
+
+
+def explained_each(reasons: pa.Array, records: pa.Array, schema: pa.Schema) -> pa.Array:
+    """Likewise of many: of the first ones, the others keep their reasons.
+
+    Args:
+        reasons: string.
+        records: binary, as many.
+        schema: the tuple's columns.
+    """
+    told = [
+        explained(why.as_py(), record.as_py() or b"", schema) if number < _MOST_EXPLAINED else why.as_py()
+        for number, (why, record) in enumerate(zip(reasons, records, strict=True))
+    ]
+    return pa.array(told, pa.string())
 
 
 def _json(record: bytes, schema: pa.Schema) -> str | None:

@@ -29,8 +29,9 @@ class TuplePlan:
         id: the demand.
         selection: number of the condition among the program's, None if every tuple is selected.
         columns: what is kept of a tuple.
-        raising: boolean columns that are true where an expression of the demand raised.
+        raising: boolean columns that are true where an expression raised without which a tuple is not kept.
         run: how the kept columns are laid out.
+        or_null: boolean columns that are true where another expression raised; its column is NULL there.
     """
 
     id: int
@@ -38,6 +39,7 @@ class TuplePlan:
     columns: tuple[PaneColumn, ...]
     raising: tuple[str, ...]
     run: RunPlan
+    or_null: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class TupleProgram:
         """The columns of a batch that are needed, each once."""
         every: list[str] = []
         for plan in self.plans:
-            every += [*(each.column for each in plan.columns), *plan.raising]
+            every += [*(each.column for each in plan.columns), *plan.raising, *plan.or_null]
         return tuple(dict.fromkeys(every))
 
     def renamed(self, names: Mapping[str, str]) -> TupleProgram:
@@ -67,6 +69,7 @@ class TupleProgram:
                     replace(each, column=names.get(each.column, each.column)) for each in plan.columns
                 ),
                 raising=tuple(names.get(name, name) for name in plan.raising),
+                or_null=tuple(names.get(name, name) for name in plan.or_null),
             )
             for plan in self.plans
         )
@@ -94,7 +97,7 @@ class TupleStage:
         self._held: list[list[pa.RecordBatch]] = [[] for _ in self.program.plans]
         self._rows = [0] * len(self._held)
         self._bytes = [0] * len(self._held)
-        #: tuples each demand lost to an expression that raised, int64[demands]
+        #: tuples of each demand for which an expression raised, int64[demands]
         self.raised = np.zeros(len(self._held), np.int64)
 
     def add(
@@ -120,6 +123,7 @@ class TupleStage:
                     whole = np.flatnonzero(~raised) if rows is None else rows[~raised[rows]]
                     self.raised[number] += (batch.num_rows if rows is None else len(rows)) - len(whole)
                     rows = whole
+            self.raised[number] += _raised(batch, plan.or_null, rows)
             if rows is None or len(rows):
                 self._hold(number, _taken(batch, plan.columns, rows))
 
@@ -141,6 +145,14 @@ class TupleStage:
             self._held[number].append(tuples)
             self._rows[number] += tuples.num_rows
             self._bytes[number] += tuples.nbytes
+
+
+def _raised(batch: pa.RecordBatch, names: Sequence[str], rows: npt.NDArray[np.int64] | None) -> int:
+    """For how many rows one of some columns is true."""
+    if not names:
+        return 0
+    raised = np.logical_or.reduce([batch.column(name).to_numpy(zero_copy_only=False) for name in names])
+    return int(np.count_nonzero(raised if rows is None else raised[rows]))
 
 
 def _taken(

@@ -1,36 +1,32 @@
-"""What a cut changes in the rows of a LEFT OUTER JOIN, in one cell: pairs, left tuples without a partner, and those withdrawn.
+"""What is done with the rows of a LEFT OUTER JOIN that may be withdrawn, and the names of those without a partner.
 
-Rows without a partner are named by their left tuple and the lane that tells them, so that who reads knows which ones are withdrawn.
+Such a row is named by what its partners depend on and by the lane that tells it, so that who reads knows which ones are withdrawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.operators.hashing import key_hashes, value_hashes
-from penstock.operators.joins.cell import CellJoin
-from penstock.operators.joins.outer import LEFT, CellOuter
-from penstock.operators.joins.tuples import InputRuns
-from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.plan.joins import JoinPlan
 
 #: columns behind those of a row: what is done with it, and of one without a partner which it is; NULL for others
 OP, ROW = "op", "_row"
 #: values of OP
 INSERT, DELETE = "insert", "delete"
-#: the type of ROW: the left tuple's event time and a hash of the lane and of what the tuple's matches depend on, 8 bytes each
+#: the type of ROW: the anchor's event time and a hash of the lane and of what the row's partners depend on, 8 bytes each
 _NAME = pa.binary(16)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Which left tuples without a partner a cut tells.
+    """Which rows without a partner a cut tells.
 
     Attributes:
-        after: those with event times up to here were told with the cuts before, microseconds.
+        after: those whose anchor has an event time up to here were told with the cuts before, microseconds.
         until: those up to here are told now, no earlier.
     """
 
@@ -38,78 +34,52 @@ class Due:
     until: int
 
 
-class CellChanges:
-    """The changes of a cut in a cell.
+class RowNames:
+    """Names rows without a partner; rows with the same partners have one name, as they are told and withdrawn alike.
 
     Args:
-        plan: the join of a stream with an optional one; only kernels judge which tuples match.
-        order: how it is joined.
-        cell: number of the cell.
-        inputs: as for `CellJoin`.
-        columns: names of the inputs' columns that are told of each row, at least one.
-        due: which left tuples are due.
-        lane: number of the lane, which withdraws rows of its own only: a view declared again has another.
-
-    Raises:
-        ValueError: as of `CellJoin` and `CellOuter`.
+        plan: the join of streams with an optional one.
+        lane: number of the lane.
     """
 
-    def __init__(
-        self,
-        plan: JoinPlan,
-        order: JoinOrder,
-        cell: int,
-        inputs: Sequence[Mapping[int | None, InputRuns]],
-        columns: Sequence[str],
-        due: Due,
-        lane: int,
-    ) -> None:
-        self._matched_by = matched_by(plan)
-        self._types = {column.name: column.type for each in plan.inputs for column in each.columns}
-        self._columns, self._due, self._lane = columns, due, lane
-        own = [column.name for column in plan.inputs[LEFT].columns if column.name in columns]
-        #: of the pairs
-        self.join = CellJoin(plan, order, cell, inputs, columns)
-        self._outer = CellOuter(plan, order, cell, inputs, list(dict.fromkeys((*own, *self._matched_by))))
+    def __init__(self, plan: JoinPlan, lane: int) -> None:
+        self._lane = lane
+        #: of the inputs before the optional one, on which it depends what a row meets: the anchor's event time first
+        self.columns = _matched_by(plan)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are told or withdrawn, with OP and ROW, in no order; no batch is empty."""
-        for pairs in self.join.batches():
-            yield self._marked(pairs.columns, INSERT, pa.nulls(pairs.num_rows, pa.binary()))
-        for rows in self._outer.withdrawn(self._due.after):
-            yield self._filled(rows, DELETE)
-        for rows in self._outer.unmatched(self._due.after, self._due.until):
-            yield self._filled(rows, INSERT)
-
-    def _filled(self, rows: pa.RecordBatch, op: str) -> pa.RecordBatch:
-        """Left tuples as rows without a partner."""
-        known = rows.schema.names
-        arrays = [
-            rows.column(name) if name in known else pa.nulls(rows.num_rows, self._types[name])
-            for name in self._columns
-        ]
-        return self._marked(arrays, op, _names(rows, self._matched_by, self._lane))
-
-    def _marked(self, arrays: Sequence[pa.Array], op: str, names: pa.Array) -> pa.RecordBatch:
-        ops = pa.repeat(pa.scalar(op), len(names))
-        return pa.RecordBatch.from_arrays([*arrays, ops, names], [*self._columns, OP, ROW])
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """ROW of rows with these columns."""
+        table = pa.table(rows)
+        moments = table.column(self.columns[0]).combine_chunks().cast(pa.int64()).fill_null(0)
+        hashes = key_hashes(table, self.columns) ^ value_hashes(pa.array([self._lane]))
+        words = np.stack([moments.to_numpy().view(np.uint64), hashes], axis=1)
+        packed = pa.py_buffer(np.ascontiguousarray(words))
+        return pa.FixedSizeBinaryArray.from_buffers(_NAME, len(table), [None, packed]).cast(pa.binary())
 
 
-def matched_by(plan: JoinPlan) -> tuple[str, ...]:
-    """The columns of the left input on which it depends what its tuples match, the event time first."""
-    inputs, time = plan.inputs, plan.inputs[LEFT].time
-    assert time is not None, "it is a stream"
-    own = {column.name for column in inputs[LEFT].columns}
-    keys = (key.columns[LEFT] for key in plan.keys)
-    compared = (name for each in plan.comparisons for name in (each.left, each.right) if name in own)
-    return tuple(dict.fromkeys((time, *(name for name in keys if name is not None), *compared)))
+def marked(rows: pa.RecordBatch, op: str, names: pa.Array | None = None) -> pa.RecordBatch:
+    """Rows with OP and ROW.
+
+    Args:
+        rows: the rows.
+        op: what is done with them.
+        names: of rows without a partner; None: they have one.
+    """
+    ops = pa.repeat(pa.scalar(op), rows.num_rows)
+    names = pa.nulls(rows.num_rows, pa.binary()) if names is None else names
+    return pa.RecordBatch.from_arrays([*rows.columns, ops, names], [*rows.schema.names, OP, ROW])
 
 
-def _names(rows: pa.RecordBatch, columns: Sequence[str], lane: int) -> pa.Array:
-    """ROW of left tuples; tuples that match alike at one event time have the same, as they are told and withdrawn alike."""
-    table = pa.table(rows)
-    moments = table.column(columns[0]).combine_chunks().cast(pa.int64()).fill_null(0)
-    hashes = key_hashes(table, columns) ^ value_hashes(pa.array([lane]))
-    words = np.stack([moments.to_numpy().view(np.uint64), hashes], axis=1)
-    packed = pa.py_buffer(np.ascontiguousarray(words))
-    return pa.FixedSizeBinaryArray.from_buffers(_NAME, len(table), [None, packed]).cast(pa.binary())
+def _matched_by(plan: JoinPlan) -> tuple[str, ...]:
+    right = len(plan.inputs) - 1
+    times = [each.time for each in (plan.inputs[plan.anchor], *plan.inputs[:right])]
+    keys = [
+        name
+        for key in plan.keys
+        if key.columns[right] is not None
+        for name in [column for column in key.columns[:right] if column is not None][:1]
+    ]
+    own = {column.name for each in plan.inputs[:right] for column in each.columns}
+    sides = [{each.left, each.right} for each in plan.comparisons]
+    compared = [name for both in sides if not both <= own for name in sorted(both & own)]
+    return tuple(dict.fromkeys(name for name in (*times, *keys, *compared) if name is not None))

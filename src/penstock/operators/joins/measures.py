@@ -19,6 +19,7 @@ class StepMeasure:
         built: tuples of the probed input that were copied into a table.
         looked: pairs that were looked at.
         pairs: joined rows that went out.
+        alone: rows that went out without a partner, of a step into an optional input.
         build_seconds: processor time of the table.
         seconds: processor time of everything else.
     """
@@ -28,6 +29,7 @@ class StepMeasure:
     built: int = 0
     looked: int = 0
     pairs: int = 0
+    alone: int = 0
     build_seconds: float = 0.0
     seconds: float = 0.0
 

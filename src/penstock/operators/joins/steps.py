@@ -35,7 +35,7 @@ from penstock.operators.joins.conditions import (
     source_of,
 )
 from penstock.operators.joins.measures import StepMeasure, building, timing
-from penstock.operators.joins.tuples import CellTuples, Slot
+from penstock.operators.joins.tuples import WHOLE, CellTuples, Slot, Stripe
 from penstock.operators.runs.run import hash_numbers, is_ordinal
 from penstock.plan.joins import JoinPlan, Method, ProbeStep
 
@@ -286,10 +286,10 @@ def key_numbers(
     return hash_numbers(pa.table({name: column.take(ids)}), (name,)).astype(np.int64), valid
 
 
-def rows_of(number: int, slots: Iterable[Slot], piece_rows: int) -> Iterator[Rows]:
-    """The tuples of an input's slots that are meant and not loose, in pieces of at most so many."""
+def rows_of(number: int, slots: Iterable[Slot], piece_rows: int, stripe: Stripe = WHOLE) -> Iterator[Rows]:
+    """The tuples of an input's slots that are meant, not loose and of a stripe, in pieces of at most so many."""
     for slot in slots:
-        ids = slot.ids()
+        ids = stripe.of_slot(slot)
         for begin in range(0, len(ids), piece_rows):
             yield {number: ids[begin : begin + piece_rows]}
 

@@ -68,6 +68,27 @@ class InputRuns:
     old: tuple[RunSlice, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """Which of a cell's new tuples one of several tasks joins: every so many-th of each slot, with all that the cell holds.
+
+    Attributes:
+        number: of the stripe, from 0.
+        of: how many stripes there are.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def of_slot(self, slot: Slot) -> Ids:
+        """Those of the rows that are meant and not loose, by id; slots begin with different stripes, however few rows they have."""
+        return slot.ids()[(self.number - slot.number) % self.of :: self.of]
+
+
+#: all of them
+WHOLE = Stripe()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
     """A part among those at hand, and which of its rows are meant.

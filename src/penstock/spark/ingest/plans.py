@@ -199,6 +199,10 @@ class StreamPlans:
             self._demands = self._demands.with_demand(demand)
             return self._demands.next_id - 1
 
+    def begun(self, demand: int) -> int | None:
+        """The first batch whose tuples are dealt out for a demand; None before there is one, or where nobody asks for it."""
+        return next((each.begins for each in self.demands if each.id == demand), None)
+
     def withdraw(self, demand: int) -> None:
         """Asks for tuples no more, from the next binding on; what the log holds of them leaves with its entries."""
         with self._lock:
@@ -331,6 +335,7 @@ class StreamPlans:
                 if self._register is register:
                     version = 0 if self._newest is None else self._newest + 1
                     self._register = begun
+                    self._demands = self._demands.begun(batch)
                     self._log.store(version, self._views, begun, self._demands)
                     self._newest = version
                     self._changed = False

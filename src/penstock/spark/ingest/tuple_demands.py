@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -70,9 +70,8 @@ def compile_demands(
             if demand.condition is None
             else numbers.setdefault(demand.condition, len(numbers)),
             columns=tuple(PaneColumn(names[text], name, types[text]) for text, name in demand.columns),
-            raising=tuple(
-                dict.fromkeys(error for text in computed if (error := derived[text].error_column) is not None)
-            ),
+            raising=_errors(derived, (text for text, name in demand.columns if name not in demand.or_null)),
+            or_null=_errors(derived, (text for text, name in demand.columns if name in demand.or_null)),
             run=RunPlan(demand.key, demand.time, router_of(demand.router)),
         )
         _check(demand, plan, host)
@@ -85,6 +84,12 @@ def compile_demands(
         tuple(numbers)[len(conditions) :],
         tuple(derived.values()),
     )
+
+
+def _errors(derived: Mapping[str, Derived], texts: Iterable[str]) -> tuple[str, ...]:
+    """The columns that are true where one of these expressions raised."""
+    found = (derived[text].error_column for text in texts if text in derived)
+    return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def _check(demand: TupleDemand, plan: TuplePlan, host: ExpressionHost) -> None:

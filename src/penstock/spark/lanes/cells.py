@@ -10,6 +10,7 @@ from typing import TypeVar
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.recovery.messages import first_line
 
 _log = logging.getLogger(__name__)
@@ -25,30 +26,57 @@ class CellJobs:
         spark: the session; with `spark.scheduler.mode` FAIR the lane's tasks take their share of the cores beside a
             busy ingest, otherwise they wait for the tasks before them.
         name: the lane's, for the pool and the jobs' description.
+        shared: with whom it may share jobs; None: with none.
     """
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
+    def __init__(self, spark: SparkSession, name: str, shared: SharedJobs | None = None) -> None:
         self._spark = spark
         self._name = name
+        self._shared = shared
+        #: whether the last one was light, and succeeded; before the first one it is taken to
+        self._was_light = True
         self._group = f"penstock-{name}-{uuid.uuid4().hex}"
 
-    def run(self, function: Callable[[Cell], Report], cells: Sequence[Cell]) -> list[Report]:
+    def expect(self) -> None:
+        """Says that a job is about to be run: others that share jobs wait for it, if it is likely to be a light one."""
+        if self._shared is not None and self._was_light:
+            self._shared.expect(self._name)
+
+    def release(self) -> None:
+        """Says that none will be."""
+        if self._shared is not None:
+            self._shared.release(self._name)
+
+    def run(
+        self, function: Callable[[Cell], Report], cells: Sequence[Cell], *, is_light: bool = False
+    ) -> list[Report]:
         """Runs one job, a task a cell.
 
         Args:
             function: runs in a worker; it and what it returns can be pickled.
             cells: what it is given.
+            is_light: it takes little more than any job: it may be run together with others, and wait for them; after a
+                heavy one, or one that failed, it is run alone nevertheless.
 
         Returns:
             What it returned, in the order of the cells.
         """
         if not cells:
             return []
-        context = self.own()
+        may_share, self._was_light = self._was_light and is_light, False
+        found = None
+        if self._shared is not None and may_share:
+            found = self._shared.run(self._name, function, cells, self._numbered)
+        else:
+            self.release()
+        if found is None:
+            found = self._numbered(lambda number: function(cells[number]), len(cells))
+        self._was_light = is_light
+        return found
 
+    def _numbered(self, function: Callable[[int], Report], tasks: int) -> list[Report]:
         # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
-        numbers = context.parallelize(range(len(cells)), len(cells))
-        return numbers.map(lambda number: function(cells[number])).collect()
+        return self.own().parallelize(range(tasks), tasks).map(function).collect()
 
     def own(self) -> SparkContext:
         """Gives the jobs that the calling thread begins from now on the lane's pool and description."""

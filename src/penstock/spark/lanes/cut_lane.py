@@ -22,6 +22,7 @@ from penstock.errors import CheckpointError
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach, refuse_another_log
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Published, Publisher
@@ -78,6 +79,7 @@ class CutLane(Lane):
         context: the run's.
         streams: the logs it reads.
         entries_per_cut: most entries of each log in a cut.
+        shared: with which lanes its jobs may be run together; None: with none.
     """
 
     part = "lane"
@@ -85,12 +87,17 @@ class CutLane(Lane):
     reads_again: bool = False
 
     def __init__(
-        self, name: str, context: LaneContext, streams: Sequence[LaneInput], entries_per_cut: int = 64
+        self,
+        name: str,
+        context: LaneContext,
+        streams: Sequence[LaneInput],
+        entries_per_cut: int = 64,
+        shared: SharedJobs | None = None,
     ) -> None:
         super().__init__(name, context, streams)
         self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
         self.publisher = Publisher(context.layout, name, (), owner=name, failpoints="cut_")
-        self.jobs = CellJobs(context.spark, name)
+        self.jobs = CellJobs(context.spark, name, shared)
         self._cuts = CutFolder(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut
         #: replaced as a whole by the lane's thread
@@ -164,6 +171,8 @@ class CutLane(Lane):
                 f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
                 f"{standing.number}: it was set back to an older copy or has lost files; {REMEDY}"
             )
+        if newest is not None:
+            self._tell(newest[0], newest[1])
         reach = {stream: self._began(stream, standing.reach.get(stream)) for stream in self.readers}
         return _Standing(standing.number, reach)
 
@@ -189,6 +198,7 @@ class CutLane(Lane):
         until = self._wait(standing.reach)
         if until is None:
             return None
+        self.jobs.expect()
         found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
         began = time.perf_counter()
         cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since(standing.reach))
@@ -231,7 +241,10 @@ class CutLane(Lane):
         cut, began = task.cut, time.perf_counter()
         staging = self.context.layout.staging(self.name, cut.number)
         shutil.rmtree(staging, ignore_errors=True)
-        answer = self.answer(cut, staging)
+        try:
+            answer = self.answer(cut, staging)
+        finally:
+            self.jobs.release()
         failpoint("cut_answered", cut.number)
         answered = time.perf_counter()
         until = {stream: asdict(reach) for stream, reach in cut.until.items()}
@@ -240,8 +253,7 @@ class CutLane(Lane):
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
         self.retries.succeeded()
-        streams = {stream: reach.entry for stream, reach in cut.until.items()}
-        self._told = {"cut": cut.number, "streams": streams}
+        streams = self._tell(cut.number, cut.until)
         self.context.events.record(
             "cut",
             lane=self.name,
@@ -277,6 +289,12 @@ class CutLane(Lane):
             self.readers[stream].put_mark(self.name, reach.entry, **since, **self.needs(stream, cut))
         failpoint("cut_marked", cut.number)
         self._cuts.remove(cut)
+
+    def _tell(self, cut: int, until: Mapping[str, Reach]) -> dict[str, int]:
+        """Notes for the status how far the lane has come: by stream the last entry that is answered."""
+        streams = {stream: reach.entry for stream, reach in until.items()}
+        self._told = {"cut": cut, "streams": streams}
+        return streams
 
     def _compact(self, number: int) -> None:
         every = self.context.settings.compact_every_batches

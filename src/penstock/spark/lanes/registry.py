@@ -61,7 +61,8 @@ def _joins(needs: Needs) -> Iterator[LanePlan]:
     for joined in needs.joins.joins:
         streams = joined.definition.streams
         if all(stream in needs.queries for stream in streams):
-            yield LanePlan(joined.lane, streams, partial(JoinLane, joined, needs.joins.tables))
+            shared = needs.joins.shared_jobs[frozenset(streams)]
+            yield LanePlan(joined.lane, streams, partial(JoinLane, joined, needs.joins.tables, shared=shared))
 
 
 def _derived(needs: Needs) -> Iterator[LanePlan]:

@@ -26,6 +26,8 @@ from penstock.spark.storage.layout import Layout
 
 #: of a view in the catalog: the numbers of the lanes that have answered it; no other views have it
 LANES = "lanes"
+#: of a join view in the catalog: the static tables that it joins
+TABLES = "tables"
 #: of a join view in the catalog: whether some of its rows may be withdrawn
 WITHDRAWS = "withdraws"
 #: columns behind those of a view that withdraws rows
@@ -52,6 +54,7 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
         "beneath": definition.beneath,
         "streams": definition.streams,
         "columns": spark_schema(row_schema(definition.plan)).jsonValue(),
+        TABLES: definition.tables,
         LANES: [*registered.before, registered.number],
         WITHDRAWS: definition.plan.withdraws,
     }

@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
-from penstock.spark.sources.tables import FILE_SOURCES, check_columns, open_files_at_rest
+from penstock.spark.sources.tables import (
+    FILE_SOURCES,
+    TOLERANT,
+    TOLERANT_SOURCES,
+    check_columns,
+    open_files_at_rest,
+    set_apart,
+    with_corrupt,
+)
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
 
@@ -57,8 +67,18 @@ class StaticTable:
         return hashlib.sha256(json.dumps([declared, listed]).encode()).hexdigest()[:16]
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The table as it is now."""
-        return spark.read.schema(self.schema).format(self.kind).options(**self.options).load(self.path)
+        """The table as it is now.
+
+        Returns:
+            Its columns, CORRUPT and REASON, which are NULL but for records that do not fit the columns, and ORIGIN.
+        """
+        reader = spark.read.format(self.kind).options(**self.options)
+        if self.kind in TOLERANT_SOURCES:
+            whole = reader.schema(with_corrupt(self.schema)).options(**TOLERANT).load(self.path)
+            return set_apart(whole, self.kind, self.schema)
+        nothing = {CORRUPT: "binary", REASON: "string", ORIGIN: "string"}
+        whole = reader.schema(self.schema).load(self.path)
+        return whole.select("*", *(F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()))
 
 
 def is_static(table: CreateTable) -> bool:

@@ -50,6 +50,9 @@ _NUMBERS = (
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": "Parquet", "orc": "ORC"}
+#: formats whose reader may meet records that do not fit, and its options for going on
+TOLERANT_SOURCES = ("csv", "json")
+TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay")
 
@@ -205,7 +208,7 @@ def _open_files(
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
     if kind == "parquet" and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
-    if kind in ("csv", "json"):
+    if kind in TOLERANT_SOURCES:
         return _tolerant_files(kind, path, schema, options, at_rest, event_time)
     why = (
         f"{kind} files"
@@ -241,35 +244,50 @@ def _tolerant_files(
     event_time: str | None,
 ) -> DataFrameSource:
     """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
-    wide = StructType([*schema.fields]).add(CORRUPT, StringType())
-    tolerant = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    wide = with_corrupt(schema)
 
     def load(spark: SparkSession) -> DataFrame:
         reader = spark.readStream.schema(wide).format(kind).options(**options)
-        return set_apart(reader.options(**tolerant).load(path))
+        return set_apart(reader.options(**TOLERANT).load(path), kind, schema)
 
     def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**tolerant)
-        return set_apart(read_exactly(paths, reader.load))
-
-    def set_apart(frame: DataFrame) -> DataFrame:
-        undecodable = F.lit(False)
-        for field in schema:
-            if isinstance(field.dataType, StringType):
-                undecodable = undecodable | F.coalesce(
-                    F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
-                )
-        columns = [F.col(quoted(field.name)) for field in schema]
-        reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
-        record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
-        return frame.select(
-            *columns,
-            F.when(reason.isNotNull(), record).alias(CORRUPT),
-            reason.alias(REASON),
-            F.col("_metadata.file_path").alias(ORIGIN),
-        )
+        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**TOLERANT)
+        return set_apart(read_exactly(paths, reader.load), kind, schema)
 
     return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", read, kind)
+
+
+def with_corrupt(schema: StructType) -> StructType:
+    """The columns to read with TOLERANT: those of a table and CORRUPT."""
+    return StructType([*schema.fields]).add(CORRUPT, StringType())
+
+
+def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
+    """Says which records do not fit.
+
+    Args:
+        frame: of `with_corrupt(schema)`, read with TOLERANT.
+        kind: the format.
+        schema: the table's columns.
+
+    Returns:
+        The table's columns, CORRUPT and REASON, which are NULL where a record fits, and ORIGIN.
+    """
+    undecodable = F.lit(False)
+    for field in schema:
+        if isinstance(field.dataType, StringType):
+            undecodable = undecodable | F.coalesce(
+                F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
+            )
+    columns = [F.col(quoted(field.name)) for field in schema]
+    reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
+    record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
+    return frame.select(
+        *columns,
+        F.when(reason.isNotNull(), record).alias(CORRUPT),
+        reason.alias(REASON),
+        F.col("_metadata.file_path").alias(ORIGIN),
+    )
 
 
 def _open_replay(

@@ -22,6 +22,7 @@ class TupleDemand:
         key: names of the columns it is looked for by; none: by event time alone.
         time: name of the event time column, a TIMESTAMP or TIMESTAMP_NTZ.
         router: deals the tuples out, see `routers.Router.document`; its columns are among `columns`.
+        or_null: names of columns that are NULL where their expression raises: the tuple is kept, and counted all the same.
     """
 
     condition: str | None
@@ -29,6 +30,7 @@ class TupleDemand:
     key: tuple[str, ...]
     time: str
     router: Mapping[str, Any]
+    or_null: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,12 @@ class NumberedDemand:
     Attributes:
         id: names its files for ever.
         demand: what is asked for.
+        begins: the first batch that is dealt out for it; None: it has not been bound yet.
     """
 
     id: int
     demand: TupleDemand
+    begins: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,12 @@ class DemandRegister:
 
     def with_demand(self, demand: TupleDemand) -> DemandRegister:
         """With a demand that was not there."""
-        return DemandRegister((*self.demands, NumberedDemand(self.next_id, demand)), self.next_id + 1)
+        return DemandRegister((*self.demands, NumberedDemand(self.next_id, demand, None)), self.next_id + 1)
+
+    def begun(self, batch: int) -> DemandRegister:
+        """With the demands that have not begun yet beginning with a batch."""
+        demands = (each if each.begins is not None else replace(each, begins=batch) for each in self.demands)
+        return replace(self, demands=tuple(demands))
 
     def without(self, id_: int) -> DemandRegister:
         """Without a demand."""

@@ -11,6 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,15 @@ def numbered(folder: Path, suffix: str = ".json") -> list[int]:
         return []
     stems = (entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def newest_first(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder that match a pattern, by the time they were written; those that go meanwhile are left out."""
+    found = []
+    for each in folder.glob(pattern):
+        with suppress(FileNotFoundError):
+            found.append((each.stat().st_mtime_ns, each))
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def drop_unbegun(checkpoint: Path) -> None:

@@ -36,6 +36,11 @@ class JoinDefinition:
         """The streams among its inputs, each once."""
         return tuple(dict.fromkeys(each.relation for each in self.plan.inputs if not each.is_static))
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The static tables among them, each once."""
+        return tuple(dict.fromkeys(each.relation for each in self.plan.inputs if each.is_static))
+
 
 #: what names of lanes of join views begin with
 JOINS_NAME = "joins"

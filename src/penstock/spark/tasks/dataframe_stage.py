@@ -10,15 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.operators.ingest.malformed import explained
+from penstock.operators.ingest.malformed import explained_each
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
 CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
-#: records of a block whose reason is looked into
-_MOST_EXPLAINED = 10_000
 
 
 def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
@@ -70,9 +68,5 @@ def _set_corrupt_aside(task: Task, batch: pa.RecordBatch, columns: list[str]) ->
     aside = batch.filter(reason.is_valid())
     schema = pa.schema([batch.schema.field(name) for name in columns])
     records, reasons = aside.column(CORRUPT), aside.column(REASON)
-    told = [
-        explained(why.as_py(), record.as_py() or b"", schema) if number < _MOST_EXPLAINED else why.as_py()
-        for number, (why, record) in enumerate(zip(reasons, records, strict=True))
-    ]
-    task.quarantine_lines(records, aside.column(ORIGIN), pa.array(told, pa.string()))
+    task.quarantine_lines(records, aside.column(ORIGIN), explained_each(reasons, records, schema))
     return batch.filter(reason.is_null())

@@ -33,7 +33,7 @@ def bind_join(
     relations: Mapping[str, Relation],
     host: JoinHost,
     functions: Collection[str] = (),
-) -> JoinPlan:
+) -> tuple[JoinPlan, list[str]]:
     """Binds a join view.
 
     Args:
@@ -42,6 +42,9 @@ def bind_join(
         relations: the streams and static tables that may be joined, by name in upper case.
         host: Spark's analysis over them.
         functions: names of the users' functions that take arrays and return one.
+
+    Returns:
+        The plan, and what is allowed in the view and seldom meant, a text each.
 
     Raises:
         UnknownNameError: an input, a column or a function that does not exist, or a name that several columns have.
@@ -69,10 +72,11 @@ def bind_join(
     _check_outputs(outputs, schema, kept)
     every, matching, after = _parted(query, inner, last, where, kept)
     optional = None if after is None else len(inputs) - 1
+    refuse_unjoined(inputs[:optional], every)
     refuse_unjoined(inputs, (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
-    bounds = bound_streams(inputs, (*every, *(matching if is_bound else ())), kept.host, host.time_zone)
+    bounds = bound_streams(inputs, every, matching if is_bound else None, kept.host, host.time_zone)
     users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
     conditions = JoinConditions(kept, optional, users)
     conditions.add([each for each in every if each not in bounds.exact])
@@ -84,9 +88,13 @@ def bind_join(
     columns = tuple(
         _output(output, field, kept, optional) for output, field in zip(outputs, schema, strict=True)
     )
-    return JoinPlan(
+    read = [*residual, *filters, *(each.text for each in columns)]
+    plan = JoinPlan(
         name,
-        tuple(_input(number, time, kept, conditions) for number, time in enumerate(times)),
+        tuple(
+            _input(number, time, kept, conditions, None if optional in (None, number) else read)
+            for number, time in enumerate(times)
+        ),
         keys,
         bounds.bounds,
         tuple(conditions.comparisons),
@@ -96,6 +104,7 @@ def bind_join(
         tuple(filters),
         tuple(users.predicates) if users is not None else (),
     )
+    return plan, conditions.warnings
 
 
 def _conditions(
@@ -175,7 +184,7 @@ def _parted(
     it fills with NULL.
 
     Raises:
-        UnsupportedError: an outer join whose first input is a static table, or of a stream behind other joins.
+        UnsupportedError: an outer join of static tables with a stream.
     """
     number = len(query.sources) - 1
     if not query.sources[number].is_optional:
@@ -183,31 +192,16 @@ def _parted(
     after = [each for each in where if number in each.inputs]
     if any(_rejects_null(each, number, kept) for each in after):
         return [*inner, *last, *where], [], None
-    if not kept.inputs[number].relation.is_static:
-        _refuse_stream(query, kept)
-    return [*inner, *(each for each in where if number not in each.inputs)], last, after
-
-
-def _refuse_stream(query: JoinQuery, kept: KeptColumns) -> None:
-    """Makes sure that what a stream is the optional last input of is a join of two streams.
-
-    Raises:
-        UnsupportedError: it is not.
-    """
-    refused, message = query.sources[-1], None
-    if len(query.sources) > 2:
-        message = (
-            "A LEFT JOIN of a stream behind other joins is not supported yet. Allowed are LEFT JOIN of two streams, and of a "
-            "static table behind any joins."
-        )
-    elif kept.inputs[0].relation.is_static:
+    if not kept.inputs[number].relation.is_static and all(
+        each.relation.is_static for each in kept.inputs[:number]
+    ):
         refused = query.sources[0]
         message = (
-            f"{refused.alias} is a static table: which of its rows match nothing in a stream is never known. Put the stream "
-            "first."
+            f"{refused.alias} is a static table: which of its rows match nothing in a stream is never known. Put a stream "
+            "before the LEFT JOIN."
         )
-    if message is not None:
         raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
+    return [*inner, *(each for each in where if number not in each.inputs)], last, after
 
 
 def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
@@ -221,8 +215,28 @@ def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
     return conjunct.operator is not None and any(kept.host.null_on_nulls(sides))
 
 
-def _input(number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions) -> JoinInput:
+def _input(
+    number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions, read: Sequence[str] | None
+) -> JoinInput:
+    """An input.
+
+    Args:
+        number: its number.
+        time: its event time, a column that is kept.
+        kept: what is kept of all of them.
+        conditions: what they are joined by.
+        read: of an input that an optional one is joined with what is told of joined rows: a tuple for which anything else
+            raises has no partner, and stays. None: a tuple for which something raises is in no row.
+    """
     source, relation = kept.inputs[number].source, kept.inputs[number].relation
+    plain = set(map(quote, relation.columns))
+    matching = [
+        column.name
+        for column in kept.of(number)
+        if column.text not in plain
+        and read is not None
+        and not any(quote(column.name) in text for text in read)
+    ]
     texts = [clause.text for clause in source.below.conditions] if source.below is not None else []
     texts += conditions.pushed.get(number, ())
     condition = " AND ".join(map(enclosed, texts)) if len(texts) > 1 else None
@@ -233,6 +247,7 @@ def _input(number: int, time: str | None, kept: KeptColumns, conditions: JoinCon
         condition or (texts[0] if texts else None),
         kept.of(number),
         time,
+        tuple(matching),
     )
 
 

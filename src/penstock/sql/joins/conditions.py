@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.errors import SqlError
 from penstock.plan.expressions import CommonType
 from penstock.plan.joins import Comparison, JoinKey, Operator
+from penstock.plan.spark_types import spark_name
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import KeptColumns, cast_text, own_text, row_text
 from penstock.sql.joins.scope import Column, Expression
@@ -50,6 +52,7 @@ class JoinConditions:
         comparisons: see `JoinPlan`.
         residual: conditions on every row that only Spark judges.
         matching: likewise those that say what the optional input is joined by.
+        warnings: of texts that are compared with what is no text.
     """
 
     kept: KeptColumns
@@ -59,6 +62,7 @@ class JoinConditions:
     comparisons: list[Comparison] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
     matching: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     _equal: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
     _looked_up: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
     _demanded: dict[int, list[str]] = field(default_factory=dict)
@@ -159,6 +163,9 @@ class JoinConditions:
 
     def _sides(self, conjunct: Conjunct, common: CommonType) -> list[_Side]:
         types = self.kept.host.types([operand.text(row_text) for operand in conjunct.operands])
+        for operand, kind in zip(conjunct.operands, types, strict=True):
+            if pa.types.is_string(kind) and not pa.types.is_string(common.type):
+                self.warnings.append(_warning_of_cast(conjunct, operand, common.type))
         return [
             _Side(number, operand.text(own_text), None if kind == common.type else common, operand)
             for operand, kind in zip(conjunct.operands, types, strict=True)
@@ -189,3 +196,15 @@ class JoinConditions:
 
 def _equated(texts: Iterable[str]) -> str:
     return " = ".join(map(enclosed, texts))
+
+
+def _warning_of_cast(conjunct: Conjunct, operand: Expression, kind: pa.DataType) -> str:
+    """What to say of a text that is compared with what is none."""
+    text, target = operand.clause.text, spark_name(kind)
+    message = (
+        f"{text} is of type STRING, the other side is not: Spark casts {text} to {target}, which raises for every tuple where it "
+        f"spells no {target}; such a tuple meets none and is counted as an error. Cast the other side to STRING, or use "
+        f"try_cast({text} AS {target})."
+    )
+    clause = conjunct.clause
+    return clause.error(SqlError, message, 0, len(clause.text)).render()

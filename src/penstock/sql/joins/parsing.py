@@ -33,12 +33,12 @@ _JOINS = {
     TokenType.ANTI,
 }
 _REFUSED_JOINS = {
-    TokenType.RIGHT: "RIGHT JOIN",
+    TokenType.RIGHT: "RIGHT JOIN: swap its inputs and write LEFT JOIN; this",
     TokenType.FULL: "FULL OUTER JOIN",
-    TokenType.CROSS: "CROSS JOIN",
-    TokenType.NATURAL: "NATURAL JOIN",
+    TokenType.CROSS: "CROSS JOIN: write JOIN ... ON and a condition on columns of both; this",
+    TokenType.NATURAL: "NATURAL JOIN: write JOIN ... USING (columns); this",
     TokenType.SEMI: "SEMI JOIN",
-    TokenType.ANTI: "ANTI JOIN",
+    TokenType.ANTI: "ANTI JOIN: write LEFT JOIN and a selection over it (IS NULL); this",
 }
 _ABOVE = "in a join view is not supported: make the join a view of its own, and a window view over that"
 _REFUSED = {

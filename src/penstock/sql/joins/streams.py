@@ -56,13 +56,19 @@ def refuse_unjoined(inputs: Sequence[Input], conjuncts: Sequence[Conjunct]) -> N
 
 
 def bound_streams(
-    inputs: Sequence[Input], conjuncts: Sequence[Conjunct], host: ExpressionHost, zone: str
+    inputs: Sequence[Input],
+    conjuncts: Sequence[Conjunct],
+    matching: Sequence[Conjunct] | None,
+    host: ExpressionHost,
+    zone: str,
 ) -> BoundStreams:
     """The bounds that conditions set to the event times of every two streams.
 
     Args:
         inputs: of the join.
-        conjuncts: its conditions.
+        conjuncts: its conditions on every row.
+        matching: those by which an optional stream, the last input, matches: they bind no others to one another. None: there is
+            no such stream.
         host: Spark's analysis over joined rows.
         zone: the session's time zone.
 
@@ -75,22 +81,28 @@ def bound_streams(
     types = host.types([row_text(column) for column in shown])
     local = {column: kind.tz is None for column, kind in zip(shown, types, strict=True)}
     times = EventTimes(local, zone, lambda text: _length(text, host))
+    optional = None if matching is None else len(inputs) - 1
+    inner = DifferenceBounds([number for number in streams if number != optional])
     bounds = DifferenceBounds(streams)
     exact: list[Conjunct] = []
-    for conjunct in conjuncts:
+    for conjunct in (*conjuncts, *(each for each in matching or () if optional in each.inputs)):
         found = times.differences(conjunct)
         for each in found:
             bounds.add(each.earlier, each.later, each.most)
+            if optional not in (each.earlier, each.later):
+                inner.add(each.earlier, each.later, each.most)
         if found and conjunct.operator != "=" and all(each.is_exact for each in found):
             exact.append(conjunct)
     for earlier, later in combinations(streams, 2):
-        if bounds.most(earlier, later) is None or bounds.most(later, earlier) is None:
-            raise _unbound(inputs[earlier], inputs[later], bounds)
+        known = bounds if later == optional else inner
+        if known.most(earlier, later) is None or known.most(later, earlier) is None:
+            raise _unbound(inputs[earlier], inputs[later], known)
     if bounds.is_contradictory:
         clause = inputs[streams[-1]].source.clause
         message = "The bounds on event times contradict one another, so that no rows can match."
         raise clause.error(SqlError, message, 0, len(clause.text))
-    return BoundStreams(bounds.bounds(), tuple(exact))
+    outer = tuple(each for each in bounds.bounds() if each.right == optional)
+    return BoundStreams((*inner.bounds(), *outer), tuple(exact))
 
 
 def _length(text: str, host: ExpressionHost) -> Length | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.plan.expressions import Raised
 from penstock.plan.joins import Argument, UserPredicate
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.joins.conjuncts import Conjunct
@@ -98,13 +97,12 @@ class UserPredicates:
         return tuple(each for each in found if each is not None) if None not in found else ()
 
     def _argument(self, expression: Expression) -> Argument | None:
-        if not expression.columns:
-            (value,) = self.kept.host.constants([expression.clause.text])
-            return None if isinstance(value, Raised) else Argument(None, expression.clause.text)
         if expression.column is not None:
             return Argument(self.kept.column(expression.column), None)
         if len(expression.inputs) > 1 or self.kept.host.may_raise([expression.text(row_text)])[0]:
             return None
+        if not expression.columns:
+            return Argument(None, expression.clause.text)
         return Argument(self.kept.computed(expression), None)
 
     def _told(self, column: Column) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNam
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.lexing import is_call, name_of, tokenize
 from penstock.sql.text.literals import string
 from penstock.sql.text.parts import split_query
 from penstock.sql.text.query import SelectQuery, parse_selection
@@ -138,12 +138,13 @@ class Script:
         return tuple(item for item in self.statements if isinstance(item, InsertInto))
 
 
-def parse_script(text: str, known: Iterable[str] = ()) -> Script:
+def parse_script(text: str, known: Iterable[str] = (), aggregates: Collection[str] = ()) -> Script:
     """Parses a script and checks that every name exists once, before its use.
 
     Args:
         text: statements separated by `;`.
         known: names of tables and views that exist already.
+        aggregates: names of the user's aggregates.
 
     Raises:
         DuplicateNameError: a name is taken.
@@ -154,7 +155,7 @@ def parse_script(text: str, known: Iterable[str] = ()) -> Script:
     names = {name.upper(): name for name in known}
     statements: list[Statement] = []
     for tokens in _split(text, tokenize(text)):
-        parser = _StatementParser(text, tokens)
+        parser = _StatementParser(text, tokens, aggregates)
         statement = parser.parse()
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
@@ -170,8 +171,12 @@ def parse_script(text: str, known: Iterable[str] = ()) -> Script:
     return Script(text, tuple(statements))
 
 
-def parse_query(text: str) -> Query:
+def parse_query(text: str, aggregates: Collection[str] = ()) -> Query:
     """Parses the text of one query.
+
+    Args:
+        text: the query.
+        aggregates: names of the user's aggregates.
 
     Raises:
         SqlError: as `parse_script`.
@@ -181,7 +186,7 @@ def parse_query(text: str) -> Query:
         tokens.pop()
     if not tokens:
         raise SqlError("A query is missing.", text, 0, len(text))
-    return _parse(text, tokens)
+    return _parse(text, tokens, aggregates)
 
 
 def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
@@ -191,7 +196,17 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
     return ((query.source, query.source_clause),)
 
 
-def _parse(script: str, tokens: Sequence[Token]) -> Query:
+def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
+    names = {name.upper() for name in aggregates}
+    for position, token in enumerate(tokens):
+        if is_call(tokens, position) and token.text.upper() in names:
+            raise UnsupportedError(
+                f"{token.text} is an aggregate of yours: it is for window views with a deadline, "
+                "/*+ DEADLINE('3 seconds') */, which are not supported yet.",
+                script,
+                token.start,
+                token.end + 1,
+            )
     if is_join(tokens):
         return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
@@ -224,6 +239,8 @@ class _StatementParser:
 
     script: str
     tokens: Sequence[Token]
+    #: names of the user's aggregates
+    aggregates: Collection[str]
     position: int = 0
     #: place of the name that the statement declares or inserts into
     name_place: tuple[int, int] = field(default=(0, 0))
@@ -262,7 +279,7 @@ class _StatementParser:
             raise self._fail("A query is expected here.")
         tokens = self.tokens[self.position :]
         text = self.script[tokens[0].start : tokens[-1].end + 1]
-        return _parse(self.script, tokens), text, self.tokens[0].start, tokens[-1].end + 1
+        return _parse(self.script, tokens, self.aggregates), text, self.tokens[0].start, tokens[-1].end + 1
 
     def _table(self) -> CreateTable:
         name = self._declared_name()

@@ -7,6 +7,7 @@ that raises is NULL.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from functools import partial
@@ -22,6 +23,7 @@ from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredi
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage, matching
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
@@ -48,25 +50,25 @@ def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
     return tuple(needed or names[:1])
 
 
-def computed_frame(spark: SparkSession, task: CellTask, cells: int) -> DataFrame:
+def computed_frame(spark: SparkSession, task: CellTask, places: Sequence[Place]) -> DataFrame:
     """The job of a cut, whose rows `reports_of` reads.
 
     Args:
         spark: the session.
-        task: joins a cell.
-        cells: how many there are.
+        task: joins a cell, or a stripe of it.
+        places: a task each, whose number is its place among them.
     """
     plan = task.plan
     types = {column.name: column.type for each in plan.inputs for column in each.columns}
 
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for cell in batch.column(0).to_pylist():
-                yield from task.batches(cell, partial(_leave, _beside(task)))
+            for number in batch.column(0).to_pylist():
+                yield from task.batches(places[number], partial(_leave, _beside(task)))
 
     marks = MARKS if plan.withdraws else ()
     schema = spark_schema(pa.schema([*((name, types[name]) for name in task.columns), *marks]))
-    joined = spark.range(0, cells, 1, cells).mapInArrow(join, schema)
+    joined = spark.range(0, len(places), 1, len(places)).mapInArrow(join, schema)
     judged = joined.select("*", _verdict(spark, plan).alias(_VERDICT)).where(F.col(_VERDICT) != 0)
     # mapInArrow looks columns up by name and does not quote
     outputs = [
@@ -90,7 +92,17 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
         work = [Work(*each) for each in told["work"]]
         judged = [PredicateMeasure(*each) for each in told["judged"]]
         found.append(
-            CellReport(task.number, row.partition, files, row.raised, row.withdrawn, steps, work, judged)
+            CellReport(
+                task.number,
+                row.partition,
+                files,
+                row.raised,
+                row.withdrawn,
+                steps,
+                work,
+                judged,
+                told["seconds"],
+            )
         )
     return found
 
@@ -102,9 +114,13 @@ def _beside(task: CellTask) -> Path:
     return Path(task.staging) / f"{context.taskAttemptId()}.json"
 
 
-def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work]) -> None:
+def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"steps": [astuple(each) for each in steps], "work": [astuple(each) for each in work]}
+    told = {
+        "steps": [astuple(each) for each in steps],
+        "work": [astuple(each) for each in work],
+        "seconds": seconds,
+    }
     path.write_text(json.dumps(told))
 
 
@@ -126,6 +142,7 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "it runs in a task"
+        began = time.thread_time()
         rows = RowStage(task.plan, task.kind, Path(task.staging))
         users, given = UserPredicates(task.predicates), _argument_columns(task.plan)
         raised = 0
@@ -143,6 +160,7 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
         told = json.loads(_beside(task).read_bytes())
         told["judged"] = [astuple(each) for each in users.measures]
         files = rows.close()
+        told["seconds"] += time.thread_time() - began
         path = files[0].path if files else None
         yield pa.record_batch(
             {

@@ -1,6 +1,6 @@
-"""Which left tuples of a LEFT JOIN are due in a cut, and which older tuples must be kept until then.
+"""Which left rows of a LEFT JOIN are due in a cut, and which older tuples must be kept until then.
 
-A left tuple is due once the right stream has come beyond all event times that partners of it may have, and beyond that by
+A left row is due once the right stream has come beyond all event times that partners of its anchor may have, and beyond that by
 its slack: the largest delay of a tuple in its newest entries. That is taken from the logs when a cut is put, and said in it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.operators.joins.changes import Due
-from penstock.operators.joins.outer import LEFT, RIGHT
+from penstock.operators.joins.conditions import bounds_of
 from penstock.plan.joins import JoinPlan
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.cuts import Reach
@@ -26,15 +26,17 @@ class DueTimes:
     """Finds what is due; one thread has it.
 
     Args:
-        plan: the LEFT JOIN of two streams.
+        plan: the LEFT JOIN with a stream.
         logs: by stream.
         most_delay: a larger delay says nothing of others, microseconds.
     """
 
     def __init__(self, plan: JoinPlan, logs: Mapping[str, LogReader], most_delay: int) -> None:
         self._plan, self._most_delay = plan, most_delay
-        self._left = logs[plan.inputs[LEFT].relation]
-        self._right = logs[plan.inputs[RIGHT].relation]
+        self._left_name, self._right_name = (plan.inputs[each].relation for each in (plan.anchor, -1))
+        self._left, self._right = logs[self._left_name], logs[self._right_name]
+        right = len(plan.inputs) - 1
+        (self._partners,) = bounds_of(plan, right, (plan.anchor,))
         self._delays: deque[int] = deque(maxlen=_ENTRIES)
         self._looked = -1
 
@@ -45,7 +47,7 @@ class DueTimes:
             after: what was due before, see `Due`.
             until: how far the cut reaches.
         """
-        right = _entry(self._right, until[self._plan.inputs[RIGHT].relation])
+        right = _entry(self._right, until[self._right_name])
         if right is None:
             return Due(after, after)
         if right.ended:
@@ -57,29 +59,31 @@ class DueTimes:
         reached = right.reached_or_newest
         if reached is None:
             return Due(after, after)
-        limit = reached - max(self._delays, default=0) - self._plan.bounds[0].upper - 1
+        limit = reached - max(self._delays, default=0) - self._partners.upper - 1
         return Due(after, max(after, limit))
 
     def are_waiting(self, due: Due, until: Mapping[str, Reach]) -> bool:
-        """Whether there may be older left tuples that are due now."""
+        """Whether there may be older left rows that are due now."""
         furthest = self._furthest_left(until)
         return due.after < due.until and furthest is not None and furthest > due.after
 
     def needed(self, after: int) -> dict[str, int]:
         """By stream: tuples with an event time not before this are needed for what is not due yet, microseconds."""
-        left, right = (each.relation for each in self._plan.inputs)
-        partners = max(BEFORE_ALL, after + 1 + self._plan.bounds[0].lower)
-        needed = {left: after + 1}
-        needed[right] = min(partners, needed.get(right, partners))
+        anchor = self._plan.anchor
+        needed = {self._left_name: after + 1}
+        for number, each in enumerate(self._plan.inputs):
+            for bound in bounds_of(self._plan, number, (anchor,)):
+                oldest = max(BEFORE_ALL, after + 1 + bound.lower)
+                needed[each.relation] = min(oldest, needed.get(each.relation, oldest))
         return needed
 
     def _newest_left(self, until: Mapping[str, Reach]) -> int | None:
         """The newest event time that is believed: one too far ahead would leave later tuples no time to meet partners."""
-        left = _entry(self._left, until[self._plan.inputs[LEFT].relation])
+        left = _entry(self._left, until[self._left_name])
         return None if left is None else left.furthest if left.newest is None else left.newest
 
     def _furthest_left(self, until: Mapping[str, Reach]) -> int | None:
-        left = _entry(self._left, until[self._plan.inputs[LEFT].relation])
+        left = _entry(self._left, until[self._left_name])
         return None if left is None else left.furthest
 
     def _look(self, right: Entry) -> None:

@@ -12,6 +12,9 @@ from penstock.plan.joins import JoinOrder, JoinPlan, ProbeStep
 from penstock.spark.lanes.joins.grid import shares_of
 from penstock.spark.lanes.joins.orders import first_order
 
+#: share of the time by which the runner-up must be worse to be told of
+_ALIKE = 0.0005
+
 
 def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Iterator[str]:
     """The join, its grid and an order.
@@ -75,7 +78,7 @@ def standing_document(
     Returns:
         JSON values: `inputs` and `selectivities` (texts), `steps` (each with `first`, `step`, what is `predicted` and what was
         `measured` of it: null, or `rows`, `pairs`, `output` and `seconds` in a second of the streams), `predicted_rate`,
-        `measured_rate` (rows put out a second; null where nothing is measured), `seconds`, `best_seconds`, `search`,
+        `measured_rate` (rows put out a second; null where nothing is predicted, or measured), `seconds`, `best_seconds`, `search`,
         `runner_up` (why it lost; null where there is none), `predicates` (each with `text`, `rate` of rows that come, `selectivity`
         and `seconds`, in order), `best_predicates` (the best order where that is another; otherwise null).
     """
@@ -93,7 +96,7 @@ def standing_document(
             {
                 "first": plan.inputs[order.first].alias,
                 "step": _step(plan, figures.step),
-                "predicted": _counts(figures),
+                "predicted": _counts(figures) if standing.is_known else None,
                 "measured": None
                 if (did := standing.measured_of(order.first, figures)) is None
                 else _counts(did),
@@ -101,14 +104,21 @@ def standing_document(
             for order in standing.running
             for figures in order.steps
         ],
-        "predicted_rate": standing.output_rate,
+        "predicted_rate": standing.output_rate if standing.is_known else None,
         "measured_rate": standing.measured_rate,
         "seconds": standing.seconds,
         "best_seconds": best.seconds,
         "search": best.search,
-        "runner_up": None if best.runner_up is None else best.runner_up.reason,
+        "runner_up": _runner_up(standing),
         **_predicates(predicates),
     }
+
+
+def _runner_up(standing: JoinStanding) -> str | None:
+    """Why the runner-up lost; None where it would take as long."""
+    other, best = standing.best.runner_up, standing.best
+    is_worse = standing.is_known and other is not None and other.seconds > best.seconds * (1 + _ALIKE)
+    return other.reason if is_worse and other is not None else None
 
 
 def _predicates(standing: OperatorsStanding | None) -> dict[str, Any]:

@@ -79,19 +79,23 @@ def kept_runs(plan: JoinPlan) -> tuple[KeptRuns, ...]:
     found: list[KeptRuns] = []
     searched = dict.fromkeys(searched_keys(plan))
     for number in range(len(plan.inputs)):
-        own: list[int | None] = [key for key in searched if _is_searched_by(plan, number, plan.keys[key])]
-        found += [KeptRuns(number, key) for key in own or [None]]
+        own = [key for key in searched if plan.keys[key].columns[number] is not None]
+        whole = [key for key in own if not _leaves_out(plan, number, plan.keys[key])]
+        found += [KeptRuns(number, key) for key in whole] or [KeptRuns(number, None)]
+        # new tuples of an optional stream search by keys that it alone shares
+        found += [KeptRuns(number, key) for key in own if plan.withdraws and key not in whole]
     return tuple(found)
 
 
-def _is_searched_by(plan: JoinPlan, number: int, key: JoinKey) -> bool:
-    """Whether an input is searched by a key: for one that only an optional table shares it is not, and has rows without it."""
-    if key.columns[number] is None:
+def _leaves_out(plan: JoinPlan, number: int, key: JoinKey) -> bool:
+    """Whether tuples of an input without a key may be in rows: it shares that with an optional input alone.
+
+    Left tuples of two streams are in rows of their own without it.
+    """
+    if not plan.optional or number in plan.optional or (plan.withdraws and len(plan.inputs) == 2):
         return False
-    if not plan.looks_up or number in plan.optional:
-        return True
     others = set(range(len(plan.inputs))).difference((number, *plan.optional))
-    return any(key.columns[other] is not None for other in others)
+    return all(key.columns[other] is None for other in others)
 
 
 def demand_of(plan: JoinPlan, grid: Grid, runs: KeptRuns) -> TupleDemand:
@@ -104,6 +108,7 @@ def demand_of(plan: JoinPlan, grid: Grid, runs: KeptRuns) -> TupleDemand:
         key=key_columns(plan, runs),
         time=asked.time,
         router=router_of_input(plan, grid, runs.input).document(),
+        or_null=asked.or_null,
     )
 
 

@@ -1,8 +1,8 @@
 """The lane of a join view: what is new in the logs of its streams, joined with what they hold.
 
-A cut is one stateless job, a task a cell of the grid. Runs in the logs are the only state; the cut says by which order
-they are joined and which version of each static table takes part, so a replay says the same and a change of order
-moves nothing.
+A cut is one stateless job, a task a cell of the grid, or several of a heavy one. Runs in the logs are the only state; the
+cut says by which order they are joined and which version of each static table takes part, so a replay says the same and a
+change of order moves nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from penstock.control.actions import Action
 from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.changes import Due
-from penstock.operators.joins.hot_keys import hottest
-from penstock.operators.joins.outer import LEFT
-from penstock.operators.joins.tuples import InputRuns
+from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.joins.balance import TASKS, CellBalance, new_tuples, tasks_told
+from penstock.spark.lanes.joins.beginnings import ViewBeginnings
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
 from penstock.spark.lanes.joins.due import DueTimes, due_of
 from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
+from penstock.spark.lanes.joins.explosions import Explosions
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
 from penstock.spark.lanes.joins.needed import (
     Span,
@@ -36,6 +37,7 @@ from penstock.spark.lanes.joins.needed import (
     needed_without_partners,
     reaching_beyond,
     span_of,
+    untimed,
 )
 from penstock.spark.lanes.joins.orders import ORDERS
 from penstock.spark.lanes.joins.planning import JoinPlanner
@@ -44,8 +46,10 @@ from penstock.spark.lanes.joins.progress import STREAMS, StreamProgress, followe
 from penstock.spark.lanes.joins.static_runs import StaticRuns
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
 from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.run_files import RunFiles
+from penstock.spark.log.stream_log import SINCE
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.status_file import StatusFile
@@ -55,13 +59,11 @@ from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.joins import RegisteredJoin
 
 _log = logging.getLogger(__name__)
-#: a cut is told to explode that puts out at least so many rows, and so many for each of its tuples
-EXPLODED_ROWS, EXPLODED_ROWS_A_TUPLE = 10_000_000, 100
 #: fields of a change of order that its event has otherwise
 _OF_THE_LANE = ("action", "stream", "version", "order")
 #: of a cut's figures: see `STREAMS`
 STREAM_PROGRESS = "clocks"
-#: of a cut's orders; DUE only of a LEFT JOIN of streams, and in the figures of its cuts too
+#: of a cut's orders; DUE only of a LEFT JOIN with a stream, and in the figures of its cuts too
 ORDER, TABLES, PREDICATES, DUE = "order", "tables", "predicates", "due"
 
 
@@ -73,6 +75,7 @@ class JoinLane(CutLane):
         tables: the static tables it joins with, by name.
         context: the run's.
         streams: the keepers of its streams, which have been asked for its tuples.
+        shared: the lanes over the same streams, with which it shares light jobs.
     """
 
     part = "join"
@@ -84,15 +87,16 @@ class JoinLane(CutLane):
         tables: Mapping[str, StaticTable],
         context: LaneContext,
         streams: Sequence[LogKeeper],
+        shared: SharedJobs | None = None,
     ) -> None:
-        super().__init__(registered.lane, context, streams)
-        self._registered = registered
         self.plan = registered.definition.plan
+        super().__init__(registered.lane, context, streams, shared=None if is_computed(self.plan) else shared)
+        self._registered = registered
         self._grid = grid_of(self.plan, registered.shares)
         self._kept = kept_runs(self.plan)
-        plans = {keeper.ingest.stream: keeper.ingest.plans for keeper in streams}
+        self._plans = {keeper.ingest.stream: keeper.ingest.plans for keeper in streams}
         self._demands = {
-            runs: plans[self._relation(runs)].demand(demand_of(self.plan, self._grid, runs))
+            runs: self._plans[self._relation(runs)].demand(demand_of(self.plan, self._grid, runs))
             for runs in self._kept
             if not self.plan.inputs[runs.input].is_static
         }
@@ -100,24 +104,30 @@ class JoinLane(CutLane):
             runs: RunFiles(self.readers[self._relation(runs)], demand)
             for runs, demand in self._demands.items()
         }
+        declared = {begun.stream: begun.entry for begun in registered.beginnings}
+        self._beginnings = ViewBeginnings(declared, self.readers, self._first_batch)
         make_folder(context.layout.lane(self.name))
         self._static = StaticRuns(
             context.spark,
             self.plan,
             registered.shares,
             tables,
-            context.layout.static_tables(self.name),
+            context.layout,
             context.events,
             self.name,
         )
         self._view = registered.definition.name
         self._kind = view_kind(registered.number, self._view)
+        self._explosions = Explosions(self.plan, self.name, self._view, context.events)
         self._book: StatusBook | None = None
         self.planner = JoinPlanner(registered.definition.name, self.plan)
+        self.balance = CellBalance(self._grid.cells, context.spark.sparkContext.defaultParallelism)
         self.predicates = PredicatePlanner(context.spark, self.plan, context.functions)
         most_delay = int(context.settings.max_delay_seconds * 1e6)
         self._due_times = DueTimes(self.plan, self.readers, most_delay) if self.plan.withdraws else None
         self._due_until: int | None = None
+        #: by stream the first entry whose tuples the lane has not let go
+        self._held: dict[str, int] = {}
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:
         """By which order the next cut is joined, in which its user predicates run, which static tables it reads, what is due."""
@@ -137,8 +147,12 @@ class JoinLane(CutLane):
         if stream not in needed:
             return super().held_from(stream, before)
         reader = self.readers[stream]
-        begun = max(self._begun(stream), reader.first - 1)
-        return reader.first_reaching(needed[stream], begun, before.entry)
+        if stream not in self._held:
+            self._held[stream] = int(reader.readers().get(self.name, {}).get(SINCE, reader.first))
+        held = max(reader.first, self._held[stream])
+        begun = self._beginnings.first(stream, held - 1, before.entry)
+        self._held[stream] = reader.first_reaching(needed[stream], begun - 1, before.entry)
+        return self._held[stream]
 
     def answer(self, cut: Cut, staging: Path) -> CutAnswer:
         """Joins what is new."""
@@ -147,61 +161,32 @@ class JoinLane(CutLane):
         spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
         due = due_of(cut.orders[DUE]) if DUE in cut.orders else None
         is_joined = bool(spans) or (due is not None and self._has_due(cut, due, new))
+        streams = self._streams(cut)
         read = tuple(self._with_old(cut, inputs, spans, due)) if is_joined else ()
-        made = self._made(cut, staging, read, due) if is_joined else []
+        made = self._made(cut, staging, read, due, new) if is_joined else []
         if spans:
             self._plan_on(cut, new, made)
+        # an input that is searched by two keys has all of its tuples twice
+        each_once = {runs.input: own.new for runs, own in reversed(list(new.items()))}
         said = {
             "rows": sum(each.rows for each in made),
             "raised": sum(each.raised for each in made),
-            "untimed": self._untimed(new),
-            "beyond_history": self._beyond_history(cut, new),
+            "untimed": untimed(self.plan, each_once),
+            "beyond_history": self._beyond_history(cut, each_once),
         }
-        self._tell_explosion(cut, read, said["rows"])
+        self._explosions.note(cut.number, read, said["rows"])
         if self.plan.withdraws:
             said["withdrawn"] = sum(each.withdrawn for each in made)
-        streams = self._streams(cut)
         progress = progress_of(streams.values(), self._registered.number)
         figures: dict[str, Any] = {
             "views": {self._view: said},
+            TASKS: tasks_told([each.seconds for each in made]),
             STREAM_PROGRESS: STREAMS.document(streams),
             PROGRESS: {self._view: asdict(progress)},
         }
         if due is not None:
             self._due_until = figures[DUE] = due.until
         return CutAnswer(made, figures)
-
-    def _tell_explosion(self, cut: Cut, read: Sequence[StreamRuns | TableRuns], rows: int) -> None:
-        """Tells of far more joined rows than tuples, and which keys are the most frequent; that it fails costs no results."""
-        if rows < EXPLODED_ROWS:
-            return
-        try:
-            self._told_explosion(cut, [(each.runs, each.open()) for each in read], rows)
-        except Exception:
-            _log.exception("what makes join view %s put out %d rows cannot be told", self._view, rows)
-
-    def _told_explosion(self, cut: Cut, read: Sequence[tuple[KeptRuns, InputRuns]], rows: int) -> None:
-        # an input that is searched by two keys has all of its tuples twice
-        each_once = {runs.input: own for runs, own in read}
-        tuples = sum(each.rows() for own in each_once.values() for each in own.new)
-        if rows < EXPLODED_ROWS_A_TUPLE * tuples:
-            return
-        hot = []
-        for runs, own in read:
-            found = hottest((*own.new, *own.old))
-            if found is not None:
-                asked = self.plan.inputs[runs.input]
-                written = [each.text for each in asked.columns if each.name in found.columns]
-                hot.append({**asdict(found), "input": asked.alias, "columns": written})
-        self.context.events.record(
-            "join_exploded",
-            lane=self.name,
-            view=self._view,
-            cut=cut.number,
-            tuples=tuples,
-            rows=rows,
-            hot=hot,
-        )
 
     def _due_before(self) -> int:
         """Up to which event time left tuples were due with the last cut."""
@@ -211,9 +196,9 @@ class JoinLane(CutLane):
         return self._due_until
 
     def _has_due(self, cut: Cut, due: Due, new: Mapping[KeptRuns, InputRuns]) -> bool:
-        """Whether left tuples may be due in a cut that brings none that could match."""
+        """Whether left rows may be due in a cut that brings no tuples that could match."""
         assert self._due_times is not None, "it is a LEFT JOIN"
-        came = any(own.new for runs, own in new.items() if runs.input == LEFT)
+        came = any(own.new for runs, own in new.items() if runs.input not in self.plan.optional)
         return came or self._due_times.are_waiting(due, cut.until)
 
     def _streams(self, cut: Cut) -> dict[str, StreamProgress]:
@@ -226,33 +211,22 @@ class JoinLane(CutLane):
             found[stream] = followed(known.get(stream), entries, self.context.settings)
         return found
 
-    def _beyond_history(self, cut: Cut, new: Mapping[KeptRuns, InputRuns]) -> int:
+    def _beyond_history(self, cut: Cut, new: Mapping[int, Sequence[RunSlice]]) -> int:
         """New tuples that came so late that partners of theirs may be gone with the history."""
         lacks: dict[int, int] = {}
         for runs, demand in self._demands.items():
             moment = cut.since[self._relation(runs)].lacks.get(demand)
             if moment is not None:
                 lacks[runs.input] = max(moment, lacks.get(runs.input, moment))
-        # an input that is searched by two keys has all of its tuples twice
-        first = {runs.input: own for runs, own in reversed(list(new.items()))}
-        return sum(reaching_beyond(self.plan, number, own.new, lacks) for number, own in first.items())
-
-    def _untimed(self, new: Mapping[KeptRuns, InputRuns]) -> int:
-        """New tuples without an event time: they are in no join, though one with static tables alone needs none."""
-        if self.plan.bounds:
-            return 0
-        found = 0
-        # an input that is searched by two keys has all of its tuples twice
-        for runs, own in {each.input: (each, own) for each, own in new.items()}.values():
-            for run in (each.run for each in own.new):
-                for part in (run.part(number) for number, known in run.parts.items() if known.loose):
-                    assert part is not None, "it is in the directory"
-                    time = self.plan.inputs[runs.input].time
-                    found += part.tuples.column(time).null_count
-        return found
+        return sum(reaching_beyond(self.plan, number, own, lacks) for number, own in new.items())
 
     def _made(
-        self, cut: Cut, staging: Path, inputs: Iterable[StreamRuns | TableRuns], due: Due | None
+        self,
+        cut: Cut,
+        staging: Path,
+        inputs: Iterable[StreamRuns | TableRuns],
+        due: Due | None,
+        new: Mapping[KeptRuns, InputRuns],
     ) -> list[CellReport]:
         task = CellTask(
             plan=self.plan,
@@ -265,12 +239,26 @@ class JoinLane(CutLane):
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=due,
         )
-        if not is_computed(self.plan):
-            return self.jobs.run(task, range(self._grid.cells))
-        self.jobs.own()
-        return reports_of(task, computed_frame(self.context.spark, task, self._grid.cells))
+        tuples = new_tuples(new, self._grid.cells)
+        places = self.balance.places(tuples)
+        if is_computed(self.plan):
+            self.jobs.own()
+            made = reports_of(task, computed_frame(self.context.spark, task, places))
+        else:
+            # what becomes due alone is not told by the number of new tuples
+            is_light = (due is None or bool(tuples.any())) and self.balance.is_light(tuples)
+            made = self.jobs.run(task, places, is_light=is_light)
+        self.balance.measured(
+            tuples, places, [each.seconds for each in made], [each.building for each in made]
+        )
+        return made
 
-    def _plan_on(self, cut: Cut, new: Mapping[KeptRuns, InputRuns], made: Sequence[CellReport]) -> None:
+    def _plan_on(
+        self,
+        cut: Cut,
+        new: Mapping[KeptRuns, InputRuns],
+        made: Sequence[CellReport],
+    ) -> None:
         """Chooses how the next cut is joined; where that fails it costs adaptivity, never results."""
         try:
             steps = [step for each in made for step in each.steps]
@@ -312,9 +300,10 @@ class JoinLane(CutLane):
         """The view, its newest cut, how many entries of each log are in none yet, joined rows a second, static tables that
         are gone."""
         told = super().status()["lanes"][self.name]
-        reach = told.get("streams", {})
+        begun = {each.stream: each.entry for each in self._registered.beginnings}
+        reach = {**begun, **told.get("streams", {})}
         backlog = {
-            keeper.ingest.stream: last.number - reach.get(keeper.ingest.stream, -1)
+            keeper.ingest.stream: last.number - reach[keeper.ingest.stream]
             for keeper in self.streams
             if (last := keeper.ingest.log.last) is not None
         }
@@ -340,6 +329,12 @@ class JoinLane(CutLane):
         found = super()._began(stream, reach)
         return found if found.entry >= begun.entry else Reach(begun.entry, begun.clock)
 
+    def _first_batch(self, stream: str) -> int | None:
+        """The first batch of a stream that is dealt out for all the view asks for; None before there is one."""
+        asked = [demand for runs, demand in self._demands.items() if self._relation(runs) == stream]
+        begun = [batch for demand in asked if (batch := self._plans[stream].begun(demand)) is not None]
+        return max(begun) if len(begun) == len(asked) else None
+
     def _relation(self, runs: KeptRuns) -> str:
         return self.plan.inputs[runs.input].relation
 
@@ -349,8 +344,9 @@ class JoinLane(CutLane):
         for runs in self._kept:
             if runs in self._runs:
                 stream = self._relation(runs)
-                new = self._runs[runs].find(cut.before[stream].entry, cut.until[stream].entry)
-                found.append(StreamRuns(runs, new))
+                until = cut.until[stream].entry
+                first = self._beginnings.first(stream, cut.before[stream].entry, until)
+                found.append(StreamRuns(runs, self._runs[runs].find(first - 1, until)))
             else:
                 version = cut.orders[TABLES][str(runs.input)]
                 found.append(TableRuns(runs, self._static.path(runs, version)))
@@ -370,12 +366,9 @@ class JoinLane(CutLane):
                 continue
             stream = self._relation(each.runs)
             before = cut.before[stream].entry
-            begun = max(self._begun(stream), cut.since[stream].entry - 1)
-            first = self.readers[stream].first_reaching(span.oldest, begun, before)
+            begun = self._beginnings.first(stream, cut.since[stream].entry - 1, before)
+            first = self.readers[stream].first_reaching(span.oldest, begun - 1, before)
             yield replace(each, old=self._runs[each.runs].find(first - 1, before))
-
-    def _begun(self, stream: str) -> int:
-        return next(each.entry for each in self._registered.beginnings if each.stream == stream)
 
 
 def _told(action: Action) -> dict[str, object]:

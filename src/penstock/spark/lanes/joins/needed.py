@@ -9,7 +9,6 @@ import numpy as np
 
 from penstock.operators.joins.changes import Due
 from penstock.operators.joins.conditions import bounds_of
-from penstock.operators.joins.outer import LEFT, RIGHT
 from penstock.operators.joins.tuples import RunSlice
 from penstock.plan.joins import JoinPlan
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -40,37 +39,38 @@ def needed_spans(plan: JoinPlan, new: Mapping[int, Span]) -> dict[int, Span]:
     """
     found: dict[int, Span] = {}
 
-    def widen(number: int, oldest: int, newest: int) -> None:
-        known = found.get(number, Span(oldest, newest))
-        found[number] = Span(min(known.oldest, oldest), max(known.newest, newest))
-
     for bound in plan.bounds:
         if (span := new.get(bound.left)) is not None:
-            widen(bound.right, _clipped(span.oldest + bound.lower), _clipped(span.newest + bound.upper))
+            partners = Span(_clipped(span.oldest + bound.lower), _clipped(span.newest + bound.upper))
+            _widen(found, {bound.right: partners})
         if (span := new.get(bound.right)) is not None:
-            widen(bound.left, _clipped(span.oldest - bound.upper), _clipped(span.newest - bound.lower))
+            partners = Span(_clipped(span.oldest - bound.upper), _clipped(span.newest - bound.lower))
+            _widen(found, {bound.left: partners})
     return found
 
 
 def needed_without_partners(plan: JoinPlan, needed: Mapping[int, Span], due: Due) -> dict[int, Span]:
-    """The same for a LEFT JOIN of two streams: of left tuples those that become due too, and of right ones all partners of these
-    and of those that new ones meet.
+    """The same for a LEFT JOIN with a stream: left rows that become due too, and all partners of these and of those that new
+    tuples meet.
 
     Args:
         plan: the join.
         needed: what partners of new tuples need.
         due: what the cut tells.
     """
-    (bound,) = plan.bounds
-    left = [needed[LEFT]] if LEFT in needed else []
-    left += [Span(due.after + 1, due.until)] if due.after < due.until else []
-    if not left:
-        return dict(needed)
-    whole = Span(min(each.oldest for each in left), max(each.newest for each in left))
-    partners = [Span(_clipped(whole.oldest + bound.lower), _clipped(whole.newest + bound.upper))]
-    partners += [needed[RIGHT]] if RIGHT in needed else []
-    right = Span(min(each.oldest for each in partners), max(each.newest for each in partners))
-    return {LEFT: whole, RIGHT: right}
+    found, anchor, right = dict(needed), plan.anchor, len(plan.inputs) - 1
+    if due.after < due.until:
+        own = Span(due.after + 1, due.until)
+        _widen(found, {anchor: own, **needed_spans(plan, {anchor: own})})
+    if anchor in found:
+        _widen(found, {right: needed_spans(plan, {anchor: found[anchor]})[right]})
+    return found
+
+
+def _widen(spans: dict[int, Span], others: Mapping[int, Span]) -> None:
+    for number, each in others.items():
+        known = spans.get(number, each)
+        spans[number] = Span(min(known.oldest, each.oldest), max(known.newest, each.newest))
 
 
 def reaching_beyond(plan: JoinPlan, number: int, new: Sequence[RunSlice], lacks: Mapping[int, int]) -> int:
@@ -93,6 +93,26 @@ def reaching_beyond(plan: JoinPlan, number: int, new: Sequence[RunSlice], lacks:
             reaching = part.times < moment
             meant = None if each.is_whole else part.rows_of(each.after, each.until)
             found += int(np.count_nonzero(reaching if meant is None else reaching & meant[: len(reaching)]))
+    return found
+
+
+def untimed(plan: JoinPlan, new: Mapping[int, Sequence[RunSlice]]) -> int:
+    """How many new tuples are in no row for lack of an event time alone: those joined with static tables need none.
+
+    Args:
+        plan: the join.
+        new: by input its new tuples, as runs sorted by one key.
+    """
+    left = [number for number in new if number not in plan.optional]
+    is_outer_pair = plan.withdraws and len(plan.inputs) == 2
+    if is_outer_pair or any(bound.left in left and bound.right in left for bound in plan.bounds):
+        return 0
+    found = 0
+    for number in left:
+        for run in (each.run for each in new[number]):
+            for part in (run.part(cell) for cell, known in run.parts.items() if known.loose):
+                assert part is not None, "it is in the directory"
+                found += part.tuples.column(plan.inputs[number].time).null_count
     return found
 
 

@@ -25,6 +25,7 @@ from penstock.spark.lanes.joins.orders import first_order
 _SAMPLED = 2_000
 #: the one version of a lane's plan
 _VERSION = 0
+_MICROSECONDS = 1e6
 
 
 class JoinPlanner:
@@ -49,6 +50,10 @@ class JoinPlanner:
         self._policy.handle(JoinBound(view, _VERSION, plan, self.order, sorted_by))
         self._clock = clock
         self._measured = clock()
+        #: by input that has runs of it, keys of its newest tuples
+        self._samples: dict[KeptRuns, npt.NDArray[np.int64]] = {}
+        #: by stream, the median event time of its newest tuples, seconds
+        self._middles: dict[int, float] = {}
 
     @property
     def standing(self) -> JoinStanding | None:
@@ -79,12 +84,16 @@ class JoinPlanner:
         for each, own in runs.items():
             tuples[each.input] = _rows(own.new)
             sizes[each.input] = _rows(own.old)
+        middles = {each.input: _middle(own.new) for each, own in runs.items() if tuples[each.input]}
+        passed = [self._passed(number, count, middles) for number, count in enumerate(tuples)]
+        self._middles |= middles
         measures = JoinMeasures(
             seconds,
             1,
             tuple(tuples),
             tuple(sizes),
             dict(self._equal(cut, runs)),
+            passed=tuple(passed),
             work=tuple(work),
             steps=tuple(steps),
         )
@@ -94,19 +103,38 @@ class JoinPlanner:
             self.order = switch.order
         return switches
 
+    def _passed(self, number: int, tuples: int, middles: Mapping[int, float]) -> tuple[float, float]:
+        """The new tuples of a stream, and by how much they have moved its event time on; late ones move it back again."""
+        before, reached = self._middles.get(number), middles.get(number)
+        if before is None or reached is None:
+            return 0.0, 0.0
+        return float(tuples), reached - before
+
     def _equal(
         self, cut: int, runs: Mapping[KeptRuns, InputRuns]
     ) -> Iterator[tuple[tuple[int, int, int], tuple[float, float]]]:
         rng = np.random.default_rng(cut)
-        samples = {each: _sample(own, rng) for each, own in runs.items() if each.key is not None}
+        found = {each: _sample(own, rng) for each, own in runs.items() if each.key is not None}
+        renewed = {each for each, keys in found.items() if len(keys)}
+        # a cut may bring tuples of one stream alone
+        self._samples |= {each: found[each] for each in renewed}
+        samples = {each: self._samples[each] for each in runs if each in self._samples}
         for one, other in combinations(samples, 2):
-            if one.key == other.key and len(samples[one]) and len(samples[other]):
+            if one.key == other.key and (one in renewed or other in renewed):
                 assert one.key is not None, "others have no samples"
                 yield (one.key, one.input, other.input), equal_pairs(samples[one], samples[other])
 
 
 def _rows(slices: Sequence[RunSlice]) -> int:
     return sum(part.rows - part.loose for each in slices for part in each.run.parts.values())
+
+
+def _middle(slices: Sequence[RunSlice]) -> float:
+    """The median event time of tuples, seconds: one ahead of its time moves it by a place."""
+    parts = (each.run.part(number) for each in slices for number in each.run.parts)
+    return (
+        float(np.median(np.concatenate([part.times for part in parts if part is not None]))) / _MICROSECONDS
+    )
 
 
 def _sample(runs: InputRuns, rng: np.random.Generator) -> npt.NDArray[np.int64]:

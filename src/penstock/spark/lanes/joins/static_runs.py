@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -10,21 +12,27 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from penstock.errors import ConnectionFailedError
+from penstock.errors import StreamFailedError
 from penstock.operators.runs.run import RunPlan
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
+from penstock.spark.lanes.joins.static_aside import keep_aside
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.recovery.messages import first_line
 from penstock.spark.sources.offenders import fault_of_files
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import make_folder, sync_folder
+from penstock.spark.storage.layout import Layout
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 
 _log = logging.getLogger(__name__)
 #: the event time that runs have a column of; that of a static tuple says nothing
@@ -41,7 +49,7 @@ class StaticRuns:
         plan: the join.
         shares: of its grid.
         tables: the static tables, by name.
-        folder: where the runs lie: a folder an input, in it one a version.
+        layout: of the results folder; the runs lie in a folder an input, in it one a version.
         events: the event log.
         lane: the lane's name, for events.
     """
@@ -52,7 +60,7 @@ class StaticRuns:
         plan: JoinPlan,
         shares: tuple[int, ...],
         tables: Mapping[str, StaticTable],
-        folder: Path,
+        layout: Layout,
         events: EventLog,
         lane: str,
     ) -> None:
@@ -62,7 +70,8 @@ class StaticRuns:
         self._tables = {
             number: tables[each.relation] for number, each in enumerate(plan.inputs) if each.is_static
         }
-        self._folder = folder
+        self._layout = layout
+        self._folder = layout.static_tables(lane)
         self._events = events
         self._lane = lane
         #: what could not be read, by input, while it is told already
@@ -74,7 +83,9 @@ class StaticRuns:
         To be called when all cuts before are done with.
 
         Raises:
-            ConnectionFailedError: a table has vanished before it was read once.
+            FileNotFoundError: a table has no files, and was not read before.
+            OSError, PySparkException, Py4JJavaError, pa.ArrowException: likewise of one that cannot be read.
+            StreamFailedError: likewise of one whose files change all the time.
         """
         return {str(number): self._current(number) for number in self._tables}
 
@@ -88,33 +99,39 @@ class StaticRuns:
             for _ in range(_ATTEMPTS):
                 version = table.version()
                 if version is None:
+                    if known is None:
+                        gone = f"static table {table.name}: {os.strerror(errno.ENOENT)}"
+                        raise FileNotFoundError(errno.ENOENT, gone, table.path)
                     return self._last(number, known, "its files are gone")
                 if version != known:
-                    rows = self._read(number)
+                    rows, aside = self._read(number)
                     if table.version() != version:
                         continue
+                    folder = self._layout.quarantine(table.name)
+                    malformed = keep_aside(folder, version, aside, arrow_schema(table.schema))
                     self._write(number, version, rows)
                     self._events.record(
                         "static_table_read",
                         lane=self._lane,
                         table=table.name,
                         rows=rows.num_rows,
+                        malformed=malformed,
                         version=version,
                     )
                 if self._told.pop(number, None) is not None:
                     self._events.record("static_table_back", lane=self._lane, table=table.name)
                 return version
         except (OSError, PySparkException, Py4JJavaError, pa.ArrowException) as error:
-            if isinstance(error, Py4JJavaError) and fault_of_files(error) is None:
+            if known is None or (isinstance(error, Py4JJavaError) and fault_of_files(error) is None):
                 raise
             return self._last(number, known, first_line(error))
+        if known is None:
+            raise StreamFailedError(f"static table {table.name} in {table.path} changes all the time")
         return self._last(number, known, "its files change all the time")
 
-    def _last(self, number: int, known: str | None, reason: str) -> str:
+    def _last(self, number: int, known: str, reason: str) -> str:
         """The version that stays in use, told once."""
         table = self._tables[number]
-        if known is None:
-            raise ConnectionFailedError(f"static table {table.name} in {table.path} cannot be read: {reason}")
         if number not in self._told:
             self._told[number] = reason
             _log.warning(
@@ -140,14 +157,19 @@ class StaticRuns:
                 shutil.rmtree(each)
         return None if newest is None else newest.name
 
-    def _read(self, number: int) -> pa.Table:
+    def _read(self, number: int) -> tuple[pa.Table, pa.Table]:
+        """The rows that take part, and CORRUPT, REASON and ORIGIN of the records that do not fit."""
         asked = self._plan.inputs[number]
         frame = self._tables[number].read(self._spark)
         if asked.condition is not None:
-            frame = frame.where(try_form(self._spark, asked.condition))
+            frame = frame.where(F.col(REASON).isNotNull() | try_form(self._spark, asked.condition))
         columns = [try_form(self._spark, column.text).alias(column.name) for column in asked.columns]
-        rows = frame.select(*columns).toArrow()
-        return rows.cast(pa.schema([(column.name, column.type) for column in asked.columns]))
+        read = frame.select(*columns, CORRUPT, REASON, ORIGIN).toArrow()
+        is_aside = pc.is_valid(read.column(REASON))
+        rows = read.filter(pc.invert(is_aside)).drop_columns([CORRUPT, REASON, ORIGIN])
+        return rows.cast(pa.schema([(column.name, column.type) for column in asked.columns])), read.filter(
+            is_aside
+        )
 
     def _write(self, number: int, version: str, rows: pa.Table) -> None:
         folder = self._folder / str(number)

@@ -1,7 +1,8 @@
-"""What the task of a cell does in a cut: opens the runs, joins them, stages the rows."""
+"""What a task of a cell does in a cut: opens the runs, joins them, stages the rows."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.operators.joins.cell import CellJoin
-from penstock.operators.joins.changes import DELETE, OP, ROW, CellChanges, Due
-from penstock.operators.joins.lookup import CellLookup
+from penstock.operators.joins.changes import DELETE, OP, ROW, Due
+from penstock.operators.joins.left import CellLeftJoin
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
@@ -69,17 +71,18 @@ class TableRuns:
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """What a cell came to.
+    """What a task of a cell came to.
 
     Attributes:
         job: number of the lane.
-        partition: number of the cell.
+        partition: number of the task.
         files: what was staged: one file, or none where there are no rows.
         raised: joined rows that were no match because a condition raised.
         withdrawn: how many of the rows in the files say of an earlier one that it is none any more.
         steps: what the steps did.
         work: the same for what their pieces cost.
         judged: what each user predicate did, in the order of the cut.
+        seconds: processor time of it all.
     """
 
     job: int
@@ -90,6 +93,12 @@ class CellReport:
     steps: Sequence[StepCount] = ()
     work: Sequence[Work] = ()
     judged: Sequence[PredicateMeasure] = ()
+    seconds: float = 0.0
+
+    @property
+    def building(self) -> float:
+        """Processor time of tables, which each task of a cell makes for itself."""
+        return sum(each.seconds for each in self.work if each.built)
 
     @property
     def rows(self) -> int:
@@ -99,7 +108,7 @@ class CellReport:
 
 @dataclass(frozen=True, slots=True)
 class CellTask:
-    """Joins a cell.
+    """Joins a cell, or a stripe of it.
 
     Attributes:
         plan: the join.
@@ -110,7 +119,7 @@ class CellTask:
         staging: the folder they are staged in.
         columns: names of the inputs' columns that are put out.
         predicates: what users' functions judge, in order.
-        due: of a LEFT OUTER JOIN of streams which left tuples are; None of others.
+        due: of a LEFT OUTER JOIN with a stream which left rows are; None of others.
     """
 
     plan: JoinPlan
@@ -123,11 +132,12 @@ class CellTask:
     predicates: tuple[PredicateProgram, ...] = ()
     due: Due | None = None
 
-    def __call__(self, cell: int) -> CellReport:
-        """Joins a cell and stages the view's rows, of which each output is a column."""
+    def __call__(self, place: Place) -> CellReport:
+        """Joins what lies at a place and stages the view's rows, of which each output is a column."""
+        began = time.thread_time()
         stage = RowStage(self.plan, self.kind, Path(self.staging))
         inputs = self._open()
-        join, batches = self._joined(cell, inputs)
+        join, batches = self._joined(place, inputs)
         users = UserPredicates(self.predicates)
         marks = (OP, ROW) if self.plan.withdraws else ()
         for joined in batches:
@@ -135,36 +145,44 @@ class CellTask:
             columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
             columns += [batch.column(mark) for mark in marks]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
-        work = tuple(self._work(join, inputs, cell))
-        raised = sum(each.raised for each in users.measures)
-        files = stage.close()
+        work = tuple(self._work(join, inputs, place.cell))
         return CellReport(
-            self.number, cell, files, raised, stage.withdrawn, _counted(join), work, users.measures
+            self.number,
+            place.number,
+            stage.close(),
+            sum(each.raised for each in users.measures),
+            stage.withdrawn,
+            _counted(join),
+            work,
+            users.measures,
+            time.thread_time() - began,
         )
 
     def batches(
-        self, cell: int, tell: Callable[[Sequence[StepCount], Sequence[Work]], None]
+        self, place: Place, tell: Callable[[Sequence[StepCount], Sequence[Work], float], None]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a cell, `columns` of each, where rows may be withdrawn OP and ROW too; user predicates are not judged.
+        """The rows of a place, `columns` of each, where rows may be withdrawn OP and ROW too; user predicates are not judged.
 
         Args:
-            cell: its number.
-            tell: is told at the end what the steps did, and the same for what their pieces cost.
+            place: which.
+            tell: is told at the end what the steps did, the same for what their pieces cost, and the processor time of it all.
         """
+        began = time.thread_time()
         inputs = self._open()
-        join, batches = self._joined(cell, inputs)
+        join, batches = self._joined(place, inputs)
         yield from batches
-        tell(_counted(join), tuple(self._work(join, inputs, cell)))
+        tell(_counted(join), tuple(self._work(join, inputs, place.cell)), time.thread_time() - began)
 
     def _joined(
-        self, cell: int, inputs: Sequence[Mapping[int | None, InputRuns]]
-    ) -> tuple[CellJoin | CellLookup, Iterator[pa.RecordBatch]]:
-        if self.due is None:
-            kind = CellLookup if self.plan.looks_up else CellJoin
-            join = kind(self.plan, self.order, cell, inputs, self.columns)
-            return join, join.batches()
-        changes = CellChanges(self.plan, self.order, cell, inputs, self.columns, self.due, self.number)
-        return changes.join, changes.batches()
+        self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]
+    ) -> tuple[CellJoin | CellLeftJoin, Iterator[pa.RecordBatch]]:
+        join: CellJoin | CellLeftJoin
+        own = self.plan, self.order, place.cell, inputs, self.columns
+        if self.plan.optional:
+            join = CellLeftJoin(*own, self.due, self.number, stripe=place.stripe)
+        else:
+            join = CellJoin(*own, stripe=place.stripe)
+        return join, join.batches()
 
     def _open(self) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
@@ -174,7 +192,7 @@ class CellTask:
         return found
 
     def _work(
-        self, join: CellJoin | CellLookup, inputs: Sequence[Mapping[int | None, InputRuns]], cell: int
+        self, join: CellJoin | CellLeftJoin, inputs: Sequence[Mapping[int | None, InputRuns]], cell: int
     ) -> Iterator[Work]:
         """What the steps did; a search is taken to be among all tuples at hand."""
         at_hand = []
@@ -207,10 +225,17 @@ def matching(
     return batch if len(places) == batch.num_rows else batch.take(pa.array(places))
 
 
-def _counted(join: CellJoin | CellLookup) -> tuple[StepCount, ...]:
+def _counted(join: CellJoin | CellLeftJoin) -> tuple[StepCount, ...]:
     """What the steps of a join did so far."""
     return tuple(
-        StepCount(order.first, step.input, did.tuples, did.looked, did.pairs, did.seconds + did.build_seconds)
+        StepCount(
+            order.first,
+            step.input,
+            did.tuples,
+            did.looked,
+            did.pairs + did.alone,
+            did.seconds + did.build_seconds,
+        )
         for order in join.orders
         for step, did in zip(order.steps, join.steps[order.first], strict=True)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 
 from penstock.plan.expressions import ExpressionHost
@@ -11,6 +12,7 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
+from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import StaticTable
@@ -40,6 +42,8 @@ class JoinViews:
         self._cells = cells
         #: replaced as a whole, as the next
         self.register = read_joins(layout)
+        #: by the streams that views are over: their lanes share jobs
+        self.shared_jobs: defaultdict[frozenset[str], SharedJobs] = defaultdict(SharedJobs)
         #: static tables by name
         self.tables: Mapping[str, StaticTable] = {}
 

@@ -1,0 +1,218 @@
+"""Which waiting instance is worked out next: best effort, EDF, DBP, DWCS and the paper's (k, m) rule behind one interface.
+
+Sources: Wu, Gu, Lyu, Yu, table 2; Hamdaoui and Ramanathan (DBP); West, Zhang, Schwan and Poellabauer (DWCS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.prediction import expiration_factor
+from penstock.plan.deadlines import WindowSpan, WindowWork
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A window instance that waits.
+
+    Attributes:
+        number: ascending in its query.
+        created: t_create, seconds by the clock.
+        deadline: t_create + D.
+        span: its tuples.
+        arrival: ascending over all queries, in the order they were told of.
+    """
+
+    number: int
+    created: float
+    deadline: float
+    span: WindowSpan
+    arrival: int
+
+
+class Backlog(Protocol):
+    """A query with what waits of it."""
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """Those that wait, oldest first, at least one; only the oldest can be started, so that results come in order."""
+
+    @property
+    def base(self) -> WindowSpan | None:
+        """Tuples of the last processed instance, or of the one that is being worked out; None where there is none."""
+
+    @property
+    def busy_until(self) -> float | None:
+        """When its running order is predicted to end; None where none runs and the oldest instance can be started."""
+
+    @property
+    def constraint(self) -> CurrentConstraint:
+        """(k', m')."""
+
+    @property
+    def history(self) -> LossHistory:
+        """The last m outcomes."""
+
+    @property
+    def distance(self) -> int:
+        """Consecutive losses that lead to a violation; 0: it is in one already, see `LossHistory.distance`."""
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of costs around their prediction."""
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether its last order was not firm and took less than the one before: it comes nearer to its deadlines."""
+
+    @property
+    def measured_at(self) -> float:
+        """When its costs were last measured, by the clock; minus infinity: never."""
+
+    def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
+        """Predicted seconds of an instance, and from what it is worked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is done with the backlogs.
+
+    Attributes:
+        run: of which the oldest instance that is not shed is worked out; None: of none.
+        shed: the instances not worth waiting for, by backlog so many of the oldest.
+        reason: why that one is run.
+        firm: it is abandoned at its deadline.
+    """
+
+    run: Backlog | None
+    shed: Sequence[tuple[Backlog, int, str]]
+    reason: str
+    firm: bool = True
+
+
+class Discipline(Protocol):
+    """Chooses among what waits; keeps no state."""
+
+    @property
+    def name(self) -> str:
+        """As figures and the status tell it."""
+
+    @property
+    def predicts(self) -> bool:
+        """Whether instances are shed by prediction."""
+
+    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+        """Chooses for one idle processor.
+
+        Args:
+            backlogs: in which something waits, in one of them something that can be started.
+            now: by the clock.
+            free: when each processor is predicted to be free, that one and other idle ones now.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The oldest instance of a backlog that is not shed.
+
+    Attributes:
+        instance: that one.
+        backlog: where it waits.
+        factor: its predicted expiration factor.
+    """
+
+    instance: Instance
+    backlog: Backlog
+    factor: float
+
+
+#: smaller is first
+Rank = Callable[[Candidate], tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedDiscipline:
+    """Runs the candidate that ranks first.
+
+    Attributes:
+        name: of the rule.
+        rank: the rule.
+        predicts: sheds candidates whose predicted expiration factor is above 1, before it ranks.
+    """
+
+    name: str
+    rank: Rank
+    predicts: bool
+
+    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:  # noqa: ARG002
+        """Chooses for one idle processor; see `Discipline.choose`."""
+        candidates: list[Candidate] = []
+        shed = []
+        for backlog in backlogs:
+            if backlog.busy_until is not None:
+                continue
+            hopeless = 0
+            for instance in backlog.instances:
+                seconds, _ = backlog.predict(instance.span, backlog.base)
+                factor = expiration_factor(seconds, instance.deadline, now)
+                if factor <= 1 or not self.predicts:
+                    candidates.append(Candidate(instance, backlog, factor))
+                    break
+                hopeless += 1
+            if hopeless:
+                shed.append((backlog, hopeless, "predicted to miss its deadline"))
+        if not candidates:
+            return Choice(None, shed, "")
+        first = min(candidates, key=self.rank)
+        return Choice(first.backlog, shed, f"first of {len(candidates)} by {self.name}")
+
+
+def first_come(candidate: Candidate) -> tuple[float, ...]:
+    """First come, first served."""
+    return (candidate.instance.arrival,)
+
+
+def earliest_deadline(candidate: Candidate) -> tuple[float, ...]:
+    """EDF."""
+    return (candidate.instance.deadline, candidate.instance.arrival)
+
+
+def least_distance(candidate: Candidate) -> tuple[float, ...]:
+    """DBP: nearest to a violation first, then the earliest deadline."""
+    return (candidate.backlog.distance, candidate.instance.deadline, candidate.instance.arrival)
+
+
+def window_constrained(candidate: Candidate) -> tuple[float, ...]:
+    """DWCS: earliest deadline first, then the smallest C'; with none left the largest m', else the smallest k'."""
+    return (candidate.instance.deadline, *_tight(candidate, 1), candidate.instance.arrival)
+
+
+def paper_rank(candidate: Candidate) -> tuple[float, ...]:
+    """Table 2 as printed: largest expiration factor first, to one decimal, then the smallest C'; with none left the largest m',
+    else the largest k'."""
+    return (-round(candidate.factor, 1), *_tight(candidate, -1), candidate.instance.arrival)
+
+
+def paper_rank_tighter(candidate: Candidate) -> tuple[float, ...]:
+    """Table 2 with the smaller k' first, as in DWCS."""
+    return (-round(candidate.factor, 1), *_tight(candidate, 1), candidate.instance.arrival)
+
+
+def _tight(candidate: Candidate, sign: int) -> tuple[float, float]:
+    """By C', then by m' or k'."""
+    current = candidate.backlog.constraint
+    return current.factor, sign * current.k if current.k else -current.m
+
+
+BEST_EFFORT = RankedDiscipline("best effort", first_come, predicts=False)
+PREDICTIVE = RankedDiscipline("first come, first served with prediction", first_come, predicts=True)
+EDF = RankedDiscipline("EDF", earliest_deadline, predicts=False)
+DBP = RankedDiscipline("DBP", least_distance, predicts=False)
+DWCS = RankedDiscipline("DWCS", window_constrained, predicts=False)
+PAPER = RankedDiscipline("the paper's (k, m) rule", paper_rank, predicts=True)
+PAPER_TIGHTER = RankedDiscipline(
+    "the paper's (k, m) rule with the smaller k'", paper_rank_tighter, predicts=True
+)

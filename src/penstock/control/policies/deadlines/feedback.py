@@ -1,0 +1,133 @@
+"""The feedback that corrects predictions, and the overload alarm.
+
+Source: Wu, Gu, Lyu, Yu, section 3. The paper names no step, period or threshold: they are settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackSettings:
+    """When predictions are corrected and the user is told.
+
+    Attributes:
+        period: monitoring period, seconds.
+        step: rho is multiplied by 1 + step or divided by it; 0: never changed.
+        fall: the deadline satisfaction ratio has fallen where it is lower than in the period before by more.
+        high: a load shedding ratio or false prediction ratio above is high.
+        least_rho: rho stays between this and its inverse.
+        alarm_satisfied: overload where the deadline satisfaction ratio of a period is below ...
+        alarm_shed: ... or the load shedding ratio above.
+
+    Raises:
+        ValueError: the period is not above 0, or the step is negative.
+    """
+
+    period: float = 3.0
+    step: float = 0.0
+    fall: float = 0.05
+    high: float = 0.1
+    least_rho: float = 0.25
+    alarm_satisfied: float = 0.5
+    alarm_shed: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.period <= 0 or self.step < 0:
+            raise ValueError(
+                f"period must be above 0 and step not negative, got {self.period} and {self.step}"
+            )
+
+
+#: what the paper's experiments had, as far as it says; measured unit costs are the better correction (docs/decisions/0028)
+PAPER_FEEDBACK = FeedbackSettings(step=0.1)
+
+
+@dataclass(slots=True)
+class PeriodCounts:
+    """Instances of a query whose outcome was known in a monitoring period.
+
+    Attributes:
+        satisfied: released in time.
+        shed: given up by prediction.
+        mispredicted: started, and not released in time.
+        lost: otherwise: failed, or the deadline passed while they waited.
+    """
+
+    satisfied: int = 0
+    shed: int = 0
+    mispredicted: int = 0
+    lost: int = 0
+
+    @property
+    def instances(self) -> int:
+        """All of them."""
+        return self.satisfied + self.shed + self.mispredicted + self.lost
+
+    @property
+    def satisfaction(self) -> float:
+        """DSR."""
+        return self.satisfied / self.instances
+
+    @property
+    def shedding(self) -> float:
+        """LSR = shed / instances."""
+        return self.shed / self.instances
+
+    @property
+    def false_prediction(self) -> float:
+        """PFR = predicted to meet their deadline but missed / predicted to meet it."""
+        return self.mispredicted / max(1, self.satisfied + self.mispredicted)
+
+    def figures(self) -> dict[str, float | int | str]:
+        """What decisions are explained by."""
+        return {
+            "instances": self.instances,
+            "dsr": round(self.satisfaction, 4),
+            "lsr": round(self.shedding, 4),
+            "pfr": round(self.false_prediction, 4),
+        }
+
+
+class Feedback:
+    """Judges one query at the end of each monitoring period.
+
+    Args:
+        settings: periods, steps, thresholds.
+
+    Attributes:
+        counts: of the period that is under way.
+        overloaded: the last period with instances was one of overload.
+    """
+
+    def __init__(self, settings: FeedbackSettings) -> None:
+        self._settings = settings
+        self._before: float | None = None
+        self.counts = PeriodCounts()
+        self.overloaded = False
+
+    def end_period(self) -> PeriodCounts:
+        """Ends the period, and returns what was counted in it."""
+        ended, self.counts = self.counts, PeriodCounts()
+        return ended
+
+    def corrected(self, rho: float, ended: PeriodCounts) -> float:
+        """rho for the next period: lower where the satisfaction ratio fell and much was shed, higher where it fell and many
+        predictions were false; of both the larger decides."""
+        before, self._before = self._before, ended.satisfaction
+        if before is None or ended.satisfaction >= before - self._settings.fall:
+            return rho
+        if max(ended.shedding, ended.false_prediction) <= self._settings.high:
+            return rho
+        step = 1 + self._settings.step
+        changed = rho / step if ended.shedding > ended.false_prediction else rho * step
+        return min(max(changed, self._settings.least_rho), 1 / self._settings.least_rho)
+
+    def overload_begins(self, ended: PeriodCounts) -> bool:
+        """Whether the user is to be told of an overload that was none before."""
+        before = self.overloaded
+        self.overloaded = (
+            ended.satisfaction < self._settings.alarm_satisfied or ended.shedding > self._settings.alarm_shed
+        )
+        return self.overloaded and not before

@@ -1,0 +1,190 @@
+"""Plans all that waits: what cannot all be in time loses what saves the most time for the least harm to the allowances.
+
+Source: Moore and Hodgson's algorithm for the fewest late jobs on one machine, with weights. What differs: a shed instance's
+tuples count for the next one of its query, so that costs hang together, and the weight of an instance is the harm that losing it
+does to the (k, m) constraint, which depends on what else is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+from math import inf
+
+from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
+from penstock.control.policies.deadlines.prediction import expiration_factor
+from penstock.plan.deadlines import WindowSpan
+
+_MISSES = "predicted to miss its deadline"
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    """An instance in the plan."""
+
+    instance: Instance
+    chain: _Chain
+    place: int
+    seconds: float = 0.0
+    kept: bool = True
+
+
+class _Chain:
+    """The waiting instances of a query, each worked out from the last one before it that is kept."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self.backlog = backlog
+        self.links = [_Link(each, self, place) for place, each in enumerate(backlog.instances)]
+        self._recent = backlog.history.recent
+        base = backlog.base
+        for link in self.links:
+            link.seconds = backlog.predict(link.instance.span, base)[0]
+            base = link.instance.span
+
+    def drop(self, link: _Link) -> None:
+        """Gives an instance up: the next one has its tuples to work out too."""
+        link.kept = False
+        after = self._successor(link)
+        if after is not None:
+            after.seconds = self._from_before(after, link)
+
+    def saved_seconds(self, link: _Link) -> float:
+        """Time that is saved where an instance is given up."""
+        after = self._successor(link)
+        return (
+            link.seconds if after is None else link.seconds + after.seconds - self._from_before(after, link)
+        )
+
+    def harm(self, link: _Link) -> tuple[int, int]:
+        """What giving up one more does to the allowance, should nothing that comes later be lost.
+
+        Returns:
+            How many runs of m consecutive instances have more than k losses because of it, and how many have no loss left.
+        """
+        constraint = self.backlog.history.constraint
+        k, m = constraint.k, constraint.m
+        lost = [*self._recent, *(not each.kept for each in self.links), *([False] * m)]
+        place = len(self._recent) + link.place
+        violated = tight = 0
+        losses = sum(lost[place - m + 1 : place + 1])
+        for end in range(place, place + m):
+            if end > place:
+                losses += lost[end] - lost[end - m]
+            violated += losses == k
+            tight += losses == k - 1
+        return violated, tight
+
+    def _successor(self, link: _Link) -> _Link | None:
+        return next((each for each in self.links[link.place + 1 :] if each.kept), None)
+
+    def _from_before(self, after: _Link, link: _Link) -> float:
+        """Predicted seconds of an instance from the last one that is kept before another."""
+        base: WindowSpan | None = self.backlog.base
+        for each in reversed(self.links[: link.place]):
+            if each.kept:
+                base = each.instance.span
+                break
+        return self.backlog.predict(after.instance.span, base)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDiscipline:
+    """Drops instances from the order of deadlines until predictions say that the rest is in time, and runs its first.
+
+    At each instance that would be late, of it and those before it the one goes that saves most seconds a unit of harm: 1 for the
+    instance, `violation` for each run of m that it violates, `tightness` for each that it leaves no loss to. A query that is in
+    violation already is harmed little by one more loss; so under heavy overload few queries lose much, and not all a little.
+
+    Attributes:
+        violation: weight of a violation, instances.
+        tightness: weight of a run of m without a loss left, instances.
+        largest_margin: predictions are taken to be longer by their relative spread, but by no more than this share.
+        probe_seconds: a query of which no instance would be in time even if it were begun at its creation, and whose costs were
+            not measured for so long, has its newest instance worked out to the end where nothing else can be in time; and
+            the next ones at once, as long as each takes clearly less. Otherwise predictions that shed everything would never be
+            corrected, and a query that has fallen behind so far would never come back.
+    """
+
+    violation: float = 2.0
+    tightness: float = 0.2
+    largest_margin: float = 0.1
+    probe_seconds: float = 2.0
+    name: str = "planned"
+    predicts: bool = True
+
+    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+        """Chooses for one idle processor; see `Discipline.choose`."""
+        chains = [_Chain(each) for each in backlogs]
+        kept = sorted(
+            (link for chain in chains for link in chain.links),
+            key=lambda link: (link.instance.deadline, link.instance.arrival),
+        )
+        while (late := self._first_late(kept, free)) is not None:
+            dropped = max(kept[: late + 1], key=self._seconds_a_harm)
+            dropped.chain.drop(dropped)
+            kept.remove(dropped)
+        first = next((link for link in kept if link.chain.backlog.busy_until is None), None)
+        if first is not None:
+            passed_over = (first.chain.backlog, first.place, "its time goes further with others")
+            shed = [passed_over] if first.place else []
+            return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
+        return self._nothing_fits([each for each in backlogs if each.busy_until is None], now)
+
+    def _first_late(self, kept: Sequence[_Link], free: Sequence[float]) -> int | None:
+        """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one."""
+        processors = sorted(free)
+        ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
+        for place, link in enumerate(kept):
+            seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
+            end = max(processors[0], ready[link.chain]) + seconds
+            if end > link.instance.deadline:
+                return place
+            heapreplace(processors, end)
+            ready[link.chain] = end
+        return None
+
+    def _seconds_a_harm(self, link: _Link) -> float:
+        violated, tight = link.chain.harm(link)
+        return link.chain.saved_seconds(link) / (1 + self.violation * violated + self.tightness * tight)
+
+    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float) -> Choice:
+        """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""
+        chances = [
+            (
+                expiration_factor(backlog.predict(each.span, backlog.base)[0], each.deadline, now),
+                number,
+                place,
+            )
+            for number, backlog in enumerate(backlogs)
+            for place, each in enumerate(backlog.instances)
+        ]
+        factor, number, place = min(chances)
+        if factor <= 1:
+            return _only(backlogs, number, place, "fits, though with less than the margin", firm=True)
+        behind = [
+            (-inf if each.catching_up else each.measured_at, number)
+            for number, each in enumerate(backlogs)
+            if _hopeless(each)
+        ]
+        since, number = min(behind, default=(inf, 0))
+        if now - since < self.probe_seconds:
+            shed = [(each, len(each.instances), _MISSES) for each in backlogs]
+            return Choice(None, shed, "")
+        place = len(backlogs[number].instances) - 1
+        return _only(
+            backlogs, number, place, "no prediction fits: measured again, and carried from", firm=False
+        )
+
+
+def _only(backlogs: Sequence[Backlog], number: int, place: int, reason: str, firm: bool) -> Choice:
+    """Runs an instance of a backlog; of the others none has a chance."""
+    counts = [place if other == number else len(each.instances) for other, each in enumerate(backlogs)]
+    shed = [(each, count, _MISSES) for each, count in zip(backlogs, counts, strict=True) if count]
+    return Choice(backlogs[number], shed, reason, firm)
+
+
+def _hopeless(backlog: Backlog) -> bool:
+    """Whether the newest instance takes longer than its whole deadline."""
+    newest = backlog.instances[-1]
+    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.created

@@ -1,0 +1,148 @@
+"""What an instance will cost, from measured unit costs.
+
+Source: Wu, Gu, Lyu, Yu, formulas 3 to 5. Learning from abandoned orders and starting from nothing where that is cheaper are
+ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, sqrt
+
+from penstock.optimizer.averages import AveragingSettings, FadingSums
+from penstock.plan.deadlines import DeadlineQuery, WindowSpan, WindowWork, carried_work, fresh_work
+
+
+def expiration_factor(seconds: float, deadline: float, now: float) -> float:
+    """delta = P / (D - (now - t_create)); infinite where no time is left.
+
+    Args:
+        seconds: P, the cost of the instance.
+        deadline: t_create + D, seconds by the clock.
+        now: by the same clock.
+    """
+    left = deadline - now
+    return seconds / left if left > 0 else inf
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """Seconds of a processor.
+
+    Attributes:
+        new: P0+, of a new tuple.
+        expired: P0-, of an expired tuple.
+        maintenance: Pm, of an instance whatever its tuples, publication included.
+    """
+
+    new: float = 0.0
+    expired: float = 0.0
+    maintenance: float = 0.0
+
+    def seconds(self, work: WindowWork, rho: float = 1.0) -> float:
+        """P^ = (P0+ |new| + P0- |expired|) rho + Pm."""
+        return (self.new * work.new + self.expired * work.expired) * rho + self.maintenance
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionSettings:
+    """How unit costs are measured.
+
+    Attributes:
+        averaging: which orders count.
+        bound_factor: an abandoned order counts as if it had taken so many times what it had by then, where that is more than
+            was predicted.
+    """
+
+    averaging: AveragingSettings = field(default_factory=lambda: AveragingSettings(seconds=1.0))
+    bound_factor: float = 1.5
+
+
+class CostPredictor:
+    """Measures the unit costs of a query and predicts its instances.
+
+    Args:
+        query: whose instances.
+        settings: how.
+        believed: unit costs before the first order.
+
+    Attributes:
+        rho: factor of what tuples are predicted to cost.
+        costs: as measured.
+        measured_at: when an order was last measured; minus infinity: none was.
+    """
+
+    def __init__(self, query: DeadlineQuery, settings: PredictionSettings, believed: UnitCosts) -> None:
+        self._incremental = query.incremental
+        self._settings = settings
+        self._sums = FadingSums(settings.averaging)
+        self.measured_at = -inf
+        self.rho = 1.0
+        self.costs = believed
+
+    def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
+        """Predicted seconds of an instance, and from what it is worked out: what costs less.
+
+        Args:
+            span: its tuples.
+            base: those of the last processed instance, None where there is none.
+        """
+        work = fresh_work(span)
+        seconds = self.costs.seconds(work, self.rho)
+        if self._incremental and base is not None:
+            carried = carried_work(span, base)
+            from_base = self.costs.seconds(carried, self.rho)
+            if from_base <= seconds:
+                return from_base, carried
+        return seconds, work
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of what orders took around what was predicted."""
+        return sqrt(self._sums.ratio("squares", "orders"))
+
+    def measured(
+        self, now: float, work: WindowWork, predicted: float, seconds: tuple[float, float, float]
+    ) -> None:
+        """An order has ended.
+
+        Args:
+            now: by the clock.
+            work: what it did.
+            predicted: seconds.
+            seconds: for its new tuples, for its expired ones, for the rest.
+        """
+        error = sum(seconds) / predicted - 1 if predicted else 0.0
+        self._sums.add(
+            0.0 if self.measured_at == -inf else now - self.measured_at,
+            {
+                "new": work.new,
+                "adding": seconds[0],
+                "expired": work.expired,
+                "removing": seconds[1],
+                "rest": seconds[2],
+                "orders": 1,
+                "squares": error * error,
+            },
+        )
+        self.measured_at = now
+        self.costs = UnitCosts(
+            self._sums.ratio("adding", "new") if self._sums.sum("new") else self.costs.new,
+            self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self.costs.expired,
+            self._sums.ratio("rest", "orders"),
+        )
+
+    def bounded(self, now: float, work: WindowWork, predicted: float, seconds: float) -> None:
+        """An order was abandoned after so many seconds: no news where more was predicted."""
+        known = self.costs.seconds(work)
+        if seconds <= known:
+            self.measured_at = now
+            return
+        least = seconds * self._settings.bound_factor
+        factor = least / known if known else 1.0
+        parts = (
+            self.costs.new * work.new * factor,
+            self.costs.expired * work.expired * factor,
+            self.costs.maintenance * factor if known else least,
+        )
+        self.measured(now, work, predicted, parts)

@@ -1,0 +1,247 @@
+"""Aggregates of the user's: what they are declared as, and their values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import AggregateFailedError, InputError
+
+_ALLOWED = (
+    "allowed: a function that takes a pyarrow.Array an argument and returns a value, or a class with "
+    "add(arrays...), remove(arrays...) and result()"
+)
+_METHODS = ("add", "remove", "result")
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+class _State(Protocol):
+    """What a class of the user's makes: tuples are added and removed, an array an argument."""
+
+    def add(self, *arrays: pa.Array) -> object: ...
+
+    def remove(self, *arrays: pa.Array) -> object: ...
+
+    def result(self) -> object: ...
+
+
+class _Once:
+    """A function of the user's in the form of a class: all tuples are added at once, none is removed."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self._value: object = None
+
+    def add(self, *arrays: pa.Array) -> None:
+        self._value = self._function(*arrays)
+
+    def remove(self, *_: pa.Array) -> None:
+        raise AssertionError("a function is worked out afresh")
+
+    def result(self) -> object:
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class UserAggregate:
+    """An aggregate of the user's; it can be pickled where what was given can.
+
+    Attributes:
+        name: its name in SQL.
+        given: a function from arrays to a value, or a class with `add`, `remove` and `result`.
+        type: of its values.
+        type_sql: the same as Spark SQL writes it.
+    """
+
+    name: str
+    given: Callable[..., Any]
+    type: pa.DataType
+    type_sql: str
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether an instance can be worked out from the state of an earlier one."""
+        return isinstance(self.given, type)
+
+    def begun(self) -> _State:
+        """The state of no tuples.
+
+        Raises:
+            AggregateFailedError: the user's class raises.
+        """
+        if not self.is_incremental:
+            return _Once(self.given)
+        with self.told("__init__"):
+            state: _State = self.given()
+        return state
+
+    def afresh(self, *arrays: pa.Array) -> pa.Scalar:
+        """The value of some tuples, an array an argument, all of one length.
+
+        Raises:
+            AggregateFailedError: the user's code raises, or returns what does not fit the type.
+        """
+        state = self.begun()
+        with self.told("add"):
+            state.add(*arrays)
+        return self.value(state)
+
+    def value(self, state: _State) -> pa.Scalar:
+        """The value of a state, NULL for None. Raises what `afresh` raises."""
+        with self.told("result"):
+            value = state.result()
+        try:
+            return _fitted(value, self.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise AggregateFailedError(
+                f"aggregate {self.name} returned {type(value).__name__}, which does not fit its type {self.type_sql}: "
+                f"{_words(error)}"
+            ) from error
+
+    @contextmanager
+    def told(self, method: str) -> Iterator[None]:
+        """Names the aggregate, and of a class the method, in whatever the user's code raises."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            what = "ended its process" if isinstance(error, SystemExit) else "raised"
+            where = f" in {method}" if self.is_incremental else ""
+            words = _words(error)
+            raise AggregateFailedError(
+                f"aggregate {self.name} {what}{where}: {type(error).__name__}{': ' if words else ''}{words}"
+            ) from error
+
+
+def user_aggregate(name: str, given: object, kind: pa.DataType, type_sql: str) -> UserAggregate:
+    """An aggregate as the user declares it.
+
+    Args:
+        name: its name in SQL.
+        given: the function or class.
+        kind: the type of its values.
+        type_sql: the same as the user wrote it.
+
+    Raises:
+        InputError: the name is none that SQL can call, or what is given is no such function or class.
+    """
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise InputError(
+            f"aggregate {name!r}: its name must be letters, digits and _, and not begin with a digit"
+        )
+    if isinstance(given, type):
+        _check_class(name, given)
+    elif not callable(given):
+        raise InputError(f"aggregate {name}: {_described(given)} cannot be called; {_ALLOWED}")
+    elif _arity(f"aggregate {name}", given)[1] == 0:
+        raise InputError(f"aggregate {name}: the function takes no argument; {_ALLOWED}")
+    return UserAggregate(name, given, kind, type_sql)
+
+
+def _check_class(name: str, given: type) -> None:
+    missing = [each for each in _METHODS if not callable(getattr(given, each, None))]
+    if missing:
+        raise InputError(
+            f"aggregate {name}: class {given.__name__} has no {' and no '.join(missing)}; {_ALLOWED}"
+        )
+    least, _ = _arity(f"aggregate {name}", given)
+    if least:
+        raise InputError(
+            f"aggregate {name}: class {given.__name__} is made without arguments, but its __init__ takes {least}"
+        )
+    own = {each: _own_arity(name, given, each) for each in _METHODS}
+    if own["result"][0]:
+        raise InputError(f"aggregate {name}: {given.__name__}.result() is called without arguments")
+    for each in ("add", "remove"):
+        if own[each][1] == 0:
+            raise InputError(f"aggregate {name}: {given.__name__}.{each}() takes no argument; {_ALLOWED}")
+    if own["add"] != own["remove"]:
+        raise InputError(
+            f"aggregate {name}: {given.__name__}.add() takes {_counted(own['add'])}, remove() {_counted(own['remove'])}; "
+            "both are given an array for each argument in SQL"
+        )
+
+
+def _own_arity(name: str, given: type, method: str) -> tuple[int, int | None]:
+    """The arity of a method, the instance apart."""
+    least, most = _arity(f"aggregate {name}: {given.__name__}.{method}()", getattr(given, method))
+    if isinstance(inspect.getattr_static(given, method), staticmethod | classmethod):
+        return least, most
+    return max(least - 1, 0), None if most is None else max(most - 1, 0)
+
+
+def _arity(what: str, function: Callable[..., object]) -> tuple[int, int | None]:
+    """The fewest and the most arguments that a function takes by position; None: any number, or Python does not know.
+
+    Raises:
+        InputError: it needs an argument by name, which SQL does not give.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0, None
+    positional = [
+        each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    for each in parameters:
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty:
+            raise InputError(f"{what}: it needs {each.name}= by name; arguments are given by position only")
+    least = sum(each.default is each.empty for each in positional)
+    is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return least, None if is_open else len(positional)
+
+
+def _counted(arity: tuple[int, int | None]) -> str:
+    least, most = arity
+    if most is None:
+        return f"{least} arguments or more"
+    return f"{least} argument{'s' * (least != 1)}" if least == most else f"{least} to {most} arguments"
+
+
+def _described(given: object) -> str:
+    return f"an instance of {type(given).__name__}"
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _fitted(value: object, kind: pa.DataType) -> pa.Scalar:
+    """A value of the user's as one of the type; raises pyarrow's errors, or ValueError."""
+    if isinstance(value, pa.Array | pa.ChunkedArray | np.ndarray):
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            raise ValueError("one value is expected, not an array")
+        value = value.tolist() if isinstance(value, np.ndarray) else value.to_pylist()
+    if isinstance(value, pa.Scalar):
+        if value.is_valid and _is_text(value.type) != _is_text(kind):
+            raise ValueError(f"it is of type {value.type}")
+        fitted = value if value.type == kind else value.cast(kind)
+        value = fitted.as_py() if pa.types.is_nested(kind) else None
+    else:
+        fitted = pa.scalar(value, kind)
+    _check_inside(value, kind)
+    return fitted
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(each(kind) for each in _TEXTS)
+
+
+def _check_inside(value: object, kind: pa.DataType) -> None:
+    """Raises ValueError for what pyarrow lets pass: fractions cut off, NULL in a field that is NOT NULL."""
+    if pa.types.is_integer(kind) and isinstance(value, float | np.floating) and not float(value).is_integer():
+        raise ValueError(f"{value} is no whole number")
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        for field in kind:
+            inner = value.get(field.name)
+            if inner is None and not field.nullable:
+                raise ValueError(f"field {field.name} is NULL, but NOT NULL")
+            _check_inside(inner, field.type)
+    elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and isinstance(value, list | tuple):
+        for each in value:
+            _check_inside(each, kind.value_type)

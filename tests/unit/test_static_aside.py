@@ -1,0 +1,54 @@
+"""Records of static tables that do not fit: a file a version, the newest ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.spark.lanes.joins.static_aside import keep_aside
+from penstock.spark.storage.files import newest_first
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+
+SCHEMA = pa.schema({"cust": pa.string(), "tier": pa.int32()})
+
+
+def aside(*records: bytes, reason: str = "malformed csv record") -> pa.Table:
+    return pa.table(
+        {
+            CORRUPT: pa.array(records, pa.binary()),
+            REASON: pa.array([reason] * len(records), pa.string()),
+            ORIGIN: pa.array(["custs.csv"] * len(records), pa.string()),
+        }
+    )
+
+
+def test_they_are_counted_by_reason_and_kept_once_a_version(tmp_path: Path) -> None:
+    both = pa.concat_tables([aside(b"D,oops", b"E,7,8"), aside(b"F,\xff", reason="not UTF-8")])
+    for _ in range(2):
+        assert keep_aside(tmp_path / "custs", "v", both, SCHEMA) == {
+            "malformed csv record: tier is no INT": 1,
+            "malformed csv record": 1,
+            "not UTF-8": 1,
+        }
+    (file,) = (tmp_path / "custs").iterdir()
+    rows = pq.ParquetFile(file).read()
+    assert rows.column_names == ["record", "origin", "reason"]
+    assert rows.column("record").to_pylist() == [b"D,oops", b"E,7,8", b"F,\xff"]
+
+
+def test_versions_where_all_fits_leave_nothing(tmp_path: Path) -> None:
+    assert keep_aside(tmp_path / "custs", "v", aside(), SCHEMA) == {}
+    assert not (tmp_path / "custs").exists()
+
+
+def test_the_newest_versions_stay(tmp_path: Path) -> None:
+    for number in range(12):
+        keep_aside(tmp_path, str(number), aside(b"D,oops"), SCHEMA)
+        os.utime(tmp_path / f"{number}.parquet", ns=(number, number))
+    keep_aside(tmp_path, "12", aside(b"D,oops"), SCHEMA)
+    assert [each.stem for each in newest_first(tmp_path, "*.parquet")] == [
+        str(number) for number in range(12, 2, -1)
+    ]
