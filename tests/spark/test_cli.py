@@ -361,7 +361,7 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
 
     threading.Thread(target=rewrite, daemon=True).start()
     assert _call("run", "script.sql", "--output", "out", "--watch") == 0
-    assert "script.sql: followed: 1 views added (comes), 1 views dropped (goes)" in capsys.readouterr().out
+    assert "script.sql: followed: 1 view added (comes), 1 view dropped (goes)" in capsys.readouterr().out
 
     batches = read_published(Layout(folder / "out", folder / "out"), "orders").batches
     assert [(figures["plan"], figures["tuples"]) for figures in batches] == [(0, 600), (1, 600)]
@@ -428,7 +428,7 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
     told = look(3, good.replace("amount > 900", "price > 900"))
     assert told.count("not followed: Column price does not exist") == 1
     assert look(1, longer) == "", "it may not be saved whole yet"
-    assert look(1) == f"{path}: followed: 1 views added (small)\n"
+    assert look(1) == f"{path}: followed: 1 view added (small)\n"
     assert engine.declared == {"orders": ["large", "small"]}
     for cut, refusal in (
         (longer[:-4], "it is cut off within a statement"),

@@ -31,7 +31,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HOT, SHARE, KEYS = 7, 0.6, 500
-ROWS, PARTS, SECONDS = 4_000, 3, 100
+ROWS, PARTS, MOST_PARTS, SECONDS = 4_000, 3, 12, 100
 NEAR = "b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 20 SECONDS"
 PAIRS = f"SELECT a.id AS one, b.id AS other FROM a JOIN b ON a.k = b.k AND {NEAR}"
 VIEWS = {
@@ -117,11 +117,14 @@ def test_a_hot_key_is_joined_by_several_tasks(
     text, rows = VIEWS[view]
     skewed = Skewed(spark, tmp_path, rows)
     run = skewed.engine.view(view, text).start(tmp_path / "out")
-    for _ in range(PARTS):
+    cells, tasks = 1 if view == "timed" else 2, [0]
+    # what a worker's first task costs says little of its cell, and is forgotten by halves
+    for _ in range(MOST_PARTS):
         skewed.feed(run)
+        tasks = [cut["figures"]["tasks"]["count"] for cut in run.events("cut")]
+        if max(tasks) > cells:
+            break
     run.stop()
-    tasks = [cut["figures"]["tasks"]["count"] for cut in run.events("cut")]
-    cells = 1 if view == "timed" else 2
     assert tasks[0] <= cells < max(tasks)
     skewed.check(view, text)
 

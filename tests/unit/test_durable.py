@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +17,10 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.publication import compaction
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.merging import merge
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
@@ -203,6 +207,40 @@ def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
     assert publisher.compact_if_due(3, 2, events) is None
     assert publisher.compact_if_due(4, 0, events) is None
     assert publisher.compact_if_due(4, 2, events) == (0, 3)
+
+
+def test_batches_do_not_wait_for_files_that_take_long_to_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = _layout(tmp_path)
+    publisher, events, may_end = Publisher(layout, STREAM), EventLog(layout.events), threading.Event()
+
+    def slowly(sources: Sequence[Path], target: Path) -> int:
+        assert may_end.wait(60)
+        return merge(sources, target)
+
+    monkeypatch.setattr(compaction, "merge", slowly)
+    for batch in range(4):
+        _publish(publisher, layout, batch)
+        assert publisher.compact_if_due(batch, 2, events) is None
+    assert len(list(published_paths(layout, STREAM))) == 4
+    may_end.set()
+    publisher.close()
+    assert publisher.compact_if_due(5, 2, events) == (0, 1)
+    assert len(list(published_paths(layout, STREAM))) == 3
+    assert list(layout.output.rglob("*.merging")) == []
+    may_end.clear()
+    threading.Timer(0.2, may_end.set).start()
+    _publish(publisher, layout, 4)
+    assert publisher.compact_if_due(6, 2, events) is None
+    _publish(publisher, layout, 5)
+    _publish(publisher, layout, 6)
+    merged = publisher.compact_if_due(8, 2, events)
+    publisher.close()
+    assert (merged or publisher.compact_if_due(9, 2, events)) == (5, 6), "one after the other"
+    assert publisher.published(4).files is None
+    assert len(list(published_paths(layout, STREAM))) == 3
+    assert not events.recent
 
 
 _FILLS_ITS_DISK = """

@@ -152,6 +152,10 @@ class BatchAnswerer:
         )
         self._tidy(batch)
 
+    def close(self) -> None:
+        """Waits until nothing is written any more; no batch is answered afterwards."""
+        self._publisher.close()
+
     def _bind(self, batch: int, offsets: str | None) -> BoundBatch:
         self._empty_staging(batch)
         bound = self._plans.batch(
@@ -249,7 +253,7 @@ class BatchAnswerer:
         if compacted is not None:
             self._told.compacted(*compacted)
             with tidying(self._events, self._stream, batch):
-                self._plans.forget(batch)
+                self._plans.forget(compacted[1] + 1)
 
 
 def _log_kinds(files: list[dict[str, Any]]) -> list[str]:

@@ -182,7 +182,7 @@ class IngestQuery:
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
         query = () if self._supervisor is None else (self._supervisor.stop,)
-        stop_all((*query, self.source.close, self.files.close, self.log.close))
+        stop_all((*query, self._answerer.close, self.source.close, self.files.close, self.log.close))
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.

@@ -16,6 +16,7 @@ from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.publish import Publisher
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sinks import Sink
@@ -88,6 +89,8 @@ class Lane(ABC):
 
     #: what it is, for messages and events
     part: ClassVar[str]
+    #: of its results
+    publisher: Publisher
 
     def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
         self.name = name
@@ -191,3 +194,5 @@ class Lane(ABC):
             self.is_complete = self._is_to_end
         except BaseException as error:
             self._failure = error
+        finally:
+            self.publisher.close()

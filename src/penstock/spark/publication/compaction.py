@@ -3,14 +3,18 @@
 Merged files are synced under names of their own, then `merged.json` is replaced by one that lists them, then what they
 stand for is removed. What a crash leaves half done is mended at the next start, what a failure does before the next
 attempt: of merged batches there is what `merged.json` lists, and nothing else.
+
+Writing takes seconds where rows are many, and batches must not wait so long: it is done in a thread that touches nothing but
+files nobody knows of yet; all else is the publisher's own.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,73 @@ KEPT_BATCHES = 256
 FAILURES = (OSError, ValueError, CheckpointError, pa.ArrowException)
 #: what ends the names of merged files until they are whole
 _MERGING = ".merging"
+#: so long a batch waits for files to be merged; most are by then, as all of a small stream are
+PATIENCE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """One file to be written.
+
+    Attributes:
+        kind: of the files.
+        run: the files whose rows it is to hold.
+        sources: where they are.
+        target: where it is to be.
+    """
+
+    kind: str
+    run: Run
+    sources: tuple[Path, ...]
+    target: Path
+
+    def write(self) -> ListedFile | None:
+        """Writes it under no name yet; how it is to be listed, or None where all of it was cleaned up."""
+        sources = self.sources
+        if self.kind == "quarantine":
+            # whoever has seen to the records may remove them
+            sources = tuple(path for path in sources if path.exists())
+        return _listed(self.run, self.target.name, merge(sources, _merging(self.target))) if sources else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What has been written for a task.
+
+    Attributes:
+        listed: what there is of merged batches from now on.
+        made: of these, the new ones.
+    """
+
+    listed: tuple[ListedFile, ...]
+    made: tuple[_Merge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Batches whose files are to be merged.
+
+    Attributes:
+        before: what was merged until now.
+        documents: the manifests of the batches.
+        files: what is to be listed: files that stay, and those to be written.
+    """
+
+    before: Merged
+    documents: tuple[Mapping[str, Any], ...]
+    files: tuple[ListedFile | _Merge, ...]
+
+    def write(self) -> _Written:
+        """Writes the files that are to be written."""
+        listed: list[ListedFile] = []
+        made: list[_Merge] = []
+        for each in self.files:
+            if isinstance(each, ListedFile):
+                listed.append(each)
+            elif (file := each.write()) is not None:
+                listed.append(file)
+                made.append(each)
+        return _Written(tuple(listed), tuple(made))
 
 
 class Compaction:
@@ -67,6 +138,9 @@ class Compaction:
         #: the last batch whose files are merged
         self.last = -1
         self._is_mended = False
+        self._writer = ThreadPoolExecutor(1, "penstock-compaction")
+        #: what is being written, and not yet listed
+        self._writing: tuple[_Task, Future[_Written]] | None = None
         self._mend()
 
     def figures(self, batch: int) -> dict[str, Any] | None:
@@ -84,30 +158,46 @@ class Compaction:
             f"for it is known of batch {first} and later ones only: the checkpoint was set back to an old copy; {REMEDY}"
         )
 
-    def compact(self, last: int) -> tuple[int, int] | None:
+    def compact(self, last: int, patience_seconds: float | None = None) -> tuple[int, int] | None:
         """Merges the files of the batches up to `last` that are not merged yet, and older ones in levels.
 
+        Args:
+            last: number of a batch.
+            patience_seconds: how long it may wait for files to be written; those that take longer are listed by `advance`. None:
+                however long that takes.
+
         Returns:
-            The range of batches, or None where there are not two of them.
+            The range of batches, or None where there are not two of them, or their files are still being written.
 
         Raises:
             OSError: a file could not be written or removed, as on a full disk, or not be read, as it is damaged; what was
                 published is as it was, and the next call tries again.
         """
+        self.advance(None)
         if not self._is_mended:
             self._mend()
-        batches = [batch for batch in numbered(self._manifests) if self.last < batch <= last]
-        if len(batches) < 2:
+        task = self._arranged(last)
+        if task is None:
             return None
-        read = (MANIFEST.read(self._manifests / f"{batch}.json") for batch in batches)
-        documents = [document for document in read if document is not None]
         self._is_mended = False
+        self._writing = task, self._writer.submit(task.write)
+        return self.advance(patience_seconds)
+
+    def advance(self, patience_seconds: float | None = 0.0) -> tuple[int, int] | None:
+        """Lists the merged files that are being written, if they are by now; see `compact`."""
+        if self._writing is None:
+            return None
+        task, writing = self._writing
+        if not wait([writing], patience_seconds).done:
+            return None
+        self._writing = None
         try:
-            replaced = self._merge(documents)
+            replaced = self._list(task, writing.result())
         except BaseException:
             self._try_to_mend()
             raise
-        failpoint(f"{self._prefix}compaction_listed", last)
+        batches = [document["first"] for document in task.documents]
+        failpoint(f"{self._prefix}compaction_listed", self.last)
         for path in replaced:
             path.unlink(missing_ok=True)
         for batch in batches:
@@ -115,10 +205,19 @@ class Compaction:
         self._is_mended = True
         return batches[0], batches[-1]
 
-    def _merge(self, documents: Sequence[Mapping[str, Any]]) -> list[Path]:
-        """Lists the merged files in the place of those of further batches; returns what they replace."""
+    def close(self) -> None:
+        """Waits until nothing is being written."""
+        if self._writing is not None:
+            wait([self._writing[1]])
+
+    def _arranged(self, last: int) -> _Task | None:
+        """What is to be merged up to a batch; None where there are not two of them."""
+        batches = [batch for batch in numbered(self._manifests) if self.last < batch <= last]
+        if len(batches) < 2:
+            return None
+        read = (MANIFEST.read(self._manifests / f"{batch}.json") for batch in batches)
+        documents = tuple(document for document in read if document is not None)
         before = read_merged(self._manifests)
-        last = documents[-1]["last"]
         added: dict[str, list[ListedFile]] = {}
         for document in documents:
             for file in files_of(document):
@@ -126,49 +225,44 @@ class Compaction:
         known: dict[str, list[ListedFile]] = {}
         for file in before.files:
             known.setdefault(file.kind, []).append(file)
-        made: list[Path] = []
-        replaced: list[Path] = []
+        files: dict[str, Sequence[ListedFile | _Merge]] = dict(known)
         for kind in sorted(kind for kind in added if not is_of_log(kind)):
             runs = self._levels.arranged(runs_of([*known.get(kind, ()), *added[kind]]))
-            files: list[ListedFile] = []
-            for run in runs:
-                target = self._target(kind, run)
-                if len(run.files) == 1 or not self._levels.fits(run):
-                    files += [replace(file, level=run.level) for file in run.files]
-                elif (size := self._merged(kind, run, target)) is not None:
-                    made.append(target)
-                    replaced += [self._folders[kind] / file.name for file in run.files]
-                    files.append(_listed(run, target.name, size))
-            known[kind] = files
+            files[kind] = [each for run in runs for each in self._planned(kind, run)]
+        return _Task(before, documents, tuple(each for own in files.values() for each in own))
+
+    def _planned(self, kind: str, run: Run) -> list[ListedFile] | list[_Merge]:
+        """The files of a run from now on."""
+        if len(run.files) == 1 or not self._levels.fits(run):
+            return [replace(file, level=run.level) for file in run.files]
+        sources = tuple(self._folders[kind] / file.name for file in run.files)
+        return [_Merge(kind, run, sources, self._target(kind, run))]
+
+    def _list(self, task: _Task, written: _Written) -> list[Path]:
+        """Lists the written files in the place of those of the batches; returns what they replace."""
+        before, last = task.before, task.documents[-1]["last"]
+        targets = [each.target for each in written.made]
         failpoint(f"{self._prefix}compaction_merged", last)
-        for target in made:
+        for target in targets:
             _merging(target).replace(target)
-        for folder in {target.parent for target in made}:
+        for folder in {target.parent for target in targets}:
             sync_folder(folder)
         failpoint(f"{self._prefix}compaction_named", last)
-        every = [*before.batches, *(document["batches"][0] for document in documents)]
+        every = [*before.batches, *(document["batches"][0] for document in task.documents)]
         kept, folded = every[-KEPT_BATCHES:], every[:-KEPT_BATCHES]
         totals = before.totals
         for figures in folded:
             totals = summed(totals, figures)
         merged = Merged(
             last,
-            tuple(file for kind in known for file in known[kind]),
+            written.listed,
             totals,
             tuple(lengthened(before.stretches, map(Stretch.of, folded))),
             tuple(kept),
         )
         MERGED_MANIFEST.replace(self._manifests / MERGED, merged.document())
         self.last = last
-        return replaced
-
-    def _merged(self, kind: str, run: Run, target: Path) -> int | None:
-        """Writes the one file of a run, under no name yet; its size, or None where all of it was cleaned up."""
-        sources = [self._folders[kind] / file.name for file in run.files]
-        if kind == "quarantine":
-            # whoever has seen to the records may remove them
-            sources = [path for path in sources if path.exists()]
-        return merge(sources, _merging(target)) if sources else None
+        return [path for each in written.made for path in each.sources]
 
     def _target(self, kind: str, run: Run) -> Path:
         span = f"{run.files[0].first:010d}-to-{run.files[-1].last:010d}"

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.spark.publication.compaction import Compaction, tidying
+from penstock.spark.publication.compaction import PATIENCE_SECONDS, Compaction, tidying
 from penstock.spark.publication.folders import PublishedFolders
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.merging import LEVELS, Levels
@@ -155,13 +155,19 @@ class Publisher:
             events: where a failure is told.
 
         Returns:
-            The range of batches, or None where none were merged.
+            The range of batches whose files were merged by now, or None; where there is much to write, the batches after it do not
+            wait for that.
         """
-        if every and batch and batch % every == 0:
-            with tidying(events, self._name, batch):
-                return self.compact(batch - 1)
+        with tidying(events, self._name, batch):
+            if every and batch and batch % every == 0:
+                return self._compaction.compact(batch - 1, PATIENCE_SECONDS)
+            return self._compaction.advance()
         return None
 
     def compact(self, last: int) -> tuple[int, int] | None:
         """Merges the files of batches up to `last`, see `Compaction.compact`."""
         return self._compaction.compact(last)
+
+    def close(self) -> None:
+        """Waits until no file is being written; merged files that are not listed are removed at the next start."""
+        self._compaction.close()

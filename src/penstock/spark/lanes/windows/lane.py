@@ -45,6 +45,7 @@ class WindowLane(Lane):
             context.run,
             rows=context.rows,
         )
+        self.publisher = self.keyed.publisher
 
     @property
     def reader(self) -> str:
