@@ -18,6 +18,7 @@ from penstock.sql.script.script import parse_script
 MESSAGES = Path(__file__).with_name("error_messages.txt")
 TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"
 SCHEMA = pa.schema({"origin": pa.string(), "distance": pa.int32(), "late": pa.bool_(), "day": pa.date32()})
+HOURLY = "FROM flights GROUP BY window(day, '1 hour')"
 STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flight WHERE distance > 5",
     "CREATE VIEW Flights AS SELECT * FROM flights",
@@ -52,6 +53,24 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT origin, 1 + Score(distance) AS s\nFROM flights GROUP BY origin, window(day, '1 day')",
     "CREATE VIEW v AS SELECT * FROM flights WHERE `score`(distance) > 3",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('0 seconds') */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE(3) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ LOSS(1, 4), MAX_ERROR(0.1, 0.1) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(5, 4) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(-1, 4) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(0, 0) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 4, 'exact') */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), BACKFILL */ count(*) {HOURLY}",
+    "CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ a.* FROM flights a JOIN flights b ON a.day = b.day",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(distance) FILTER (WHERE late) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(DISTINCT distance) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(distance ORDER BY day) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score() {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(distance) AS s, 1 + count(*) AS n {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(max(distance)) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ scroe(distance) {HOURLY}",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
+from penstock.plan.deadlines import LossConstraint
 from penstock.plan.windows import ErrorBound
 from penstock.sql.script.script import Column, parse_query, parse_script
 from penstock.sql.script.views import flatten
@@ -89,7 +90,24 @@ def test_hints_are_read() -> None:
     text = "/*+ MAX_ERROR(0.5, 0.05, 'absolute'), BROADCAST(t), deadline('1 minute 500 ms'), LOSS(0, 4) */"
     text = text.replace("500 ms", "30 seconds")
     hints = parse_hints("SELECT " + text, tokenize("SELECT " + text)[1])
-    assert hints == Hints(ErrorBound(0.5, 0.05, absolute=True), 90.0, Loss(0, 4), 7, 7 + len(text))
+    loss = Loss(LossConstraint(0, 4))
+    assert hints == Hints(ErrorBound(0.5, 0.05, absolute=True), 90.0, loss, 7, 7 + len(text))
+    placed = {name: ("SELECT " + text)[start:end] for name, (start, end) in hints.places.items()}
+    assert placed["LOSS"] == "LOSS(0, 4)"
+    assert placed["DEADLINE"] == "deadline('1 minute 30 seconds')"
+
+
+@pytest.mark.parametrize(
+    ("hints", "seconds", "loss"),
+    [
+        ("DEADLINE('3 seconds')", 3.0, None),
+        ('deadline("interval 1 minute 500 milliseconds"), loss(4, 4)', 60.5, Loss(LossConstraint(4, 4))),
+        ("LOSS(1, 4, 'LATE') DEADLINE('1.5 seconds')", 1.5, Loss(LossConstraint(1, 4), is_late=True)),
+    ],
+)
+def test_deadlines_and_losses_are_read(hints: str, seconds: float, loss: Loss | None) -> None:
+    query = parse_query(f"SELECT /*+ {hints} */ count(*) FROM t GROUP BY window(ts, '1 hour')")
+    assert (query.hints.deadline_seconds, query.hints.loss) == (seconds, loss)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +117,22 @@ def test_hints_are_read() -> None:
         ("MAX_ERROR(0, 0.5)", "epsilon lies between 0 and 1"),
         ("MAX_ERROR(0.1, 1)", "delta lies between 0 and 1"),
         ("MAX_ERROR(0, 0.1, 'absolute')", "greater than 0"),
-        ("DEADLINE('soon')", "expected an interval"),
-        ("DEADLINE('0 seconds')", "positive"),
-        ("LOSS(5, 4)", "0 <= misses <= windows"),
-        ("LOSS(0, 0)", "windows >= 1"),
+        ("MAX_ERROR(0.1, 0.1, 'late')", "the third argument is 'absolute' or nothing, not 'late'"),
+        ("DEADLINE('soon')", "expected a length of time"),
+        ("DEADLINE('1 month')", "expected a length of time"),
+        ("DEADLINE(3)", "expected a length of time"),
+        ("DEADLINE", "got nothing"),
+        ("DEADLINE('0 seconds')", "greater than 0; got '0 seconds'"),
+        ("DEADLINE('-3 seconds')", "greater than 0; got '-3 seconds'"),
+        ("LOSS(5, 4)", "at most m; got (5, 4)"),
+        ("LOSS(0, 0)", "m, the number of consecutive windows, is at least 1"),
+        ("LOSS(-1, 4)", "k, how many of them may miss, is at least 0"),
+        ("LOSS(1)", "expected (k, m) or (k, m, 'late')"),
+        ("LOSS(0.5, 4)", "expected (k, m) or (k, m, 'late')"),
+        ("LOSS(1, 4, 'late', 2)", "expected (k, m) or (k, m, 'late')"),
+        ("LOSS(1, 4, 'exact')", "the third argument is 'late' or nothing, not 'exact'"),
         ("LOSS(1, 4), LOSS(1, 4)", "given twice"),
+        ("DEADLINE('1 second'), deadline('2 seconds')", "given twice"),
         ("MAXERROR(0.1, 0.1)", "no hint MAXERROR; allowed: MAX_ERROR, DEADLINE, LOSS"),
     ],
 )

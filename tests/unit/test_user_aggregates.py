@@ -16,6 +16,7 @@ import pytest
 from penstock.cli.common import open_script
 from penstock.errors import AggregateFailedError, InputError
 from penstock.operators.deadlines.aggregates import user_aggregate
+from penstock.plan.deadlines import AggregateSignature, Arity
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "functions.md"
 COUNTED = pa.struct([pa.field("name", pa.string()), pa.field("n", pa.int32(), nullable=False)])
@@ -182,6 +183,29 @@ def test_what_a_function_raises_is_told() -> None:
     ending = user_aggregate("score", lambda _: sys.exit(3), pa.int64(), "BIGINT")
     with pytest.raises(AggregateFailedError, match=r"^aggregate score ended its process: SystemExit: 3$"):
         ending.afresh(pa.array([1]))
+
+
+class Weighted(Whole):
+    def add(self, values: pa.Array, weights: pa.Array = None) -> None: ...  # type: ignore[override]
+    def remove(self, values: pa.Array, weights: pa.Array = None) -> None: ...  # type: ignore[override]
+
+
+@pytest.mark.parametrize(
+    ("given", "arity", "told"),
+    [
+        (Whole, Arity(1, 1), "1 argument"),
+        (Weighted, Arity(1, 2), "1 to 2 arguments"),
+        (lambda a, b, c: (a, b, c), Arity(3, 3), "3 arguments"),
+        (lambda a, *b: (a, b), Arity(1, None), "1 arguments or more"),
+    ],
+)
+def test_a_signature_says_how_many_arguments(given: Any, arity: Arity, told: str) -> None:
+    signature = user_aggregate("Score", given, pa.int64(), "BIGINT").signature
+    assert signature == AggregateSignature("Score", pa.int64(), arity, isinstance(given, type))
+    assert str(arity) == told
+    least, most = arity.least, arity.most
+    allowed = [number for number in range(6) if arity.allows(number)]
+    assert allowed == list(range(least, 6 if most is None else most + 1))
 
 
 def test_what_python_has_may_be_given() -> None:

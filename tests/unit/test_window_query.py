@@ -226,11 +226,6 @@ _WINDOW = "window(ts, '1 hour')"
         (f"SELECT (SELECT 1), count(*) FROM t GROUP BY {_WINDOW}", "(SELECT 1)"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} HAVING count(*) > (SELECT 1)", "SELECT"),
         ("SELECT count(*) FROM t HAVING count(*) > 1", "HAVING"),
-        (
-            f"SELECT /*+ DEADLINE('3 seconds') */ count(*) FROM t GROUP BY {_WINDOW}",
-            "/*+ DEADLINE('3 seconds') */",
-        ),
-        (f"SELECT /*+ LOSS(1, 4) */ count(*) FROM t GROUP BY {_WINDOW}", "/*+ LOSS(1, 4) */"),
     ],
 )
 def test_what_is_not_supported_is_refused(query: str, marked: str) -> None:
@@ -258,6 +253,14 @@ def test_what_is_not_supported_is_refused(query: str, marked: str) -> None:
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW} WHERE a > 1", "WHERE"),
         ("SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM t", "/*+ MAX_ERROR(0.05, 0.05) */"),
         ("SELECT /*+ LOSS(1, 4) */ * FROM t", "/*+ LOSS(1, 4) */"),
+        (
+            f"SELECT /*+ MAX_ERROR(0.1, 0.1), LOSS(1, 4) */ count(*) FROM t GROUP BY {_WINDOW}",
+            "LOSS(1, 4)",
+        ),
+        (
+            f"SELECT /*+ BACKFILL, DEADLINE('3 seconds') */ count(*) FROM t GROUP BY {_WINDOW}",
+            "BACKFILL",
+        ),
     ],
 )
 def test_mistakes_are_underlined(query: str, marked: str) -> None:
@@ -265,6 +268,81 @@ def test_mistakes_are_underlined(query: str, marked: str) -> None:
         parse_query(query)
     assert type(raised.value) is SqlError
     assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
+USERS = ("Score", "rank_of")
+TIMELY = "/*+ DEADLINE('3 seconds') */"
+
+
+def read_timely(items: str, rest: str = "") -> WindowQuery:
+    query = parse_query(f"SELECT {TIMELY} {items} FROM t GROUP BY {_WINDOW}{rest}", USERS)
+    assert isinstance(query, WindowQuery)
+    return query
+
+
+def test_aggregates_of_the_users_in_a_view_with_a_deadline() -> None:
+    query = read_timely(
+        "a, 1 + score(x, y * 2) AS s, `SCORE`( X,y*2 ) AS t, Rank_of(ALL z).best",
+        ", a HAVING score(x) > 3 OR rank_of(z).best > 1",
+    )
+    assert expressions(query) == ["_k0", "1 + _a0", "_a0", "_a1.best"]
+    assert query.having[0].expression == "_a2 > 3 OR _a1.best > 1"
+    assert [call.sql for call in query.aggregates] == ["SCORE(x, y * 2)", "RANK_OF(z)", "SCORE(x)"]
+    assert all(call.is_users for call in query.aggregates)
+    assert query.aggregates[0].clause.text == "score(x, y * 2)"
+
+
+def test_a_view_with_a_deadline_may_have_aggregates_of_spark() -> None:
+    query = read_timely("count(*), max(a) FILTER (WHERE b > 1)")
+    assert [call.sql for call in query.aggregates] == ["count(*)", "max(CASE WHEN b > 1 THEN a END)"]
+    assert query.hints.deadline_seconds == 3.0
+
+
+def test_a_call_of_the_users_on_a_selection_is_one_on_the_table() -> None:
+    query = flatten(read_timely("score(x, z)"), {"T": parse_query("SELECT a + 1 AS x, b AS z, ts FROM u")})
+    assert isinstance(query, WindowQuery)
+    assert query.aggregates[0].arguments == ("(a + 1)", "b")
+    assert query.hints.deadline_seconds == 3.0
+
+
+@pytest.mark.parametrize(
+    ("items", "marked", "told"),
+    [
+        ("score(x) FILTER (WHERE y > 1)", "score(x)", "FILTER is not supported with score"),
+        ("score(DISTINCT x)", "score(DISTINCT x)", "DISTINCT is not supported with score"),
+        ("score(*)", "score(*)", r"`\*` is not supported with score"),
+        ("score(x ORDER BY y)", "score(x ORDER BY y)", "ORDER BY is not supported with score"),
+        ("score(x) WITHIN GROUP (ORDER BY y)", "score(x)", "ORDER BY is not supported with score"),
+        ("score(x) OVER (PARTITION BY y)", "score(x)", "OVER is not supported with score"),
+        ("score()", "score()", "A call without arguments is not supported with score"),
+        ("score(x), 1 + count(*)", "count(*)", "none of its own aggregates beside score"),
+        ("max(y), Score(x)", "max(y)", r"none of its own aggregates beside Score\(x\)"),
+        ("score(max(x))", "max", "An aggregate cannot stand in an aggregate"),
+        ("max(score(x))", "score", "An aggregate cannot stand in an aggregate"),
+        ("score(rank_of(x))", "rank_of", "An aggregate cannot stand in an aggregate"),
+        ("a + score(x)", "a", "neither grouped nor aggregated"),
+    ],
+)
+def test_what_no_call_of_the_users_may_be(items: str, marked: str, told: str) -> None:
+    with pytest.raises(SqlError, match=told) as raised:
+        read_timely(items)
+    assert raised.value.text[raised.value.start : raised.value.end] == marked
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT score(x) FROM t GROUP BY {_WINDOW}",
+        f"SELECT /*+ MAX_ERROR(0.1, 0.1) */ `Score`(x), count(*) FROM t GROUP BY {_WINDOW}",
+        f"SELECT {TIMELY} a FROM t WHERE score(x) > 1",
+        "SELECT score(x) AS s FROM t",
+        "SELECT a FROM t JOIN u ON t.a = score(u.x)",
+    ],
+)
+def test_aggregates_of_the_users_are_for_windows_with_a_deadline(query: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"Add the hint: SELECT /\*\+ DEADLINE") as raised:
+        parse_query(query, USERS)
+    assert raised.value.text[raised.value.start : raised.value.end].strip("`").upper() == "SCORE"
 
 
 SCRIPT = """CREATE TABLE flights USING parquet OPTIONS (path 'x');

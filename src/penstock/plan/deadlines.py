@@ -1,4 +1,4 @@
-"""Deadlines of window views and the losses they allow: frozen data.
+"""Window views with deadlines, the losses they allow and the aggregates of the user's that they call: frozen data.
 
 Source: Wu, Gu, Lyu, Yu, definitions 1 and 2.
 """
@@ -6,6 +6,10 @@ Source: Wu, Gu, Lyu, Yu, definitions 1 and 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.plan.windows import WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,81 @@ class DeadlineQuery:
     def __post_init__(self) -> None:
         if not self.deadline > 0:
             raise ValueError(f"the deadline of {self.name!r} must be above 0 s, got {self.deadline}")
+
+
+@dataclass(frozen=True, slots=True)
+class Arity:
+    """How many arguments a function takes.
+
+    Attributes:
+        least: the fewest.
+        most: the most; None: any number.
+    """
+
+    least: int
+    most: int | None
+
+    def allows(self, number: int) -> bool:
+        """Whether it takes so many."""
+        return self.least <= number and (self.most is None or number <= self.most)
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"{self.least} arguments or more"
+        if self.least < self.most:
+            return f"{self.least} to {self.most} arguments"
+        return f"{self.least} argument{'s' * (self.least != 1)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSignature:
+    """What a query has to know of an aggregate of the user's.
+
+    Attributes:
+        name: as it was registered.
+        type: of its values.
+        arity: how many arguments it takes.
+        is_incremental: whether a window can be worked out from the state of an earlier one.
+    """
+
+    name: str
+    type: pa.DataType
+    arity: Arity
+    is_incremental: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A call of an aggregate of the user's in a view.
+
+    Attributes:
+        name: the aggregate's, as it was registered.
+        arguments: columns of the tuples, one or more.
+        type: of its values.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineView:
+    """What the instances of a window view with a deadline are worked out from.
+
+    Attributes:
+        query: its name, deadline and allowance.
+        plan: windows, keys and Spark's aggregates over `columns`, and the error bound by which slack lets a window close.
+        calls: the user's aggregates, in place of Spark's: the n-th of either is `_an` of a group.
+        late: whether the exact answer of an instance that was shed or missed still comes, as a correction marked so.
+        columns: (Spark SQL over the stream's columns, name): what is needed of a tuple, its event time first.
+    """
+
+    query: DeadlineQuery
+    plan: WindowPlan
+    calls: tuple[UserCall, ...]
+    late: bool
+    columns: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

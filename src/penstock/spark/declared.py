@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
@@ -42,7 +43,7 @@ class View:
 
     stream: str
     query: Query
-    definition: ViewDefinition | WindowDefinition | JoinDefinition
+    definition: ViewDefinition | WindowDefinition | JoinDefinition | DeadlineDefinition
     derived: DerivedView | None = None
 
 
@@ -80,11 +81,11 @@ class Declared:
         return {name: view.definition.sql for name, view in self.views.items()}
 
     def on(self, stream: str) -> dict[str, ViewDefinition | WindowDefinition]:
-        """The selection and window views on a stream."""
+        """The selection and window views on a stream, those with a deadline apart."""
         return {
             name: view.definition
             for name, view in self.views.items()
-            if view.stream == stream and not isinstance(view.definition, JoinDefinition)
+            if view.stream == stream and isinstance(view.definition, ViewDefinition | WindowDefinition)
         }
 
     @property
@@ -177,6 +178,20 @@ class Declared:
             for source, _ in sources_of(view.query):
                 if source.upper() not in sources:
                     raise InputError(f"view {name} selects from {source}; drop {name} too, or first")
+
+    def refuse_deadlines(self) -> None:
+        """Refuses views with a deadline, which are checked by now: nothing answers them yet.
+
+        Raises:
+            UnsupportedError: there is one.
+        """
+        for name, view in self.views.items():
+            query = view.query
+            if isinstance(query, WindowQuery) and query.hints.deadline_seconds is not None:
+                message = (
+                    f"Nothing is wrong with view {name}, but windows with a deadline are not answered yet."
+                )
+                raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.

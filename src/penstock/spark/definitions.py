@@ -11,11 +11,14 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts, lift_values, lower
+from penstock.plan.deadlines import AggregateSignature
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.ingest.tuple_demands import compile_demands, only
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
@@ -30,6 +33,7 @@ from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
+from penstock.sql.windows.deadlines import bind_deadline
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery
 
 #: columns that results of window views have beside the view's own
@@ -96,8 +100,45 @@ def define_window(
         SqlError: a mistake in the query.
         InputError: the stream's event time is another column, or a reserved name is used.
     """
-    bound = bind_window(flat, name, arrow_schema(source.schema), host)
-    for call, aggregate in zip(flat.aggregates, bound.plan.aggregates, strict=True):
+    _check_window(name, flat, bind_window(flat, name, arrow_schema(source.schema), host), source)
+    return WindowDefinition(name, _identity(name, text, below), text, below)
+
+
+def define_deadline(
+    name: str,
+    text: str,
+    flat: WindowQuery,
+    below: tuple[tuple[str, str], ...],
+    source: Source,
+    host: SparkExpressionHost,
+    users: Mapping[str, AggregateSignature],
+) -> DeadlineDefinition:
+    """The definition of a window view with a deadline.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over the stream.
+        below: (name, text) of the views it selects from, directly or through others.
+        source: the stream's source.
+        host: Spark's analysis of its expressions.
+        users: the user's aggregates by name in upper case.
+
+    Raises:
+        SqlError: a mistake in the query.
+        InputError: the stream's event time is another column, or a reserved name is used.
+    """
+    schema = arrow_schema(source.schema)
+    bound = bind_deadline(flat, name, schema, host, users)
+    _check_window(name, flat, bound.window, source)
+    compile_demands(only(demand_of(bound)), schema, host)
+    return DeadlineDefinition(name, _identity(name, text, below), text, bound, below)
+
+
+def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Source) -> None:
+    """Makes sure that a window view on a stream can be answered: Spark's aggregates, the names of columns, its time."""
+    calls = [call for call in flat.aggregates if not call.is_users]
+    for call, aggregate in zip(calls, bound.plan.aggregates, strict=True):
         if aggregate.function not in FUNCTIONS:
             allowed = ", ".join(sorted(FUNCTIONS))
             raise call.clause.error(
@@ -117,7 +158,6 @@ def define_window(
             0,
             len(flat.time_clause.text),
         )
-    return WindowDefinition(name, _identity(name, text, below), text, below)
 
 
 def define_join(

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
+from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings, tuned
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -23,6 +24,7 @@ from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.definitions import (
     beneath,
     check_projections,
+    define_deadline,
     define_derived,
     define_join,
     define_selection,
@@ -34,6 +36,7 @@ from penstock.spark.functions import named, register_aggregate
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
@@ -111,7 +114,8 @@ class Engine:
         self._functions: dict[str, Callable[..., Any]] = {}
         #: names of those that take arrays and return one, and not iterators of them
         self._on_arrays: set[str] = set()
-        self._aggregates: set[str] = set()
+        #: by name in upper case
+        self._aggregates: dict[str, UserAggregate] = {}
         self._run: Run | None = None
         self._lock = threading.RLock()
 
@@ -263,8 +267,7 @@ class Engine:
         """
         with self._lock:
             _refuse_taken(f"aggregate {name}", name, self._functions, "a function")
-            register_aggregate(self._spark, name, cls_or_fn, returns)
-            self._aggregates.add(name.upper())
+            self._aggregates[name.upper()] = register_aggregate(self._spark, name, cls_or_fn, returns)
         return self
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
@@ -419,6 +422,7 @@ class Engine:
         for name in staged.dependents(written.keys() & staged.views.keys()):
             view_ = staged.views[name]
             written.setdefault(name, (view_.query, view_.definition.sql))
+        users = {each: aggregate.signature for each, aggregate in self._aggregates.items()}
         new: dict[str, dict[str, SelectQuery]] = {}
         selections: dict[str, list[SelectQuery]] = {}
         for name, (query, text) in written.items():
@@ -434,9 +438,12 @@ class Engine:
                 continue
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
-            definition: ViewDefinition | WindowDefinition
+            definition: ViewDefinition | WindowDefinition | DeadlineDefinition
             if isinstance(flat, WindowQuery):
-                definition = define_window(name, text, flat, below, source, host)
+                if flat.hints.deadline_seconds is None:
+                    definition = define_window(name, text, flat, below, source, host)
+                else:
+                    definition = define_deadline(name, text, flat, below, source, host, users)
                 new.setdefault(stream, {})[name] = flat.selection
             else:
                 definition = define_selection(name, text, flat, source)
@@ -472,8 +479,8 @@ class Engine:
         query, text = written
         source = staged.view_name(flat.source)
         inner, view = flatten(known[source.upper()], known), staged.views[source]
-        assert not isinstance(view.definition, ViewDefinition), (
-            "selections are replaced by what they are over"
+        assert isinstance(view.definition, WindowDefinition | JoinDefinition), (
+            "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
         if isinstance(inner, WindowQuery):
             place, stream = view.stream, staged.streams[view.stream]
@@ -556,6 +563,7 @@ class Engine:
         return compile_windows(0, register, schema, stream.host, self._settings, 1, event_time)
 
     def _install(self, staged: Declared) -> None:
+        staged.refuse_deadlines()
         before, self._declared = self._declared, staged
         run = self._run
         if run is None or not run.active:

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from penstock.errors import DuplicateNameError, FunctionFailedError, FunctionRaisedError, InputError
-from penstock.operators.deadlines.aggregates import user_aggregate
+from penstock.operators.deadlines.aggregates import UserAggregate, user_aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -79,7 +79,7 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
     return call
 
 
-def register_aggregate(spark: SparkSession, name: str, given: object, returns: str) -> None:
+def register_aggregate(spark: SparkSession, name: str, given: object, returns: str) -> UserAggregate:
     """Registers an aggregate of the user's with Spark: over a static table it is worked out afresh for each group.
 
     Args:
@@ -87,6 +87,9 @@ def register_aggregate(spark: SparkSession, name: str, given: object, returns: s
         name: its name in SQL.
         given: a function from arrays to a value, or a class with `add`, `remove` and `result`.
         returns: its Spark SQL type.
+
+    Returns:
+        The aggregate.
 
     Raises:
         InputError: `returns` is no type, or what is given is no such function or class.
@@ -101,6 +104,7 @@ def register_aggregate(spark: SparkSession, name: str, given: object, returns: s
 
     udf: UserDefinedFunctionLike = arrow_udf(call, returnType=returns)  # type: ignore[call-overload]
     spark.udf.register(name, udf)
+    return aggregate
 
 
 def _arrow_type(what: str, returns: str) -> pa.DataType:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import AggregateFailedError, InputError
+from penstock.plan.deadlines import AggregateSignature, Arity
 
 _ALLOWED = (
     "allowed: a function that takes a pyarrow.Array an argument and returns a value, or a class with "
@@ -68,6 +69,15 @@ class UserAggregate:
     def is_incremental(self) -> bool:
         """Whether an instance can be worked out from the state of an earlier one."""
         return isinstance(self.given, type)
+
+    @property
+    def signature(self) -> AggregateSignature:
+        """What a query has to know of it."""
+        if self.is_incremental:
+            arity = _own_arity(self.name, self.given, "add")
+        else:
+            arity = _arity(f"aggregate {self.name}", self.given)
+        return AggregateSignature(self.name, self.type, arity, self.is_incremental)
 
     def begun(self) -> _State:
         """The state of no tuples.
@@ -138,7 +148,7 @@ def user_aggregate(name: str, given: object, kind: pa.DataType, type_sql: str) -
         _check_class(name, given)
     elif not callable(given):
         raise InputError(f"aggregate {name}: {_described(given)} cannot be called; {_ALLOWED}")
-    elif _arity(f"aggregate {name}", given)[1] == 0:
+    elif _arity(f"aggregate {name}", given).most == 0:
         raise InputError(f"aggregate {name}: the function takes no argument; {_ALLOWED}")
     return UserAggregate(name, given, kind, type_sql)
 
@@ -149,34 +159,33 @@ def _check_class(name: str, given: type) -> None:
         raise InputError(
             f"aggregate {name}: class {given.__name__} has no {' and no '.join(missing)}; {_ALLOWED}"
         )
-    least, _ = _arity(f"aggregate {name}", given)
-    if least:
+    if least := _arity(f"aggregate {name}", given).least:
         raise InputError(
             f"aggregate {name}: class {given.__name__} is made without arguments, but its __init__ takes {least}"
         )
     own = {each: _own_arity(name, given, each) for each in _METHODS}
-    if own["result"][0]:
+    if own["result"].least:
         raise InputError(f"aggregate {name}: {given.__name__}.result() is called without arguments")
     for each in ("add", "remove"):
-        if own[each][1] == 0:
+        if own[each].most == 0:
             raise InputError(f"aggregate {name}: {given.__name__}.{each}() takes no argument; {_ALLOWED}")
     if own["add"] != own["remove"]:
         raise InputError(
-            f"aggregate {name}: {given.__name__}.add() takes {_counted(own['add'])}, remove() {_counted(own['remove'])}; "
+            f"aggregate {name}: {given.__name__}.add() takes {own['add']}, remove() {own['remove']}; "
             "both are given an array for each argument in SQL"
         )
 
 
-def _own_arity(name: str, given: type, method: str) -> tuple[int, int | None]:
+def _own_arity(name: str, given: Callable[..., object], method: str) -> Arity:
     """The arity of a method, the instance apart."""
-    least, most = _arity(f"aggregate {name}: {given.__name__}.{method}()", getattr(given, method))
+    arity = _arity(f"aggregate {name}: {given.__name__}.{method}()", getattr(given, method))
     if isinstance(inspect.getattr_static(given, method), staticmethod | classmethod):
-        return least, most
-    return max(least - 1, 0), None if most is None else max(most - 1, 0)
+        return arity
+    return Arity(max(arity.least - 1, 0), None if arity.most is None else max(arity.most - 1, 0))
 
 
-def _arity(what: str, function: Callable[..., object]) -> tuple[int, int | None]:
-    """The fewest and the most arguments that a function takes by position; None: any number, or Python does not know.
+def _arity(what: str, function: Callable[..., object]) -> Arity:
+    """How many arguments a function takes by position; any number where Python does not know.
 
     Raises:
         InputError: it needs an argument by name, which SQL does not give.
@@ -184,7 +193,7 @@ def _arity(what: str, function: Callable[..., object]) -> tuple[int, int | None]
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return 0, None
+        return Arity(0, None)
     positional = [
         each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
@@ -193,14 +202,7 @@ def _arity(what: str, function: Callable[..., object]) -> tuple[int, int | None]
             raise InputError(f"{what}: it needs {each.name}= by name; arguments are given by position only")
     least = sum(each.default is each.empty for each in positional)
     is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return least, None if is_open else len(positional)
-
-
-def _counted(arity: tuple[int, int | None]) -> str:
-    least, most = arity
-    if most is None:
-        return f"{least} arguments or more"
-    return f"{least} argument{'s' * (least != 1)}" if least == most else f"{least} to {most} arguments"
+    return Arity(least, None if is_open else len(positional))
 
 
 def _described(given: object) -> str:

@@ -12,10 +12,11 @@ from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNam
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, tokenize
+from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.literals import string
 from penstock.sql.text.parts import split_query
 from penstock.sql.text.query import SelectQuery, parse_selection
+from penstock.sql.windows.aggregate_calls import is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
 from penstock.sql.windows.query import WindowQuery
 
@@ -197,20 +198,24 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
 
 
 def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
-    names = {name.upper() for name in aggregates}
-    for position, token in enumerate(tokens):
-        if is_call(tokens, position) and token.text.upper() in names:
-            raise UnsupportedError(
-                f"{token.text} is an aggregate of yours: it is for window views with a deadline, "
-                "/*+ DEADLINE('3 seconds') */, which are not supported yet.",
-                script,
-                token.start,
-                token.end + 1,
-            )
+    users = {name.upper() for name in aggregates}
     if is_join(tokens):
+        _refuse_aggregates(script, tokens, users)
         return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
-    return parse_selection(parts) if parts.group_by is None else parse_window_query(parts)
+    if parts.group_by is None or parts.hints.deadline_seconds is None:
+        _refuse_aggregates(script, tokens, users)
+    return parse_selection(parts) if parts.group_by is None else parse_window_query(parts, users)
+
+
+def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str]) -> None:
+    for position, token in enumerate(tokens):
+        if is_users_aggregate(tokens, position, users):
+            message = (
+                f"{token.text} is an aggregate of yours: it is for views with GROUP BY window(...) and a deadline. "
+                "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ..."
+            )
+            raise UnsupportedError(message, script, token.start, token.end + 1)
 
 
 def _missing(name: str, names: dict[str, str]) -> str:

@@ -85,9 +85,7 @@ def flatten(
             replace(key, expression=names.in_text(key.expression, key.clause)) for key in rewritten.keys
         ),
         aggregates=tuple(
-            call
-            if call.argument is None
-            else replace(call, argument=names.in_text(call.argument, call.clause))
+            replace(call, arguments=tuple(names.in_text(each, call.clause) for each in call.arguments))
             for call in rewritten.aggregates
         ),
         below=below.projection,

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
+from penstock.plan.deadlines import LossConstraint
 from penstock.plan.windows import ErrorBound
+from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import number, string
 
-_UNIT_SECONDS = {
-    "millisecond": 0.001,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-}
+_SECOND = 1_000_000
 #: hints that change how Spark plans a query, never what it answers
 _SPARKS = frozenset(
     {"BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE", "SHUFFLE_HASH"}
     | {"SHUFFLE_REPLICATE_NL", "COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE", "SKEW"}
 )
-_INTERVAL_PART = re.compile(
-    rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNIT_SECONDS)})s?\b", re.IGNORECASE | re.ASCII
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`LOSS(k, m)`: at most k deadlines missed in any m consecutive windows; 0 <= k <= m, m >= 1."""
+    """`LOSS(k, m[, 'late'])`.
 
-    misses: int
-    windows: int
+    Attributes:
+        constraint: at most k of any m consecutive windows miss their deadline.
+        is_late: whether the exact answer of a window that was shed or missed still comes, as a correction marked so.
+    """
+
+    constraint: LossConstraint
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,11 @@ class Hints:
 
     Attributes:
         max_error: bound on early answers, or None.
-        deadline_seconds: firm deadline after a window's end, or None.
+        deadline_seconds: firm deadline, counted from a window's creation, or None.
         loss: losses allowed, or None.
         start, end: place of the hint comment in the script.
         backfill: whether the windows before the view's first batch are answered too.
+        places: of each hint, by its name, in the script.
     """
 
     max_error: ErrorBound | None = None
@@ -57,6 +55,7 @@ class Hints:
     start: int = 0
     end: int = 0
     backfill: bool = False
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.backfill or (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
@@ -72,6 +71,7 @@ def parse_hints(script: str, token: Token) -> Hints:
     text = script[offset : token.end - 1]
     tokens = tokenize(text, offset, script)
     found: dict[str, ErrorBound | float | Loss | bool] = {}
+    places: dict[str, tuple[int, int]] = {}
     position = 0
     while position < len(tokens):
         name = tokens[position].text.upper()
@@ -91,6 +91,7 @@ def parse_hints(script: str, token: Token) -> Hints:
                 found[name] = _READERS[name](arguments)
             except ValueError as error:
                 raise SqlError(f"{name}: {error}", script, start, end) from None
+            places[name] = start, end
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
     max_error, deadline, loss, backfill = (found.get(name) for name in _READERS)
@@ -101,6 +102,7 @@ def parse_hints(script: str, token: Token) -> Hints:
         token.start,
         token.end + 1,
         backfill is not None,
+        places,
     )
 
 
@@ -124,9 +126,7 @@ def _arguments(text: str, tokens: list[Token], opening: int) -> tuple[list[str],
 def _max_error(arguments: list[str]) -> ErrorBound:
     if len(arguments) not in (2, 3):
         raise ValueError("expected (epsilon, delta) or (epsilon, delta, 'absolute').")
-    absolute = len(arguments) == 3
-    if absolute and (arguments[2][0] not in "'\"" or string(arguments[2]).lower() != "absolute"):
-        raise ValueError(f"the third argument is 'absolute' or nothing, not {arguments[2]}.")
+    absolute = _third(arguments, "absolute")
     epsilon, delta = _real(arguments[0]), _real(arguments[1])
     if absolute and not epsilon > 0:
         raise ValueError(f"an absolute epsilon is greater than 0, not {arguments[0]}.")
@@ -138,33 +138,49 @@ def _max_error(arguments: list[str]) -> ErrorBound:
 
 
 def _deadline(arguments: list[str]) -> float:
-    allowed = f"an interval of {', '.join(unit + 's' for unit in _UNIT_SECONDS)} such as '3 seconds'"
-    if len(arguments) != 1 or arguments[0][0] not in "'\"":
-        raise ValueError(f"expected {allowed}.")
-    rest = re.sub(r"^\s*interval\b", "", string(arguments[0]), flags=re.IGNORECASE)
-    seconds, position = 0.0, 0
-    while match := _INTERVAL_PART.match(rest, position):
-        seconds += float(match[1]) * _UNIT_SECONDS[match[2].lower()]
-        position = match.end()
-    if rest[position:].strip() or not position:
-        raise ValueError(f"expected {allowed}, got {arguments[0]}.")
-    if seconds <= 0:
-        raise ValueError(f"the interval is positive; got {arguments[0]}.")
-    return seconds
+    given = ", ".join(arguments)
+    is_string = len(arguments) == 1 and given[0] in "'\""
+    length = microseconds_of(given) if is_string else None
+    if length is None:
+        allowed = (
+            "a length of time, a string of days to microseconds such as '3 seconds' or '1 minute 30 seconds'"
+        )
+        raise ValueError(f"expected {allowed}; got {given or 'nothing'}.")
+    if length <= 0:
+        raise ValueError(f"the length of time is greater than 0; got {given}.")
+    return length / _SECOND
 
 
 def _loss(arguments: list[str]) -> Loss:
-    if len(arguments) != 2 or not all(argument.isascii() and argument.isdigit() for argument in arguments):
-        raise ValueError("expected two integers (misses, windows), as in LOSS(1, 4).")
-    misses, windows = map(int, arguments)
-    if windows < 1 or misses > windows:
-        raise ValueError(f"expected 0 <= misses <= windows and windows >= 1; got ({misses}, {windows}).")
-    return Loss(misses, windows)
+    given = ", ".join(arguments)
+    counts = [number(argument) for argument in arguments[:2]]
+    k, m = (each.value if each is not None else None for each in counts) if len(counts) == 2 else (None, None)
+    if not (isinstance(k, int) and isinstance(m, int)) or len(arguments) > 3:
+        allowed = (
+            "(k, m) or (k, m, 'late'), k and m whole numbers: at most k of any m consecutive windows may miss"
+        )
+        raise ValueError(f"expected {allowed}; got ({given}).")
+    if m < 1:
+        raise ValueError(f"m, the number of consecutive windows, is at least 1; got ({given}).")
+    if k < 0:
+        raise ValueError(f"k, how many of them may miss, is at least 0; got ({given}).")
+    if k > m:
+        raise ValueError(f"k, how many of m windows may miss, is at most m; got ({given}).")
+    return Loss(LossConstraint(k, m), _third(arguments, "late"))
 
 
 def _backfill(arguments: list[str]) -> bool:
     if arguments:
         raise ValueError("expected no arguments.")
+    return True
+
+
+def _third(arguments: list[str], word: str) -> bool:
+    """Whether there is a third argument; it says one word."""
+    if len(arguments) < 3:
+        return False
+    if arguments[2][0] not in "'\"" or string(arguments[2]).lower() != word:
+        raise ValueError(f"the third argument is '{word}' or nothing, not {arguments[2]}.")
     return True
 
 

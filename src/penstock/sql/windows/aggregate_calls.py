@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import arguments, is_call, spelling
+from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
 from penstock.sql.text.literals import number
 
 _Error = TypeVar("_Error", bound=SqlError)
@@ -137,46 +137,64 @@ class AggregateCall:
 
     Attributes:
         function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
-            MEDIAN, "count_distinct" for COUNT(DISTINCT x).
-        argument: Spark SQL text; None for COUNT(*). `FILTER (WHERE c)` is part of it:
-            `CASE WHEN c THEN x END`.
+            MEDIAN, "count_distinct" for COUNT(DISTINCT x); of the user's its name in upper case.
+        arguments: Spark SQL texts: none for COUNT(*), one of Spark's other functions, one or more of the user's.
+            `FILTER (WHERE c)` is part of it: `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
         accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
             a percentile; else None.
         clause: the call as it was written first.
+        is_users: whether it is an aggregate of the user's.
     """
 
     function: str
-    argument: str | None
+    arguments: tuple[str, ...]
     parameter: float | None
     accuracy: float | None
     clause: Clause
+    is_users: bool = False
 
     @property
     def sql(self) -> str:
         """The call in Spark SQL."""
         if self.function == "count_distinct":
-            return f"count(DISTINCT {self.argument})"
-        text = f"{self.function}({self.argument or '*'}"
+            return f"count(DISTINCT {self.arguments[0]})"
+        text = f"{self.function}({', '.join(self.arguments) or '*'}"
         if self.parameter is not None:
             text += f", {self.parameter!r}D"
         if self.accuracy is not None:
             text += f", {self.accuracy!r}D" if self.parameter is None else f", {self.accuracy:.0f}"
         return f"{text})"
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells one aggregate from another, blanks and case apart."""
+        spelled = tuple(spelling(tokenize(argument)) for argument in self.arguments)
+        return self.function, self.parameter, self.accuracy, spelled
 
-def is_aggregate(tokens: Sequence[Token], position: int) -> bool:
-    """Whether an aggregate function of Spark is called there."""
-    return is_call(tokens, position) and tokens[position].text.lower() in (*AGGREGATES, *_OTHERS)
+
+def is_users_aggregate(tokens: Sequence[Token], position: int, users: Collection[str]) -> bool:
+    """Whether an aggregate of the user's is called there; `users` are their names in upper case."""
+    return is_call(tokens, position) and tokens[position].text.upper() in users
 
 
-def read_aggregate(clause: Clause, tokens: Sequence[Token], position: int) -> tuple[AggregateCall, int]:
+def is_aggregate(tokens: Sequence[Token], position: int, users: Collection[str] = ()) -> bool:
+    """Whether an aggregate function of Spark, or one of the user's, is called there."""
+    return is_users_aggregate(tokens, position, users) or (
+        is_call(tokens, position) and tokens[position].text.lower() in (*AGGREGATES, *_OTHERS)
+    )
+
+
+def read_aggregate(
+    clause: Clause, tokens: Sequence[Token], position: int, users: Collection[str] = ()
+) -> tuple[AggregateCall, int]:
     """Reads the call that begins there.
 
     Args:
         clause: the text the tokens come from.
         tokens: those of the clause.
         position: of the function's name, for which `is_aggregate` holds.
+        users: names of the user's aggregates, in upper case.
 
     Returns:
         The call, and the position after it and its FILTER.
@@ -185,23 +203,49 @@ def read_aggregate(clause: Clause, tokens: Sequence[Token], position: int) -> tu
         UnsupportedError: a function, DISTINCT or a form of arguments that window views do not have.
         SqlError: an aggregate in an aggregate, or arguments the function does not take.
     """
-    return _Reader(clause, tokens, position).read()
-
-
-def argument_spelling(call: AggregateCall, tokens: Sequence[Token]) -> tuple[object, ...]:
-    """What tells one aggregate from another, blanks and case apart; `tokens` are its argument's."""
-    return call.function, call.parameter, call.accuracy, call.argument is None or spelling(tokens)
+    reader = _Reader(clause, tokens, position, users)
+    is_users = is_users_aggregate(tokens, position, users)
+    return (reader.read_users() if is_users else reader.read()), reader.end
 
 
 class _Reader:
-    def __init__(self, clause: Clause, tokens: Sequence[Token], position: int) -> None:
+    def __init__(
+        self, clause: Clause, tokens: Sequence[Token], position: int, users: Collection[str]
+    ) -> None:
         self.clause = clause
         self.tokens = tokens
         self.position = position
+        self.users = users
         self.name = tokens[position].text.lower()
         self.end = position + 2
 
-    def read(self) -> tuple[AggregateCall, int]:
+    def read_users(self) -> AggregateCall:
+        """A call of an aggregate of the user's."""
+        found, self.end = arguments(self.tokens, self.position + 1)
+        self._refuse_inside(self.position + 1, self.end)
+        name = self.tokens[self.position].text
+        following = self.tokens[self.end].text.upper() if self.end < len(self.tokens) else ""
+        kinds = {token.token_type for token in self.tokens[self.position : self.end]}
+        refused = {
+            "DISTINCT": self._quantifier(found),
+            "`*`": any(self._has_star(*each) for each in found),
+            "ORDER BY": TokenType.ORDER_BY in kinds or following == "WITHIN",
+            "FILTER": following == "FILTER",
+            "OVER": following == "OVER",
+            "A call without arguments": not found,
+        }
+        for what, is_there in refused.items():
+            if is_there:
+                message = (
+                    f"{what} is not supported with {name}, an aggregate of yours. "
+                    f"Allowed: {name}(expression[, expression, ...])."
+                )
+                raise self._error(UnsupportedError, message, self.position, self.end)
+        texts = tuple(self._text(*each) for each in found)
+        return AggregateCall(name.upper(), texts, None, None, self._place(), is_users=True)
+
+    def read(self) -> AggregateCall:
+        """A call of one of Spark's, with its FILTER."""
         found, self.end = arguments(self.tokens, self.position + 1)
         if self.name not in AGGREGATES:
             raise self._unsupported(f"{self.name.upper()} is not supported yet.")
@@ -222,14 +266,12 @@ class _Reader:
         argument = self._argument(*found[0], distinct)
         if condition is not None:
             argument = f"CASE WHEN {condition} THEN {argument or '1'} END"
-        text = self._text(self.position, self.end)
-        start = self.tokens[self.position].start
-        place = Clause(text, self.clause.script, self.clause.start + start)
-        return AggregateCall(function, argument, parameter, accuracy, place), self.end
+        own = () if argument is None else (argument,)
+        return AggregateCall(function, own, parameter, accuracy, self._place())
 
     def _refuse_inside(self, first: int, last: int) -> None:
         for position in range(first, last):
-            if is_aggregate(self.tokens, position):
+            if is_aggregate(self.tokens, position, self.users):
                 raise self._error(
                     SqlError, "An aggregate cannot stand in an aggregate.", position, position + 1
                 )
@@ -301,9 +343,17 @@ class _Reader:
             kind = self.tokens[first].token_type
             if kind is TokenType.STAR or kind in _LITERALS:
                 return None
-        if any(self.tokens[at].token_type is TokenType.STAR for at in (first, last - 1)):
+        if self._has_star(first, last):
             raise self._unsupported("`*` stands in COUNT(*) only.")
         return self._text(first, last)
+
+    def _has_star(self, first: int, last: int) -> bool:
+        return any(self.tokens[at].token_type is TokenType.STAR for at in (first, last - 1))
+
+    def _place(self) -> Clause:
+        """The call, its FILTER included."""
+        start = self.tokens[self.position].start
+        return Clause(self._text(self.position, self.end), self.clause.script, self.clause.start + start)
 
     def _text(self, first: int, last: int) -> str:
         return self.clause.text[self.tokens[first].start : self.tokens[last - 1].end + 1]

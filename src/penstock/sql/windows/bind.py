@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedError
+from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
@@ -84,11 +85,21 @@ class WindowBinder:
         self._derived: dict[str, Derived] = {}
 
     def bind(self, query: WindowQuery, name: str) -> BoundWindow:
+        """Binds a view without aggregates of the user's; see `bind_calling`."""
+        return self.bind_calling(query, name, {})[0]
+
+    def bind_calling(
+        self, query: WindowQuery, name: str, users: Mapping[str, AggregateSignature]
+    ) -> tuple[BoundWindow, tuple[UserCall, ...]]:
         """Binds a view.
 
         Args:
             query: a window view on the stream, flattened.
             name: the view's name.
+            users: the user's aggregates by name in upper case.
+
+        Returns:
+            The view; and its calls of the user's aggregates, which are not among those of its plan.
 
         Raises:
             UnknownNameError: a column or function that does not exist.
@@ -101,7 +112,7 @@ class WindowBinder:
         time = self._time(query)
         keys = self._keys(query)
         arguments = self._arguments(query)
-        results = self._results(query, arguments)
+        results = self._results(query, arguments, users)
         texts = QueryTexts(query, self._host.stream)
         written = self._written(query, texts)
         groups = self._schema_of(texts.over_groups())
@@ -110,8 +121,9 @@ class WindowBinder:
         moment = window.field(0).type
         if time.type != moment:
             time = replace(time, type=moment, cast="TIMESTAMP" if moment.tz is not None else "TIMESTAMP_NTZ")
-        used = [time, *keys, *(argument for argument in arguments if argument is not None)]
+        used = [time, *keys, *(argument for own in arguments for argument in own)]
         names, derived = self._computed(used)
+        called = list(zip(query.aggregates, arguments, results, strict=True))
         plan = WindowPlan(
             name,
             names[time],
@@ -120,16 +132,22 @@ class WindowBinder:
             tuple(
                 Aggregate(
                     call.function,
-                    names[argument] if argument is not None else None,
+                    names[own[0]] if own else None,
                     result,
                     call.parameter,
                     call.accuracy,
                 )
-                for call, argument, result in zip(query.aggregates, arguments, results, strict=True)
+                for call, own, result in called
+                if not call.is_users
             ),
             _bound(query),
         )
-        return BoundWindow(plan, derived, query.where, window, outputs, _having(query))
+        calls = (
+            UserCall(users[call.function].name, tuple(names[each] for each in own), result)
+            for call, own, result in called
+            if call.is_users
+        )
+        return BoundWindow(plan, derived, query.where, window, outputs, _having(query)), tuple(calls)
 
     def _refuse_shadowed(self, query: WindowQuery) -> None:
         """Spark groups by a column of the source rather than by an alias of the same name."""
@@ -162,39 +180,43 @@ class WindowBinder:
                 raise _uncompared(key.clause, used.type, "A grouping key")
         return keys
 
-    def _arguments(self, query: WindowQuery) -> list[_Used | None]:
-        """The arguments of the aggregates, cast as Spark casts them."""
-        calls = [call for call in query.aggregates if call.argument is not None]
-        typed = iter(self._typed([(call.argument or "", call.clause) for call in calls]))
-        plain = iter(self._host.plain([call.argument or "" for call in calls]))
-        found: list[_Used | None] = []
+    def _arguments(self, query: WindowQuery) -> list[list[_Used]]:
+        """The arguments of the aggregates."""
+        written = [(argument, call.clause) for call in query.aggregates for argument in call.arguments]
+        typed = iter(self._typed(written))
+        plain = iter(self._host.plain([argument for argument, _ in written]))
+        found: list[list[_Used]] = []
         for call in query.aggregates:
-            if call.argument is None:
-                found.append(None)
-                continue
-            argument, compared = next(typed), next(plain)
-            is_string = pa.types.is_string(argument.type)
-            if not compared and (call.function in _HASHING or (call.function in _ORDERING and is_string)):
-                raise _uncompared(call.clause, argument.type, "The argument")
-            found.append(argument)
+            found.append([next(typed) for _ in call.arguments])
+            for argument in found[-1]:
+                is_string = pa.types.is_string(argument.type)
+                if not next(plain) and (
+                    call.function in _HASHING or (call.function in _ORDERING and is_string)
+                ):
+                    raise _uncompared(call.clause, argument.type, "The argument")
         return found
 
-    def _results(self, query: WindowQuery, arguments: list[_Used | None]) -> list[pa.DataType]:
+    def _results(
+        self, query: WindowQuery, arguments: list[list[_Used]], users: Mapping[str, AggregateSignature]
+    ) -> list[pa.DataType]:
         """The types of the aggregates' results; casts the arguments as Spark does."""
-        known = self._aggregated(query.aggregates)
-        for position, (call, found, argument) in enumerate(
-            zip(query.aggregates, known, arguments, strict=True)
-        ):
+        known = iter(self._aggregated([call for call in query.aggregates if not call.is_users]))
+        results: list[pa.DataType] = []
+        for call, own in zip(query.aggregates, arguments, strict=True):
+            if call.is_users:
+                results.append(_users_result(call, own, users[call.function]))
+                continue
+            found = next(known)
+            results.append(found.result)
             if pa.types.is_null(found.result):
                 message = "This is NULL for every group: CAST the argument to a type."
                 raise call.clause.error(TypeMismatchError, message, 0, len(call.clause.text))
-            if argument is None:
-                continue
-            if pa.types.is_null(found.argument):
-                arguments[position] = replace(argument, type=pa.bool_(), cast="BOOLEAN")
-            elif argument.type != found.argument and not _widened(argument.type, found.argument):
-                arguments[position] = replace(argument, type=found.argument, cast=found.argument_sql)
-        return [found.result for found in known]
+            for position, argument in enumerate(own):
+                if pa.types.is_null(found.argument):
+                    own[position] = replace(argument, type=pa.bool_(), cast="BOOLEAN")
+                elif argument.type != found.argument and not _widened(argument.type, found.argument):
+                    own[position] = replace(argument, type=found.argument, cast=found.argument_sql)
+        return results
 
     def _aggregated(self, calls: Sequence[AggregateCall]) -> list[Aggregated]:
         try:
@@ -266,6 +288,21 @@ class _Used:
     @property
     def sql(self) -> str:
         return self.expression if self.cast is None else f"CAST({self.expression} AS {self.cast})"
+
+
+def _users_result(call: AggregateCall, arguments: Sequence[_Used], known: AggregateSignature) -> pa.DataType:
+    """The type of a call of an aggregate of the user's, whose arguments are as many as it takes and have types it can be given."""
+    place = call.clause
+    if not known.arity.allows(len(arguments)):
+        message = f"{known.name}, an aggregate of yours, takes {known.arity}, not {len(arguments)}."
+        raise place.error(TypeMismatchError, message, 0, len(place.text))
+    for argument in arguments:
+        if pa.types.is_null(argument.type):
+            message = f"{argument.expression} is NULL in every tuple: CAST it to a type."
+            raise place.error(TypeMismatchError, message, 0, len(place.text))
+        if argument.type == pa.month_day_nano_interval():
+            raise _uncompared(place, argument.type, "An argument")
+    return known.type
 
 
 def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple[BoundOutput, ...]:

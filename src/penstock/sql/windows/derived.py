@@ -37,6 +37,16 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"Allowed: an aggregation over the {kind} view beneath, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
+    if below.hints.deadline_seconds is not None:
+        place = query.source_clause
+        message = (
+            f"{query.source} has a deadline; an aggregation over its rows is not supported yet. "
+            f"Allowed: a selection over {query.source}."
+        )
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    if query.hints.deadline_seconds is not None:
+        message = f"{query.source} is a window view: DEADLINE is not supported over one yet. Allowed: over a stream or a selection."
+        raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])
     _refuse_hints(
         query,
         f"Hints belong to {query.source}, the window view beneath: how early its rows are answered says when these are.",

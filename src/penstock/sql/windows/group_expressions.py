@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -18,7 +18,6 @@ from penstock.sql.text.parts import ALLOWED_WINDOW, parse_tree
 from penstock.sql.windows.aggregate_calls import (
     ALLOWED_AGGREGATES,
     AggregateCall,
-    argument_spelling,
     is_aggregate,
     read_aggregate,
 )
@@ -59,10 +58,12 @@ class GroupExpressions:
     Args:
         window: the window that groups.
         keys: the keys that group.
+        users: names of the user's aggregates, in upper case.
     """
 
-    def __init__(self, window: WindowCall, keys: Sequence[Key]) -> None:
+    def __init__(self, window: WindowCall, keys: Sequence[Key], users: Collection[str] = ()) -> None:
         self._window = window
+        self._users = users
         self._keys = sorted(
             ((_words(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
         )
@@ -93,8 +94,8 @@ class GroupExpressions:
             start = tokens[position].start
             column = columns.get(start)
             refuse_call(clause, tokens, position)
-            if is_aggregate(tokens, position):
-                call, position = read_aggregate(clause, tokens, position)
+            if is_aggregate(tokens, position, self._users):
+                call, position = read_aggregate(clause, tokens, position, self._users)
                 replaced.append((start, tokens[position - 1].end + 1, self._aggregate(call)))
                 continue
             if is_window(tokens, position):
@@ -137,9 +138,8 @@ class GroupExpressions:
         return text.strip()
 
     def _aggregate(self, call: AggregateCall) -> str:
-        identity = argument_spelling(call, tokenize(call.argument or ""))
-        self._found.setdefault(identity, call)
-        return aggregate_name(list(self._found).index(identity))
+        self._found.setdefault(call.identity, call)
+        return aggregate_name(list(self._found).index(call.identity))
 
     def _key(
         self,

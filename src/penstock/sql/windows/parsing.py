@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -10,20 +11,24 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, spelling, tokenize
 from penstock.sql.text.parts import ALLOWED_WINDOW, Item, Parts
-from penstock.sql.windows.aggregate_calls import is_aggregate
+from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
 from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
 
-def parse_window_query(parts: Parts) -> WindowQuery:
+def parse_window_query(parts: Parts, users: Collection[str] = ()) -> WindowQuery:
     """Reads a query with GROUP BY.
+
+    Args:
+        parts: the clauses of the query.
+        users: names of the user's aggregates that it may call, in upper case.
 
     Raises:
         UnsupportedError: no window in GROUP BY, or what no window view may have.
-        SqlError: what is no query of Spark, such as a column that is neither grouped nor aggregated.
+        SqlError: what is no query of Spark, such as a column that is neither grouped nor aggregated, or hints that do not go together.
     """
-    return _WindowParser(parts).parse()
+    return _WindowParser(parts, users).parse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +40,10 @@ class _Grouping:
 
 
 class _WindowParser:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, users: Collection[str]) -> None:
         assert parts.group_by is not None
         self.parts = parts
+        self.users = users
         self.entries = parts.group_by
 
     def parse(self) -> WindowQuery:
@@ -46,7 +52,7 @@ class _WindowParser:
         groupings = [self._grouping(entry) for entry in self.entries]
         window = self._window(groupings)
         keys = self._keys(groupings)
-        rewriter = GroupExpressions(window, keys)
+        rewriter = GroupExpressions(window, keys, self.users)
         aliases: dict[str, str] = {}
         named: dict[str, str] = {}
         outputs: list[GroupExpression] = []
@@ -64,6 +70,7 @@ class _WindowParser:
         if parts.having is not None:
             condition = rewriter.rewrite(parts.having, named)
             having = (GroupExpression(condition, None, parts.having),)
+        _refuse_mixed(rewriter.aggregates)
         return WindowQuery(
             source=parts.source,
             source_clause=parts.source_clause,
@@ -82,13 +89,15 @@ class _WindowParser:
 
     def _check_hints(self) -> None:
         hints = self.parts.hints
-        if hints.deadline_seconds is not None or hints.loss is not None:
-            raise UnsupportedError(
-                "DEADLINE and LOSS are not supported yet. Allowed in a window view: MAX_ERROR, BACKFILL.",
-                self.parts.source_clause.script,
-                hints.start,
-                hints.end,
+        script = self.parts.source_clause.script
+        if hints.loss is not None and hints.deadline_seconds is None:
+            message = "LOSS says how many windows may miss a deadline, and there is none: add DEADLINE('3 seconds')."
+            raise SqlError(message, script, *hints.places["LOSS"])
+        if hints.backfill and hints.deadline_seconds is not None:
+            message = (
+                "BACKFILL does not go with DEADLINE: windows from before the view cannot be in time any more."
             )
+            raise SqlError(message, script, *hints.places["BACKFILL"])
 
     def _check_item(self, item: Item) -> None:
         text = item.expression.text.strip()
@@ -134,7 +143,7 @@ class _WindowParser:
             position = 0
             while position < len(tokens):
                 refuse_call(clause, tokens, position)
-                if is_aggregate(tokens, position):
+                if is_aggregate(tokens, position, self.users):
                     message = "An aggregate cannot stand in GROUP BY."
                     raise grouping.entry.error(SqlError, message, 0, len(grouping.entry.text))
                 if not is_window(tokens, position):
@@ -175,6 +184,19 @@ class _WindowParser:
             key = Key(expression, key_name(len(found)), place)
             found.setdefault(spelling(tokens), key)
         return tuple(found.values())
+
+
+def _refuse_mixed(calls: Sequence[AggregateCall]) -> None:
+    """Refuses what Spark does, see `INVALID_PANDAS_UDF_PLACEMENT`."""
+    users = [call for call in calls if call.is_users]
+    sparks = [call for call in calls if not call.is_users]
+    if users and sparks:
+        place = sparks[0].clause
+        message = (
+            f"Spark computes none of its own aggregates beside {users[0].clause.text}, one of yours. "
+            "Put them into a view of its own."
+        )
+        raise place.error(UnsupportedError, message, 0, len(place.text))
 
 
 def _tokens(clause: Clause) -> list[Token]:

@@ -1,0 +1,71 @@
+"""Binding of window views with a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.plan.deadlines import AggregateSignature, DeadlineQuery, DeadlineView, LossConstraint
+from penstock.plan.expressions import ExpressionHost
+from penstock.sql.text.hints import Loss
+from penstock.sql.text.lexing import quote
+from penstock.sql.windows.bind import BoundWindow, WindowBinder
+from penstock.sql.windows.query import WindowQuery
+
+#: of a view without LOSS: all its windows may miss, and those that do are not answered late
+_ANY_LOSS = Loss(LossConstraint(1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundDeadline:
+    """A window view with a deadline over the columns of its stream.
+
+    Attributes:
+        view: what its instances are worked out from.
+        window: the view as one without a deadline is bound: condition, outputs, HAVING; its plan is that of `view`.
+    """
+
+    view: DeadlineView
+    window: BoundWindow
+
+
+def bind_deadline(
+    query: WindowQuery,
+    name: str,
+    schema: pa.Schema,
+    host: ExpressionHost,
+    users: Mapping[str, AggregateSignature],
+) -> BoundDeadline:
+    """Binds one window view that has the hint DEADLINE.
+
+    An instance can be worked out from an earlier one where a class of the user's is among what the view computes.
+
+    Args:
+        query: the view, flattened.
+        name: the view's name.
+        schema: the stream's columns.
+        host: Spark's analysis of expressions.
+        users: the user's aggregates by name in upper case.
+
+    Raises what `WindowBinder.bind_calling` raises.
+    """
+    window, calls = WindowBinder(schema, host).bind_calling(query, name, users)
+    plan, loss = window.plan, query.hints.loss or _ANY_LOSS
+    assert query.hints.deadline_seconds is not None, "it has a deadline"
+    is_incremental = any(users[call.name.upper()].is_incremental for call in calls)
+    needed = [plan.time, *(column for column, _ in plan.keys)]
+    needed += (each.argument for each in plan.aggregates if each.argument is not None)
+    needed += (argument for call in calls for argument in call.arguments)
+    derived = {each.name: each.expression for each in window.derived}
+    return BoundDeadline(
+        DeadlineView(
+            DeadlineQuery(name, query.hints.deadline_seconds, loss.constraint, is_incremental),
+            plan,
+            calls,
+            loss.is_late,
+            tuple((derived.get(column) or quote(column), column) for column in dict.fromkeys(needed)),
+        ),
+        window,
+    )
