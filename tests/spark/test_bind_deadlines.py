@@ -171,7 +171,7 @@ def test_the_frozen_plan(host: SparkExpressionHost, aggregates: dict[str, UserAg
         ("i + 1", "__w0"),
         ("`number`", "number"),
     )
-    assert window.condition == " late "
+    assert window.condition == "late"
     assert [output.expression for output in window.outputs] == ["_k0", "_a0 + 1", "_a1"]
     compiled = compile_demands(only(demand_of(found)), TABLE.schema, host)
     assert compiled.program is not None

@@ -17,6 +17,7 @@ _NAMES = {
     pa.large_string(): "STRING",
     pa.binary(): "BINARY",
     pa.large_binary(): "BINARY",
+    pa.month_day_nano_interval(): "INTERVAL",
 }
 
 

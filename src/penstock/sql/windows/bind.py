@@ -298,7 +298,7 @@ def _users_result(call: AggregateCall, arguments: Sequence[_Used], known: Aggreg
         raise place.error(TypeMismatchError, message, 0, len(place.text))
     for argument in arguments:
         if pa.types.is_null(argument.type):
-            message = f"{argument.expression} is NULL in every tuple: CAST it to a type."
+            message = "An argument is NULL in every tuple: CAST it to a type."
             raise place.error(TypeMismatchError, message, 0, len(place.text))
         if argument.type == pa.month_day_nano_interval():
             raise _uncompared(place, argument.type, "An argument")
