@@ -94,8 +94,9 @@ bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py
 
-bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, idle and beside a busy ingest
+bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline; idle and busy
 	$(BIN)/python benchmarks/cut_floor.py
+	$(BIN)/python benchmarks/order_floor.py
 
 bench-weeks: $(INSTALLED) ## 100,000 batches published and 100,000 entries of a log, without Spark
 	$(BIN)/python benchmarks/publication_weeks.py

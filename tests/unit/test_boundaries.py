@@ -102,11 +102,12 @@ def test_the_core_loads_without_spark(package: str) -> None:
 
 
 #: modules that pickle what lives no longer than its session: programs and arrangements that are sent to workers, reports
-#: of tasks; and compiled kernels, which are made anew where they do not load
+#: of tasks, states that go from one task to the next; and compiled kernels, which are made anew where they do not load
 PICKLING = {
     "kernels/compiled.py",
     "spark/ingest/backfill.py",
     "spark/ingest/plans.py",
+    "spark/lanes/deadlines/orders.py",
     "spark/lanes/windows/processor.py",
     "spark/lanes/windows/query.py",
     "spark/results/window_rows.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,15 @@ def canonical(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Floating-point values with one zero and one NaN."""
     added = pc.add(values, pa.scalar(0.0, values.type))
     return pc.if_else(pc.is_nan(added), pa.scalar(float("nan"), values.type), added)
+
+
+def canonical_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """A table some of whose columns are `canonical` where they are floating-point: those that values are told apart by."""
+    for name in names:
+        if pa.types.is_floating(table.schema.field(name).type):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, canonical(table.column(place)))
+    return table
 
 
 def key_hashes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.uint64]:

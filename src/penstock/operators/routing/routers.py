@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import TypeMismatchError
-from penstock.operators.hashing import canonical, key_hashes
+from penstock.operators.hashing import canonical_columns, key_hashes
 
 Parts = npt.NDArray[np.int64]
 
@@ -253,8 +253,4 @@ def router_of(document: Mapping[str, Any]) -> Router:
 
 def hashes_of(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.uint64]:
     """`key_hashes` of columns that need not be canonical."""
-    keys = table.select(list(columns))
-    for place, field in enumerate(keys.schema):
-        if pa.types.is_floating(field.type):
-            keys = keys.set_column(place, field.name, canonical(keys.column(place)))
-    return key_hashes(keys, columns)
+    return key_hashes(canonical_columns(table.select(list(columns)), columns), columns)

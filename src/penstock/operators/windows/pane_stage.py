@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.hashing import canonical
+from penstock.operators.hashing import canonical_columns
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.windows.aggregates import Parts, lift_values, merge_values
 from penstock.operators.windows.panes import PANE
@@ -343,13 +343,8 @@ class _Held:
     def _lift(self) -> None:
         if not self._tuples:
             return
-        tuples = pa.concat_tables(self._tuples)
+        tuples = canonical_columns(pa.concat_tables(self._tuples), self._exact)
         self._tuples, self._rows, self._bytes = [], 0, 0
-        for name in self._exact:
-            column = tuples.column(name)
-            if pa.types.is_floating(column.type):
-                place = tuples.schema.get_field_index(name)
-                tuples = tuples.set_column(place, name, canonical(column))
         lifted = self.plan.parts.lift(tuples, self._grouping)
         self._partials.append(lifted)
         self._loose += lifted.num_rows

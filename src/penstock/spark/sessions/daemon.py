@@ -14,7 +14,8 @@ from penstock.operators.selection import selector as selection
 from penstock.operators.windows import required_slack
 
 if __name__ == "__main__":
-    import_module("penstock.spark.lanes.windows.shard_task")
+    for module in ("windows.shard_task", "deadlines.orders"):
+        import_module(f"penstock.spark.lanes.{module}")
     selection.warm_up()
     required_slack.warm_up()
     # a worker collects garbage after every task: let it pass over all that is loaded here

@@ -1,0 +1,139 @@
+"""What one order of a deadline view is: a window worked out for all of its groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import AggregateFailedError
+from penstock.operators.deadlines.instances import (
+    CalledAggregate,
+    Carried,
+    Extent,
+    Tuples,
+    WorkedOut,
+    user_instance,
+)
+from penstock.operators.hashing import canonical_columns
+from penstock.operators.windows.aggregates import Parts, lift_values
+from penstock.operators.windows.panes import Content
+from penstock.operators.windows.rows import OVERFLOWED, lowered
+from penstock.plan.deadlines import WindowWork
+from penstock.plan.windows import WindowPlan
+
+#: the one key of views without any: the same for all tuples
+_ALL = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPlan:
+    """A window view as orders work it out.
+
+    Attributes:
+        window: the view, over the columns of its tuples; its aggregates are those that are built in.
+        calls: the user's in place of them.
+
+    Raises:
+        ValueError: it has aggregates of both kinds.
+    """
+
+    window: WindowPlan
+    calls: tuple[CalledAggregate, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.calls and self.window.aggregates:
+            raise ValueError(
+                f"view {self.window.name} has {len(self.window.aggregates)} built-in aggregates and {len(self.calls)} of the "
+                "user's: allowed are aggregates of one kind"
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a tuple that are needed, each once."""
+        names = [name for name, _ in self.window.keys]
+        if self.calls:
+            names += [name for call in self.calls for name in call.arguments]
+        else:
+            names += Parts.of(self.window.aggregates).arguments
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether an instance can be worked out from the states of an earlier one."""
+        return any(call.aggregate.is_incremental for call in self.calls)
+
+
+def work_out(
+    plan: OrderPlan,
+    extent: Extent,
+    tuples: Tuples,
+    carried: Carried | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> WorkedOut:
+    """Works out an instance of a window.
+
+    Args:
+        plan: the view.
+        extent: of the instance.
+        tuples: at least those in it and, where they are there still, those in the one that states are carried from.
+        carried: states of the last processed instance, see `user_instance`; None: worked out afresh.
+        clock: seconds.
+
+    Returns:
+        The instance; of one without tuples no states.
+
+    Raises:
+        AggregateFailedError: the user's code raises, or returns what does not fit; names window, aggregate and cause.
+    """
+    if not extent.holds(tuples).any():
+        return _nothing(plan)
+    keys = [name for name, _ in plan.window.keys]
+    columns = {name: tuples.columns.column(name) for name in plan.columns}
+    if not keys:
+        columns[_ALL] = pa.array(np.zeros(len(tuples.times), np.int8))
+    own = Tuples(pa.table(columns), tuples.times, tuples.entries)
+    if not plan.calls:
+        found = _built_in(plan.window, keys or [_ALL], extent, own, clock)
+    else:
+        try:
+            found = user_instance(plan.calls, keys or [_ALL], extent, own, carried, clock)
+        except AggregateFailedError as error:
+            raise AggregateFailedError(
+                f"window {_written(plan.window, extent)}: {error}"
+            ) from error.__cause__
+    return found if keys else replace(found, rows=found.rows.drop_columns([_ALL]))
+
+
+def _nothing(plan: OrderPlan) -> WorkedOut:
+    """An instance without tuples: it has no groups."""
+    types = [call.aggregate.type for call in plan.calls] or [each.type for each in plan.window.aggregates]
+    aggregates = [(f"_a{number}", kind) for number, kind in enumerate(types)]
+    schema = pa.schema([*plan.window.keys, *aggregates, (OVERFLOWED, pa.bool_())])
+    return WorkedOut(schema.empty_table(), WindowWork(0, 0, carried=False), 0.0, 0.0, 0.0)
+
+
+def _built_in(
+    window: WindowPlan, keys: Sequence[str], extent: Extent, tuples: Tuples, clock: Callable[[], float]
+) -> WorkedOut:
+    began = clock()
+    parts = Parts.of(window.aggregates)
+    held = tuples.columns.filter(pa.array(extent.holds(tuples)))
+    held = canonical_columns(held, (*keys, *parts.values))
+    values = {name: lift_values(held, keys, name) for name in parts.values}
+    content = Content(parts.lift(held, keys), values)
+    lifted = clock()
+    rows = lowered(window, content, keys)
+    return WorkedOut(rows, WindowWork(held.num_rows, 0, carried=False), lifted - began, 0.0, clock() - lifted)
+
+
+def _written(window: WindowPlan, extent: Extent) -> str:
+    """A window as messages say it."""
+    start, end = (
+        str(np.datetime64(moment, "us")).replace("T", " ").removesuffix(".000000")
+        for moment in (extent.start, extent.end)
+    )
+    return f"[{start}, {end}) of view {window.name}"

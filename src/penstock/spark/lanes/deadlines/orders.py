@@ -1,0 +1,216 @@
+"""An order of the deadline lane: one window of one view, worked out by one task that reads the mapped tuples.
+
+An order is stateless, and the next one of its view may land in another worker. What that is worked out from, the states of
+the user's classes, goes to the driver in the report and from there with the next order, so that it is no longer lived than
+the session.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+from penstock.errors import AggregateFailedError
+from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, WorkedOut
+from penstock.operators.deadlines.order import OrderPlan, work_out
+from penstock.operators.deadlines.run_tuples import tuples_of
+from penstock.operators.deadlines.time_limit import TimeIsOver, within
+from penstock.operators.joins.tuples import RunSlice
+from penstock.operators.windows.answers import Answer
+from penstock.plan.deadlines import WindowWork
+from penstock.plan.windows import Aggregate
+from penstock.spark.log.run_files import FoundRuns
+from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.sql.windows.bind import BoundWindow
+
+#: outcomes of an order
+DONE, OVER, FAILED = "done", "over", "failed"
+#: states beyond it are not carried: from 1 MB on Spark sends a task by a file that stays in the driver's folder
+STATE_BYTES = 1 << 19
+
+
+def results_view(view: BoundWindow, calls: Sequence[CalledAggregate]) -> BoundWindow:
+    """A view with the user's aggregates that it calls among those of its plan: so its rows are staged, and made by Spark."""
+    if not calls:
+        return view
+    aggregates = tuple(Aggregate(each.aggregate.name, None, each.aggregate.type) for each in calls)
+    return replace(view, plan=replace(view.plan, aggregates=aggregates))
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is told of a window with its rows: attributes as of `Answer`."""
+
+    revision: int = 0
+    final: bool = True
+    slack: int = 0
+    coverage: float | None = None
+    promised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReport:
+    """What an order came to.
+
+    Attributes:
+        outcome: DONE, or OVER: its deadline passed, or FAILED: the user's code did.
+        seconds: what it took in the worker; of one that is over a lower bound of what it would have taken.
+        work: what it was worked out from; None unless it is done.
+        adding_seconds, removing_seconds, result_seconds: parts of `seconds`, see `WorkedOut`.
+        results: what was staged: one file, or none where there are no rows or it is not done.
+        carried: states for the next order, as bytes; None where there are none.
+        uncarried: why this instance did not use the states it was given, or has none for the next; "" otherwise.
+        error: the user's, with window, aggregate and cause; "" unless it failed.
+    """
+
+    outcome: str
+    seconds: float
+    work: WindowWork | None = None
+    adding_seconds: float = 0.0
+    removing_seconds: float = 0.0
+    result_seconds: float = 0.0
+    results: Sequence[StagedResults] = ()
+    carried: bytes | None = None
+    uncarried: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask:
+    """An order: `CellJobs.run(OrderTask.run, [task])`.
+
+    Attributes:
+        number: names the files of the view, as the operator of a window view does.
+        view: the view, over the columns of its demand.
+        calls: the user's aggregates in place of its own, see `OrderPlan`.
+        extent: of the instance.
+        runs: where the tuples lie, sorted by event time: those of the instance and, where it is given states, of theirs.
+        staging: the folder its rows are staged in.
+        deadline: when it is abandoned, seconds since the epoch by the worker's clock, so that waiting for a core counts; None: never.
+        marks: what is told with its rows.
+        carried: what the last done order of the view reported, where that is to be worked out from.
+        state_bytes: states that take more are not carried; 0: none are.
+    """
+
+    number: int
+    view: BoundWindow
+    calls: tuple[CalledAggregate, ...]
+    extent: Extent
+    runs: FoundRuns
+    staging: str
+    deadline: float | None
+    marks: Marks = Marks()
+    carried: bytes | None = None
+    state_bytes: int = STATE_BYTES
+
+    def run(self) -> OrderReport:
+        """Works the window out and stages its rows, within its time.
+
+        Raises:
+            CheckpointError: tuples are gone, or a file is damaged.
+        """
+        began = time.perf_counter()
+        folder = Path(self.staging) / uuid.uuid4().hex
+
+        def work() -> OrderReport:
+            return self._work(folder, began)
+
+        try:
+            return work() if self.deadline is None else within(self.deadline - time.time(), work)
+        except TimeIsOver:
+            shutil.rmtree(folder, ignore_errors=True)
+            return OrderReport(OVER, time.perf_counter() - began)
+        except AggregateFailedError as error:
+            return OrderReport(FAILED, time.perf_counter() - began, error=str(error))
+
+    def _work(self, folder: Path, began: float) -> OrderReport:
+        plan = OrderPlan(self.view.plan, self.calls)
+        carried, unused = _loaded(self.carried)
+        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open()]
+        extents = [self.extent] if carried is None else [self.extent, carried.extent]
+        found = work_out(plan, self.extent, tuples_of(runs, plan.columns, extents), carried)
+        view = results_view(self.view, self.calls)
+        stage = ResultStage(folder, 0, lambda _: {view.plan.name: view})
+        stage.add(self.number, self._answer(found))
+        results = stage.close()
+        states, lost = _stored(found.carried, self.state_bytes)
+        return OrderReport(
+            DONE,
+            time.perf_counter() - began,
+            found.work,
+            found.adding_seconds,
+            found.removing_seconds,
+            found.result_seconds,
+            results,
+            states,
+            "; ".join(each for each in (unused, lost) if each),
+        )
+
+    def _answer(self, found: WorkedOut) -> Answer:
+        marks, extent = self.marks, self.extent
+        return Answer(
+            self.view.plan.name,
+            extent.start,
+            extent.end,
+            marks.revision,
+            marks.final,
+            marks.slack,
+            marks.coverage,
+            marks.promised,
+            found.rows,
+            found.rows.slice(0, 0),
+        )
+
+
+class _TooLargeError(Exception):
+    """What is written takes more bytes than allowed."""
+
+
+class _Bounded(BytesIO):
+    """Bytes in memory, so many at most."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        if self.tell() + len(data) > self._most:
+            raise _TooLargeError
+        return super().write(data)
+
+
+def _stored(carried: Carried | None, most: int) -> tuple[bytes | None, str]:
+    """States as bytes, or why they are not carried."""
+    if carried is None or not most:
+        return None, ""
+    file = _Bounded(most)
+    try:
+        cloudpickle.dump(carried, file)  # type: ignore[no-untyped-call]
+    except _TooLargeError:
+        return None, f"the states take more than {most:,} bytes"
+    except Exception as error:
+        return None, f"the states cannot be pickled: {_named(error)}"
+    return file.getvalue(), ""
+
+
+def _loaded(stored: bytes | None) -> tuple[Carried | None, str]:
+    """States of bytes, or why they are not used: reading them runs the user's code."""
+    if stored is None:
+        return None, ""
+    try:
+        carried: Carried = pickle.loads(stored)
+    except Exception as error:
+        return None, f"the states cannot be read again: {_named(error)}"
+    return carried, ""
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
