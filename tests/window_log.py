@@ -57,12 +57,14 @@ class LogWriter:
     def __post_init__(self) -> None:
         self._log = StreamLog(self.layout.log(self.stream))
 
-    def views(self, version: int, views: dict[int, BoundWindow]) -> None:
-        """From the next batch on these are the views, an operator each."""
+    def views(self, version: int, views: dict[int, BoundWindow], since: int | None = None) -> None:
+        """From the next batch on these are the views, an operator each; `since` is theirs."""
         for operator, view in views.items():
             store_views(self.layout, self.stream, operator, [view])
         plans = tuple(
-            OperatorPlan(operator, (view.plan,), Parts.of(view.plan.aggregates), view.plan.windows.pane)
+            OperatorPlan(
+                operator, (view.plan,), Parts.of(view.plan.aggregates), view.plan.windows.pane, since
+            )
             for operator, view in views.items()
         )
         self.program = KeyedProgram(version, plans, self.gamma, self.horizon)

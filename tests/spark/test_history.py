@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from test_keyed_query import SHARDS, STREAM, bound, keyed, layout, tuples, windows
+from test_keyed_query import NOON, SHARDS, STREAM, bound, keyed, layout, tuples, windows
 
 from penstock.spark.lanes.windows.query import WINDOWS, KeyedQuery
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import JOINED, JOINING, SEGMENT, LogReader
+from penstock.spark.log.stream_log import FINAL, JOINED, JOINING, SEGMENT, LogReader
 from penstock.spark.results.window_rows import window_results
+from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
 from window_log import LogWriter
 
@@ -26,6 +28,8 @@ TEXT = (
     "FROM t GROUP BY origin, w"
 )
 ENTRIES, EACH, LATE = 2 * SEGMENT + 12, 5, 60
+#: of a window, microseconds
+SIZE = 20_000_000
 
 
 def late_stream() -> pa.Table:
@@ -96,6 +100,26 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     kept_windows = [row for row in whole.to_pylist() if row["w"]["start"].timestamp() * 1e6 >= kept.before]
     assert len(kept_windows) > 10
     assert {repr(list(row.values())) for row in kept_windows} <= found
+
+
+@pytest.mark.parametrize("is_never_whole", [False, True])
+def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
+    spark: SparkSession, layout: Layout, is_never_whole: bool
+) -> None:
+    table = tuples(ENTRIES * EACH, 10)
+    began = int(NOON.replace(tzinfo=UTC).timestamp() * 1e6)
+    log = LogWriter(spark, layout, STREAM, SHARDS, table, horizon=0)
+    log.views(0, {0: bound(spark, "v", TEXT, table)}, since=began)
+    if is_never_whole:
+        BACKFILL.put(layout.backfill(STREAM) / "0.json", {"impossible": "a rate is read only once"})
+    while log.taken + EACH <= table.num_rows:
+        last = log.put(EACH)
+    query = keyed(spark, layout, entries=24)
+    query.start()
+    assert query.finish(last.number)
+    told = LogReader(layout.log(STREAM)).readers()[WINDOWS]
+    assert told["number"] >= SEGMENT
+    assert (told[FINAL] > began + SIZE) == is_never_whole
 
 
 @pytest.mark.parametrize("begins", [0, 80], ids=["from the first entry that is kept", "with the first views"])

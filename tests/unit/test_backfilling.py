@@ -17,7 +17,7 @@ from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.ingest import backfill
-from penstock.spark.ingest.backfill import Backfill
+from penstock.spark.ingest.backfill import Backfill, never_whole
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.programs import store_program
@@ -276,9 +276,11 @@ def test_what_does_not_pass_is_told_and_begun_anew_at_the_next_start(
     assert stream.told[-1] == "backfill_failed"
     assert stream.events.recent[-1]["views"] == ["v"]
     assert str(error.args[-1]) in stream.last_told
+    assert never_whole(stream.layout, "s") == set(), "the next start may make it whole"
     stream.again = lambda *_: [None]
     stream.runs()
     assert stream.told[-1] == "backfill_done"
+    assert never_whole(stream.layout, "s") == set()
     assert len(stream.given) == 1
 
 
@@ -289,6 +291,7 @@ def test_a_source_that_is_read_once_is_not_asked_again(stream: Stream) -> None:
     stream.again = again
     stream.runs()
     assert stream.told == ["backfill_started", "backfill_impossible"]
+    assert never_whole(stream.layout, "s") == {0}
 
 
 def test_a_failure_before_it_is_known_what_is_missing_is_told(

@@ -53,6 +53,8 @@ class Standing:
         reached: the event time that the stream is taken to have come to, or None; beyond `newest` while it is silent.
         open: windows with tuples that are not final.
         oldest: end of the oldest of them, or None.
+        final: windows that end by then are final, but for those that lack tuples of the batches before the operator's
+            first one.
     """
 
     slack: int
@@ -62,6 +64,7 @@ class Standing:
     reached: int | None
     open: int
     oldest: int | None
+    final: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ class View:
             reached=self._clocks.reached,
             open=len(ends),
             oldest=int(ends[0]) if len(ends) else None,
+            final=self.windows.state.final,
         )
 
     def progress(self, panes: npt.NDArray[np.int64]) -> Progress:

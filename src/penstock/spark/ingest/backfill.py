@@ -34,7 +34,7 @@ from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.bindings import Beginning, PlanLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, sync_folder
+from penstock.spark.storage.files import make_folder, numbered, sync_folder
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import LOG_KINDS, Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
@@ -61,6 +61,18 @@ class _Missing:
     views: tuple[str, ...]
     beginning: Beginning
     first: int
+
+
+def never_whole(layout: Layout, stream: str) -> set[int]:
+    """The operators of a stream that lack tuples for good: the batches before their first one cannot be read again.
+
+    Args:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+    """
+    marks = layout.backfill(stream)
+    told = {number: BACKFILL.read(marks / f"{number}.json") for number in numbered(marks)}
+    return {number for number, mark in told.items() if mark is not None and mark["impossible"] is not None}
 
 
 class Backfill:

@@ -17,11 +17,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import CheckpointError, StreamFailedError
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import AFTER_ALL
 from penstock.settings import Settings
+from penstock.spark.ingest.backfill import never_whole
 from penstock.spark.lanes.windows.processor import REPORT_SCHEMA, ShardProcessor
 from penstock.spark.lanes.windows.shard_task import ShardReport
-from penstock.spark.lanes.windows.standing import progress_of, standing_of
+from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.row_log import PROGRESS, RowLogs
@@ -299,10 +300,16 @@ class KeyedQuery:
 
     def _mark(self, reports: Sequence[ShardReport]) -> None:
         """Says that the entries of the batch before this one, which Spark has committed, are left behind."""
-        before, self._before = self._before, max((report.entry for report in reports), default=self._before)
+        if not reports:
+            return
+        newest = max(report.entry for report in reports)
+        before, self._before = self._before, newest
         if before is not None and before // SEGMENT > self._marked // SEGMENT:
-            final = min((each.final for each in reports if each.final is not None), default=BEFORE_ALL)
-            plan = -1 if self._before is None else self._log.entry(self._before).plan
+            plan = self._log.entry(newest).plan
+            program = stored_program(self._layout, self.stream, plan)
+            assert program is not None, "the shards have followed it"
+            shards = [report.standing for report in reports]
+            final = final_of(shards, program, never_whole(self._layout, self.stream))
             self._log.put_mark(WINDOWS, before, **{FINAL: final, PLAN: plan})
             self._marked = before
 

@@ -23,7 +23,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
 from penstock.operators.windows.stored import packed, unpacked
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.windows.history import Beyond, History
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -54,7 +54,6 @@ class ShardReport:
         results: what it staged.
         beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
         beyond_history: those of such windows that were not: the history may lack tuples of theirs.
-        final: of tuples before it all windows are final, microseconds; None where no entry was taken in.
         late: late tuples it took in.
         standing: how far each view has come.
         progress: how far the windows of each view are answered.
@@ -70,7 +69,6 @@ class ShardReport:
     results: list[StagedResults]
     beyond: list[Beyond]
     beyond_history: list[Beyond]
-    final: int | None
     late: LateCounts
     standing: dict[str, Standing]
     progress: dict[str, Progress]
@@ -186,7 +184,6 @@ class ShardTask:
             results=results,
             beyond=beyond,
             beyond_history=beyond_history,
-            final=self._final(shard, entries[-1]) if entries else None,
             late=late,
             standing=shard.standing(),
             progress=shard.progress(),
@@ -258,19 +255,6 @@ class ShardTask:
             for operator, answer in history.corrected(shard, entry, corrected):
                 stage.add(operator, answer)
         return corrected, [window for window in beyond if window[2] < kept_before]
-
-    def _final(self, shard: Shard, last: Entry) -> int:
-        """All windows of tuples before it are final, microseconds."""
-        program = _program(self._context, last.plan)
-        sizes = {view.name: view.windows.size for plan in program.operators for view in plan.views}
-        final = AFTER_ALL
-        for name, standing in shard.standing().items():
-            if standing.newest is None:
-                return BEFORE_ALL
-            final = min(final, standing.newest - standing.horizon - sizes[name])
-            if standing.oldest is not None:
-                final = min(final, standing.oldest - sizes[name])
-        return final
 
     def _store(self, shard: Shard, stored: _Stored, entry: int) -> tuple[int, int]:
         """Writes what changed, and brings `stored` up to it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.answers import Progress, Standing
+from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.lanes.windows.shard_task import ShardReport
 
@@ -31,6 +32,27 @@ def progress_of(
             progress = replace(progress, closed=AFTER_ALL, beforehand=AFTER_ALL, final=final)
         found[view] = asdict(progress)
     return found
+
+
+def final_of(
+    shards: Sequence[Mapping[str, Standing]], program: KeyedProgram, never_whole: Collection[int]
+) -> int:
+    """Of tuples before it all windows are final, or never will be, microseconds.
+
+    Args:
+        shards: how far the views have come in each.
+        program: the views.
+        never_whole: operators whose windows are not waited for where they lack tuples of the batches before.
+    """
+    final = AFTER_ALL
+    for plan in program.operators:
+        for view in plan.views:
+            for standing in (shard[view.name] for shard in shards):
+                until = standing.final
+                if standing.oldest is not None and plan.id not in never_whole:
+                    until = min(until, standing.oldest - 1)
+                final = min(final, until - view.windows.size)
+    return final
 
 
 def standing_of(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:
