@@ -27,6 +27,9 @@ from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import BATCH, NEXT, lines, results_folder
 
+#: before any test runs, whatever its clock is set to
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
@@ -79,7 +82,7 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
 def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run_before(
     layout: Layout,
 ) -> None:
-    log = EventLog(layout.events)
+    log = EventLog(layout.events, clock=lambda: LONG_AGO)
     log.record("run_started")
     log.record("run_failed", stream="orders", told="a full disk")
     log.close()
@@ -96,7 +99,7 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     assert document["started"] == json.loads(killed)["starting"]["time"]
     assert f"its process {os.getpid()} is gone and had not begun" in lines(layout)
     status = StatusFile(layout, dict, every_seconds=60)
-    status.book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
+    status.book.note({"kind": "run_started", "time": document["started"]})
     status.close()
     assert "starting" not in json.loads(layout.status.read_bytes())
     assert json.loads(layout.status.read_bytes())["pairs_by_view"] == {"orders": {"large": 3}}
