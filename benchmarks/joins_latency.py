@@ -26,7 +26,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cut_floor import bare_job
+from latency import WARM_SECONDS, begun, due_files, event_times, moment, put_file
 from penstock.spark.engine import Engine
 from penstock.spark.publication.kinds import folder_of
 from penstock.spark.publication.manifests import files_of
@@ -58,7 +58,7 @@ VIEW = (
     "AND s1.ts BETWEEN s0.ts - INTERVAL 5 SECONDS AND s0.ts + INTERVAL 5 SECONDS"
 )
 KEYS_BY_RATE = 10
-FILE_SECONDS, WARM_SECONDS, SETTLE_SECONDS = 0.25, 20.0, 30.0
+FILE_SECONDS, SETTLE_SECONDS = 0.25, 30.0
 P50_SECONDS, P99_SECONDS, BACKLOG_SECONDS = 1.0, 2.0, 2.0
 LOOK_SECONDS, BARE_SECONDS = 0.01, 1.0
 PARTS = ("until ingest", "ingest", "until cut", "put", "answer", "publish")
@@ -70,24 +70,19 @@ def feed(folder: Path, rate: int, seconds: float) -> None:
     """Writes files to both streams at a rate until the time is over."""
     rows = int(rate * FILE_SECONDS)
     rng = np.random.default_rng(1)
-    begun = time.time()
-    for number in range(int(seconds / FILE_SECONDS)):
-        due = begun + (number + 1) * FILE_SECONDS
-        time.sleep(max(0.0, due - time.time()))
+    for number, due in due_files(FILE_SECONDS, seconds):
         for stream in STREAMS:
             arrived = time.time()
             made = due - FILE_SECONDS + np.arange(rows) * (FILE_SECONDS / rows)
             table = pa.table(
                 {
-                    "ts": pa.array((made * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC")),
+                    "ts": event_times(made),
                     "arrived": np.full(rows, int(arrived * 1e6)),
                     "k": rng.integers(0, rate * KEYS_BY_RATE, rows),
                     "v": rng.random(rows),
                 }
             )
-            beside = folder / stream / f".{number:06d}"
-            pq.write_table(table, beside)
-            beside.rename(folder / stream / f"{number:06d}.parquet")
+            put_file(folder / stream, number, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +211,14 @@ def _parts(events: Mapping[str, Sequence[Mapping[str, Any]]], seen: SeenCut) -> 
     cut = next(each for each in events["cut"] if each["cut"] == seen.number)
     brought = [each for each in events["batch"] if each["batch"] == cut["streams"].get(each["stream"])]
     batch = max(brought, key=lambda each: each["newest_event_time_us"])
-    taken = [cut[f"{part}_seconds"] for part in ("put", "answer", "publish")]
-    begun = _moment(cut) - sum(taken)
-    ingest = sum(batch[f"{part}_seconds"] for part in ("bind", "run", "publish"))
-    moments = [seen.arrivals.max() / 1e6, _moment(batch) - ingest, _moment(batch), begun]
-    return np.array([*np.diff(moments), *taken])
-
-
-def _moment(event: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(event["time"]).timestamp()
+    taken = ("put", "answer", "publish")
+    moments = [
+        seen.arrivals.max() / 1e6,
+        begun(batch, "bind", "run", "publish"),
+        moment(batch),
+        begun(cut, *taken),
+    ]
+    return np.array([*np.diff(moments), *(cut[f"{part}_seconds"] for part in taken)])
 
 
 def _expected(folder: Path) -> int:

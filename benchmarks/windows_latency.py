@@ -15,19 +15,16 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import tempfile
-import time
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from latency import WARM_SECONDS, begun, due_files, event_times, moment, put_file
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 
@@ -35,7 +32,6 @@ COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE"
 QUERY = "SELECT key, window(ts, '1 second') AS w, sum(value) AS s, count(*) AS n FROM tuples GROUP BY key, w"
 RATES = (10_000, 500_000)
 FILE_SECONDS = 0.1
-WARM_SECONDS = 20.0
 KEYS = 100
 PARTS = ("until ingest", "ingest", "until keyed", "keyed")
 
@@ -44,21 +40,15 @@ def produce(folder: Path, rate: int, seconds: float) -> None:
     """Writes files at a rate until the time is over."""
     rows = int(rate * FILE_SECONDS)
     rng = np.random.default_rng(1)
-    begun = time.time()
-    for number in range(int(seconds / FILE_SECONDS)):
-        due = begun + (number + 1) * FILE_SECONDS
-        time.sleep(max(0.0, due - time.time()))
-        ts = ((due - FILE_SECONDS + np.arange(1, rows + 1) / rate) * 1e6).astype(np.int64)
+    for number, due in due_files(FILE_SECONDS, seconds):
         table = pa.table(
             {
-                "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
+                "ts": event_times(due - FILE_SECONDS + np.arange(1, rows + 1) / rate),
                 "key": rng.integers(0, KEYS, rows),
                 "value": rng.random(rows),
             }
         )
-        beside = folder / f".{number:06d}"
-        pq.write_table(table, beside)
-        beside.rename(folder / f"{number:06d}.parquet")
+        put_file(folder, number, table)
 
 
 def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.float64]:
@@ -77,22 +67,22 @@ def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.fl
         ingest = {event["batch"]: event for event in run.events("batch")}
         keyed = run.events("windows")
         run.stop()
-    first = min(_end(event) for event in ingest.values()) + WARM_SECONDS
+    first = min(moment(event) for event in ingest.values()) + WARM_SECONDS
     rows = []
     for event in keyed:
         batch = ingest[event["answered"]]
         newest = batch["newest_event_time_us"] / 1e6
         if newest < first or not any(counts["rows"] for counts in event["views"].values()):
             continue
-        begun = _end(batch) - sum(batch[f"{part}_seconds"] for part in ("bind", "run", "publish"))
-        picked = _end(event) - sum(event[f"{part}_seconds"] for part in ("run", "make", "publish"))
-        moments = [newest, begun, _end(batch), picked, _end(event)]
+        moments = [
+            newest,
+            begun(batch, "bind", "run", "publish"),
+            moment(batch),
+            begun(event, "run", "make", "publish"),
+            moment(event),
+        ]
         rows.append(np.diff(moments))
     return np.array(rows)
-
-
-def _end(event: dict[str, Any]) -> float:
-    return datetime.fromisoformat(event["time"]).timestamp()
 
 
 def main(small: bool) -> None:
