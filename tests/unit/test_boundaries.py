@@ -34,6 +34,7 @@ ROOMS = {
         "functions",
         "definitions",
         "declared",
+        "declaring",
         "run",
         "engine",
     ),

@@ -14,7 +14,8 @@ from penstock.errors import InputError
 from penstock.monitor.report import counted
 
 if TYPE_CHECKING:
-    from penstock.spark.engine import Engine, Reconciled
+    from penstock.spark.declaring import Reconciled
+    from penstock.spark.engine import Engine
 
 #: seconds between two looks
 _LOOKS = 1.0
