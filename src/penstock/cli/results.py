@@ -48,6 +48,12 @@ def results(
             help="Every revision of the rows of a window view; of a LEFT JOIN what was withdrawn too.",
         ),
     ] = False,
+    misses: Annotated[
+        bool,
+        typer.Option(
+            "--misses", help="The windows of a view with a deadline that were not released in time."
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         Format, typer.Option("--format", help="table, csv or json lines.")
@@ -60,6 +66,9 @@ def results(
     from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
+    if misses:
+        _print_misses(layout, view, limit, output_format)
+        return
     find_view(layout, view, changes)
     from penstock.spark.results.read_plain import plain_rows
 
@@ -70,6 +79,16 @@ def results(
     found = plain_rows(layout, view, limit, changes)
     if found is None or not _print_plain(found, output_format):
         _print_computed(folder, view, changes, limit, output_format)
+
+
+def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:
+    """Prints windows that were not released in time, the newest ones last."""
+    from penstock.spark.results.misses import missed_windows
+    from penstock.spark.results.read_plain import PlainRows
+
+    rows = missed_windows(layout, view)
+    shown = rows.slice(max(0, rows.num_rows - limit)) if limit else rows
+    _print_plain(PlainRows(f"{view}, misses", shown, rows.num_rows), output_format)
 
 
 def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:

@@ -269,6 +269,8 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
 def _cut(document: Document, event: Mapping[str, Any]) -> None:
     lane = document.setdefault("lanes", {}).setdefault(event["lane"], {})
     lane.update({name: event.get(name) for name in ("cut", "streams", "time")})
+    for view, standing in (event.get("figures") or {}).get("standing", {}).items():
+        lane.setdefault("views", {}).setdefault(view, {})["standing"] = standing
     _add_cut(document, event["lane"], {"batch": event["cut"], **(event.get("figures") or {})})
     for name in event.get("streams") or {}:
         # the rows of a view are a stream that is none of the run's

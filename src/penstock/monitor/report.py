@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.monitor.book import MEASURED, Document
+from penstock.monitor.deadlines import deadline_lines
 from penstock.monitor.joins import standing_lines
 
 #: views, errors and events named at the most
@@ -218,6 +219,11 @@ def _at_hand(batch: Mapping[str, Any], state: str | None) -> str:
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if "streams" in view:
         yield from _join(name, view)
+        return
+    if "released" in view:
+        yield from deadline_lines(name, view)
+        if view.get("dropped"):
+            yield f"  dropped at {_clock(view['dropped'])}: its results stay"
         return
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):

@@ -11,12 +11,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.rearranging import Rearranging
 from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.lanes.asking import ask
 from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
@@ -37,6 +42,7 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
@@ -58,6 +64,7 @@ class Run:
         settings: Settings,
         trigger: Trigger,
         functions: Mapping[str, Callable[..., Any]],
+        aggregates: Mapping[str, UserAggregate],
     ) -> None:
         self._spark = spark
         self._layout = layout
@@ -96,6 +103,7 @@ class Run:
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
         self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+        self._deadlines = DeadlineViews(layout)
         self._derived: Mapping[str, DerivedStream] = {}
         appended = Appended()
         rows = RowLogs(layout, self._events, appended.tell)
@@ -110,6 +118,7 @@ class Run:
             appended,
             rows,
             functions,
+            aggregates,
         )
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
@@ -146,6 +155,14 @@ class Run:
             UnknownNameError: there is no such view.
         """
         return results.changes(self._spark, self._layout, view)
+
+    def misses(self, view: str) -> DataFrame:
+        """The windows of a view with a deadline that were not released in time, with `outcome` and `reason`.
+
+        Raises:
+            UnknownNameError: there is no such view, or it has no deadline.
+        """
+        return results.misses(self._spark, self._layout, view)
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The newest events of this process, oldest first; of one kind if one is named."""
@@ -247,7 +264,7 @@ class Run:
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
-        self._joins.ask(name, query.plans)
+        self._ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self._status.begin_stream(name)
         self._write_catalog()
@@ -313,7 +330,7 @@ class Run:
             self._read_rows(lane)
         self._needed -= lanes
         for name, query in self.queries.items():
-            self._joins.ask(name, query.plans)
+            self._ask(name, query.plans)
         added = [name for name, each in definitions.items() if each.id not in before]
         if gone or added:
             self._write_catalog()
@@ -323,6 +340,32 @@ class Run:
                 dropped=[each.definition.name for each in gone][:_MOST_NAMED],
             )
         self._fit_lanes()
+
+    def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
+        """Answers these views with a deadline and no others, with what comes to their streams from now on.
+
+        Args:
+            definitions: by name, a view and the stream it is on.
+        """
+        added, gone = self._deadlines.settle(definitions)
+        if not (added or gone):
+            return
+        if DEADLINE_LANE in self.lanes:
+            # another one goes on where it ends, with the views there are now
+            self._stop_lane(DEADLINE_LANE)
+        for name, query in self.queries.items():
+            self._ask(name, query.plans)
+        self._write_catalog()
+        self._events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
+        self._fit_lanes()
+
+    def _ask(self, stream: str, plans: StreamPlans) -> None:
+        """Asks a stream for what views need of its tuples."""
+        ask(
+            LogReader(self._layout.log(stream)),
+            plans,
+            [*self._joins.asked(stream), *self._deadlines.asked(stream)],
+        )
 
     def derive(
         self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
@@ -376,15 +419,19 @@ class Run:
 
     def remove_lane(self, name: str) -> None:
         """Stops a lane that is needed no more; the logs of its streams go on without it, what it has published stays."""
-        lane = self.lanes[name]
-        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
-        lane.stop()
+        lane = self._stop_lane(name)
         lane.leave()
         self._events.record("lane_left", lane=name, streams=[each.stream for each in lane.streams])
 
+    def _stop_lane(self, name: str) -> Lane:
+        lane = self.lanes[name]
+        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
+        lane.stop()
+        return lane
+
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needs = Needs(self.queries, self._joins, tuple(self._derived.values()))
+        needs = Needs(self.queries, self._joins, self._deadlines, tuple(self._derived.values()))
         needed = {plan.name: plan for plan in needed_lanes(needs)}
         for name in self._needed - needed.keys():
             self.remove_lane(name)
@@ -430,6 +477,7 @@ class Run:
         views: dict[str, dict[str, Definition]] = {
             name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
         }
+        views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         results.write_catalog(self._layout, streams, views, self._joins.joins)
 

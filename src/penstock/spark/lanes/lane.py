@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import SparkSession
 
+from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
@@ -42,6 +43,7 @@ class LaneContext:
         appended: wakes who waits for entries of the logs.
         rows: the logs of the views whose rows other lanes read.
         functions: the users' functions by name.
+        aggregates: the users' aggregates by name in upper case.
     """
 
     spark: SparkSession
@@ -54,6 +56,7 @@ class LaneContext:
     appended: Appended
     rows: RowLogs
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
 
 
 class LaneInput(Protocol):

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.deadlines.lane import DeadlineLane
+from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.joins.lane import JoinLane
@@ -39,11 +41,13 @@ class Needs:
     Attributes:
         queries: the ingest queries by stream, with the selection and window views.
         joins: the join views.
+        deadlines: the views with a deadline.
         derived: the window views over window and join views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
     joins: JoinViews
+    deadlines: DeadlineViews
     derived: Sequence[DerivedStream] = ()
 
 
@@ -72,8 +76,15 @@ def _derived(needs: Needs) -> Iterator[LanePlan]:
             yield LanePlan(results_of(each.name), (each.name,), partial(DerivedLane, each))
 
 
+def _deadlines(needs: Needs) -> Iterator[LanePlan]:
+    """One lane for all views with a deadline, once all of their streams run."""
+    streams = needs.deadlines.streams
+    if streams and all(stream in needs.queries for stream in streams):
+        yield LanePlan(DEADLINE_LANE, streams, partial(DeadlineLane, needs.deadlines))
+
+
 #: a kind of lane says which of its lanes are needed; those that read what others publish come last
-KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (_windows, _joins, _derived)
+KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (_windows, _joins, _deadlines, _derived)
 
 
 def needed_lanes(needs: Needs) -> Iterator[LanePlan]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from penstock.spark.storage.layout import Layout, is_of_log
 
+_MISSES = "misses"
+
 
 def results_of(stream: str) -> str:
     """The name of a stream's keyed query among the manifests."""
@@ -22,6 +24,11 @@ def view_kind(operator: int, view: str) -> str:
     return f"{operator}/{view}"
 
 
+def misses_kind(view: str) -> str:
+    """The kind of the files that tell of a view's windows that were not released in time."""
+    return f"{_MISSES}/{view}"
+
+
 def folder_of(layout: Layout, name: str, kind: str) -> Path:
     """Where published files of a kind lie."""
     match kind:
@@ -31,5 +38,7 @@ def folder_of(layout: Layout, name: str, kind: str) -> Path:
             return layout.quarantine(name)
         case kind if is_of_log(kind):
             return layout.log_files(name, kind)
+        case kind if kind.startswith(f"{_MISSES}/"):
+            return layout.misses(kind.partition("/")[2])
         case _:
             return layout.results(kind.partition("/")[2])

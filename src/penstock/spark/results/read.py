@@ -25,6 +25,7 @@ from penstock.spark.results.joined_rows import (
     joined_changes,
     joined_results,
 )
+from penstock.spark.results.misses import MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -134,6 +135,17 @@ def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     if LANES in definition:
         return joined_changes(spark, layout, definition)
     return window_changes(spark, layout, definition["stream"], name)
+
+
+def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+    """The windows of a view with a deadline that were not released in time: what became of each, and why.
+
+    Raises:
+        UnknownNameError: there is no such view, or it has no deadline.
+    """
+    paths = missed_paths(layout, view)
+    schema = spark_schema(MISSES)
+    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
 
 
 def project(

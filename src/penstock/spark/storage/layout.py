@@ -125,6 +125,11 @@ class Layout:
         """The join views and the lanes that answer them."""
         return self.checkpoint / "_lanes" / "joins.json"
 
+    @property
+    def deadlines(self) -> Path:
+        """The views with a deadline."""
+        return self.checkpoint / "_lanes" / "deadlines.json"
+
     def lane(self, lane: str) -> Path:
         """What a lane keeps for itself."""
         return self.checkpoint / "_lanes" / lane
@@ -136,6 +141,10 @@ class Layout:
     def results(self, view: str) -> Path:
         """Results of a window or join view."""
         return self.output / "results" / view
+
+    def misses(self, view: str) -> Path:
+        """The windows of a view with a deadline that were not released in time."""
+        return self.output / "misses" / view
 
     def result_views(self, stream: str) -> Path:
         """What readers must know of a stream's window views: a file an operator."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.tuple_demands import compile_demands, only
+from penstock.spark.lanes.asking import Asked
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import LogReader
@@ -86,22 +86,12 @@ class JoinViews:
             LogReader(self._layout.log(stream)).leave(gone.lane)
         shutil.rmtree(self._layout.lane(gone.lane), ignore_errors=True)
 
-    def ask(self, stream: str, plans: StreamPlans) -> None:
-        """Asks a stream for the tuples of all views, and no more for others."""
-        asked = [(registered, demands_on(registered, stream)) for registered in self.joins]
-        wanted = [demand for _, demands in asked for demand in demands]
-        for numbered in plans.demands:
-            if numbered.demand not in wanted:
-                plans.withdraw(numbered.id)
-        log = LogReader(self._layout.log(stream))
-        views: dict[int, list[str]] = {}
-        for registered, demands in asked:
-            if demands and log.mark(registered.lane) is None:
-                # before the first of its tuples can come: nothing goes that the lane has not left behind
-                log.join(registered.lane, reads_again=True)
-            for demand in demands:
-                views.setdefault(plans.demand(demand), []).append(registered.definition.name)
-        plans.demanding = views
+    def asked(self, stream: str) -> list[Asked]:
+        """What the views ask of a stream."""
+        return [
+            Asked(each.lane, each.definition.name, tuple(demands_on(each, stream)), reads_again=True)
+            for each in self.joins
+        ]
 
     def _beginning(self, stream: str) -> JoinBeginning:
         folder = self._layout.log(stream)

@@ -1,0 +1,98 @@
+"""What an order of a view is given, and what is kept of it for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from penstock.control.actions import StartOrder
+from penstock.operators.deadlines.instances import Extent, UserCall
+from penstock.spark.lanes.cells import CellJobs
+from penstock.spark.lanes.deadlines.following import FollowedView
+from penstock.spark.lanes.deadlines.ledger import Instance
+from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask
+from penstock.spark.lanes.deadlines.running import Work, Worked
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.results import read as results
+from penstock.spark.results.window_rows import make_results
+from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
+from penstock.sql.windows.bind import BoundWindow
+
+#: late tuples are not in the rows of a window that was released
+_MARKS = Marks(final=False)
+
+
+class ViewOrders:
+    """Gives orders what they need; the lane's thread owns it.
+
+    Args:
+        context: the run's.
+        views: by number, a view and how it is bound to the columns of its tuples.
+    """
+
+    def __init__(
+        self, context: LaneContext, views: Mapping[int, tuple[RegisteredDeadline, BoundWindow]]
+    ) -> None:
+        self._context = context
+        self._views = views
+        self._calls = {
+            number: tuple(
+                UserCall(context.aggregates[call.name.upper()], call.arguments)
+                for call in registered.view.calls
+            )
+            for number, (registered, _) in views.items()
+        }
+        #: by view, the states of the last processed instance
+        self._carried: dict[int, bytes] = {}
+
+    def work(self, view: FollowedView, instance: Instance, action: StartOrder, until: float) -> Work:
+        """What works an instance out.
+
+        Args:
+            view: the instance's.
+            instance: which.
+            action: what the policy said.
+            until: its time is over then, seconds since the epoch.
+        """
+        bound = self._views[instance.view][1]
+        carried = self._carried.get(instance.view) if action.work.carried else None
+        task = OrderTask(
+            instance.view,
+            bound,
+            self._calls[instance.view],
+            Extent(instance.start, instance.end, instance.entry + 1),
+            view.runs(instance),
+            str(self._context.layout.staging(DEADLINES_NAME, instance.view)),
+            until,
+            _MARKS,
+            carried,
+        )
+
+        def work(jobs: CellJobs) -> Worked:
+            (report,) = jobs.run(OrderTask.run, [task])
+            plain = [each.file for each in report.results if not each.raw]
+            # a job of the same thread, so of the same group
+            made = make_results(
+                self._context.spark, [each for each in report.results if each.raw], lambda _: bound
+            )
+            return Worked(report, (*plain, *(file for each in made for file in each.files)))
+
+        return work
+
+    def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> None:
+        """Keeps the states of an order that is done for the next one."""
+        if report.carried is None:
+            self._carried.pop(instance.view, None)
+            view.base = None
+        else:
+            self._carried[instance.view] = report.carried
+            view.base = instance
+
+    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
+        """What a publication says of a view, for its sinks."""
+        if all(each.definition.name != view for each, _ in self._views.values()):
+            return None
+        spark, layout = self._context.spark, self._context.layout
+        return results.batch_changes(spark, layout, DEADLINES_NAME, view, number, files)
