@@ -75,6 +75,8 @@ class Settings(BaseModel):
     events_bytes: int = Field(64 * 1024 * 1024, ge=4_096)
     #: ... and so many files are kept, the newest one among them
     events_files: int = Field(8, ge=1)
+    #: which window with a deadline is worked out next: ours, the paper's (k, m) rule with its rho, or a plain one
+    deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

@@ -4,7 +4,8 @@
 `PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, half_published, manifest_written, logged,
 before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed), keyed_half_published,
 keyed_manifest_written, keyed_before_commit; of a backfill, with the first of its operators: backfill_staged,
-backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of the log of a view's rows,
+backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of the lane of views with a deadline, with its publications: order_started,
+order_judged, order_half_published, order_published, order_marked; of the log of a view's rows,
 with the publication: rows_named, rows_logged; of a compaction, with the last batch that
 it merges: compaction_merged, compaction_named, compaction_listed, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
@@ -20,6 +21,13 @@ import signal
 NAMES = ("bound", "staged", "half_published", "manifest_written", "logged", "before_commit")
 KEYED_NAMES = ("keyed_staged", "keyed_half_published", "keyed_manifest_written", "keyed_before_commit")
 CUT_NAMES = ("cut_put", "cut_answered", "cut_half_published", "cut_published", "cut_marked")
+ORDER_NAMES = (
+    "order_started",
+    "order_judged",
+    "order_half_published",
+    "order_published",
+    "order_marked",
+)
 ROW_NAMES = ("rows_named", "rows_logged")
 COMPACTION_NAMES = ("compaction_merged", "compaction_named", "compaction_listed")
 EVENT_NAMES = ("events_renamed", "events_turned")

@@ -35,8 +35,7 @@ from penstock.control.events import (
     OrderFailed,
     ProcessorsIdle,
 )
-from penstock.control.policies.deadlines.planning import PlannedDiscipline
-from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
+from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cuts import Reach, newest_reach, refuse_another_log
 from penstock.spark.lanes.deadlines.following import FollowedView, ViewStands
@@ -197,7 +196,7 @@ class DeadlineLane(Lane):
             assert figures is not None, "it is the newest one"
             for number, settled in figures.figures[_VIEWS].items():
                 stands[number] = _further(stands.get(number), settled)
-        self._policy = DeadlinePolicy(PlannedDiscipline(), DeadlineSettings(), lambda: self._now)
+        self._policy = chosen_policy(self.context.settings.deadline_policy, lambda: self._now)
         self._views: dict[int, FollowedView] = {}
         for each in self.registered:
             known = stands.get(str(each.number))
@@ -261,6 +260,7 @@ class DeadlineLane(Lane):
                 )
                 continue
             until = instance.deadline if action.firm else self._now + _LATE_DEADLINES * view.query.deadline
+            failpoint("order_started", self._number)
             running.start(instance, action, until, self._orders.work(view, instance, action, until))
         return outcomes
 
@@ -346,6 +346,7 @@ class DeadlineLane(Lane):
             if changes is not None:
                 sink.take(changes, number)
         self._mark()
+        failpoint("order_marked", number)
         self.publisher.compact_if_due(
             number, self.context.settings.compact_every_batches, self.context.events
         )
