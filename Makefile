@@ -14,7 +14,7 @@ MINUTES ?= 1440
 CUTS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -34,6 +34,9 @@ demo: java $(INSTALLED) ## replay a year of real flights against 2,000 standing 
 
 demo-joins: java $(INSTALLED) ## replay the same flights joined with the weather, by an order that follows the seasons
 	$(BIN)/penstock demo joins
+
+demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that two cores bear, answered in time or given up
+	$(BIN)/penstock demo deadlines
 
 test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)

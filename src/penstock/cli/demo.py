@@ -1,4 +1,4 @@
-"""`penstock demo`: a year of real flights, replayed against thousands of standing queries, or joined with the weather."""
+"""`penstock demo`: a year of real flights, replayed against thousands of standing queries, joined with the weather, or answered in time."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.demo_deadlines import replay_deadlines
 from penstock.cli.demo_joins import replay_joins
 from penstock.cli.tables import print_rows, table_console
 from penstock.errors import InputError
@@ -31,10 +32,13 @@ class Part(StrEnum):
 
     QUERIES = "queries"
     JOINS = "joins"
+    DEADLINES = "deadlines"
 
 
 def demo(
-    part: Annotated[Part, typer.Argument(help="Standing queries and windows, or joins.")] = Part.QUERIES,
+    part: Annotated[
+        Part, typer.Argument(help="Standing queries and windows, joins, or deadlines under overload.")
+    ] = Part.QUERIES,
     output: Annotated[
         Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
     ] = Path("out/demo"),
@@ -60,6 +64,9 @@ def demo(
     flights, weather, _ = prepare(data)
     if part is Part.JOINS:
         replay_joins(console, data, output)
+        return
+    if part is Part.DEADLINES:
+        replay_deadlines(console, data, output)
         return
     drawn = standing_queries(pq.read_table(flights), queries)
     # not beside the above: Arrow's functions fail while another thread loads numpy for the first time

@@ -24,7 +24,19 @@ _RATED = 5
 #: a stream that was tried again and has not failed for so long since then runs
 _SETTLED_SECONDS = 60.0
 #: kinds that are measurements: they change counts and are no news
-MEASURED = frozenset({"batch", "windows", "sequence_sampled", "compacted", "plan_compiled", "lag", "cut"})
+MEASURED = frozenset(
+    {
+        "batch",
+        "windows",
+        "sequence_sampled",
+        "compacted",
+        "plan_compiled",
+        "lag",
+        "cut",
+        "losses_exceeded",
+        "prediction_adjusted",
+    }
+)
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds

@@ -6,30 +6,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+def deadline_words(view: Mapping[str, Any]) -> str:
+    """What became of the windows of a view, and how it stands: `created`, `released`, `shed`, `missed` and `failed`, and `standing`
+    where the run has said it."""
+    created, released = view.get("created", 0), view.get("released", 0)
+    parts = [f"{released:,} of {created:,} windows released in time"]
+    if created:
+        parts[0] += f" ({released / created:.1%})"
+    parts += [f"{view[kind]:,} {kind}" for kind in ("shed", "missed", "failed") if view.get(kind)]
+    if standing := view.get("standing"):
+        parts.append(f"(k', m') = ({standing['constraint']['k']}, {standing['constraint']['m']})")
+        violations = standing["violations"]
+        parts.append(f"allowance exceeded: {violations:,}" if violations else "allowance kept")
+        if standing["waiting"]:
+            parts.append(f"{standing['waiting']:,} waiting")
+    return ", ".join(parts)
+
+
 def deadline_lines(name: str, view: Mapping[str, Any]) -> Iterator[str]:
-    """A view with a deadline, by what became of its windows and how it stands.
+    """What the report says of a view.
 
     Args:
         name: the view's.
-        view: `created`, `released`, `shed`, `missed` and `failed`, and `standing` where the run has said it.
+        view: see `deadline_words`.
     """
-    created = view.get("created", 0)
-    parts = [
-        f"view {name} with a deadline: {view.get('released', 0):,} of {created:,} windows released in time"
-    ]
-    if created:
-        parts[0] += f" ({view.get('released', 0) / created:.1%})"
-    parts += [f"{view[kind]:,} {kind}" for kind in ("shed", "missed", "failed") if view.get(kind)]
-    if standing := view.get("standing"):
-        k, m = standing["constraint"]["k"], standing["constraint"]["m"]
-        parts.append(f"(k', m') = ({k}, {m})")
-        parts.append(
-            f"allowance exceeded {standing['violations']:,} times"
-            if standing["violations"]
-            else "allowance kept"
-        )
-        if standing["waiting"]:
-            parts.append(f"{standing['waiting']:,} waiting")
-    yield " | ".join(parts)
-    if standing and standing["overloaded"]:
+    yield f"view {name} with a deadline: {deadline_words(view)}"
+    if view.get("standing", {}).get("overloaded"):
         yield "  overloaded: most of its windows miss their deadline"

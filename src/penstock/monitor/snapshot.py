@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import stream_state
+from penstock.monitor.deadlines import deadline_words
 from penstock.monitor.report import counted, length, not_joined
 
 #: views named at the most
@@ -175,7 +176,9 @@ def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
     )
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _told(counts: Mapping[str, Any]) -> str:
+    if "released" in counts:
+        return deadline_words(counts)
     if "early" in counts:
         return ", ".join(f"{counts[kind]:,} {kind}" for kind in _WINDOWS[:3])
     told = counted(counts.get("rows", 0), "row")

@@ -131,6 +131,17 @@ class DeadlineLane(Lane):
         """How each view stands, by the lane's name."""
         return {"lanes": {self.name: {"active": self.active, **self._told}}}
 
+    def explain(self) -> list[str]:
+        """What each view computes, by when, and what it may lose."""
+        lines = [f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}"]
+        for each in self.registered:
+            loss = each.query.constraint
+            lines.append(
+                f"    {each.definition.name} on {each.stream}: within {each.query.deadline:g} s, at most {loss.k} of {loss.m} lost, "
+                f"{'carried' if each.query.incremental else 'worked out afresh'}"
+            )
+        return lines
+
     def _details(self) -> dict[str, Any]:
         return {"lane": DEADLINE_LANE}
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from penstock.plan.windows import Aggregate
 from penstock.spark.lanes.asking import Asked
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.log.stream_log import LogReader
@@ -20,7 +18,6 @@ from penstock.spark.storage.deadlines import (
 )
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
-from penstock.sql.windows.deadlines import BoundDeadline
 
 #: the lane that answers all of them: losses are spread over all views
 DEADLINE_LANE = results_of(DEADLINES_NAME)
@@ -73,7 +70,7 @@ class DeadlineViews:
         added = [name for name in wanted if register.of(name) is None]
         for name in added:
             stream, each = wanted[name]
-            store_views(self._layout, DEADLINES_NAME, register.next_number, [_answered(each.bound)])
+            store_views(self._layout, DEADLINES_NAME, register.next_number, [each.bound.window])
             definition = WindowDefinition(name, each.id, each.sql, each.beneath)
             register = register.with_view(
                 definition, stream, each.bound.view, demand_of(each.bound), self._newest(stream)
@@ -101,10 +98,3 @@ class DeadlineViews:
         folder = self._layout.log(stream)
         entry = LogReader(folder).newest() if folder.is_dir() else None
         return -1 if entry is None else entry.number
-
-
-def _answered(bound: BoundDeadline) -> BoundWindow:
-    """A view whose groups have a column for each aggregate, whoever works it out."""
-    calls, plan = bound.view.calls, bound.window.plan
-    users = tuple(Aggregate(call.name, None, call.type) for call in calls)
-    return replace(bound.window, plan=replace(plan, aggregates=users or plan.aggregates))

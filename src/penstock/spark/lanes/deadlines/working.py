@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.control.actions import StartOrder
-from penstock.operators.deadlines.instances import Extent, UserCall
+from penstock.operators.deadlines.instances import CalledAggregate, Extent
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.following import FollowedView
 from penstock.spark.lanes.deadlines.ledger import Instance
-from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask
+from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask, results_view
 from penstock.spark.lanes.deadlines.running import Work, Worked
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.results import read as results
@@ -39,7 +39,7 @@ class ViewOrders:
         self._views = views
         self._calls = {
             number: tuple(
-                UserCall(context.aggregates[call.name.upper()], call.arguments)
+                CalledAggregate(context.aggregates[call.name.upper()], call.arguments)
                 for call in registered.view.calls
             )
             for number, (registered, _) in views.items()
@@ -56,12 +56,12 @@ class ViewOrders:
             action: what the policy said.
             until: its time is over then, seconds since the epoch.
         """
-        bound = self._views[instance.view][1]
+        bound, calls = self._views[instance.view][1], self._calls[instance.view]
         carried = self._carried.get(instance.view) if action.work.carried else None
         task = OrderTask(
             instance.view,
             bound,
-            self._calls[instance.view],
+            calls,
             Extent(instance.start, instance.end, instance.entry + 1),
             view.runs(instance),
             str(self._context.layout.staging(DEADLINES_NAME, instance.view)),
@@ -75,7 +75,9 @@ class ViewOrders:
             plain = [each.file for each in report.results if not each.raw]
             # a job of the same thread, so of the same group
             made = make_results(
-                self._context.spark, [each for each in report.results if each.raw], lambda _: bound
+                self._context.spark,
+                [each for each in report.results if each.raw],
+                lambda _: results_view(bound, calls),
             )
             return Worked(report, (*plain, *(file for each in made for file in each.files)))
 

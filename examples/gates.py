@@ -1,0 +1,1 @@
+../src/penstock/cli/demo_gates.py

@@ -1,0 +1,88 @@
+"""`penstock demo deadlines`: views with a deadline under twice the load that fits."""
+
+from __future__ import annotations
+
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.tables import print_rows
+
+if TYPE_CHECKING:
+    from penstock.spark.run import Run
+
+_VIEWS = ("jfk_gates", "ewr_gates", "lga_gates")
+_SECONDS = 60.0
+
+
+def replay_deadlines(console: Console, data: Path, output: Path) -> None:
+    """Replays some days of flights for a minute and tells which windows made it.
+
+    Args:
+        console: where to.
+        data: the folder of the folders of the flights and the weather.
+        output: the results folder.
+    """
+    from penstock.cli.common import build_engine, read_settings
+    from penstock.cli.demo_gates import AGGREGATES
+    from penstock.monitor.live import follow
+    from penstock.monitor.report import News
+    from penstock.monitor.snapshot import take_lanes, take_snapshot
+
+    engine = build_engine(None, {}, read_settings(None), "whole")
+    for name, (aggregate, returns) in AGGREGATES.items():
+        engine.aggregate(name, aggregate, returns)
+    script = resources.files("penstock.cli").joinpath("demo_gates.sql").read_text(encoding="utf-8")
+    engine.execute(script.replace("examples/data", str(data)))
+    console.print(engine.explain(), highlight=False, soft_wrap=True)
+    run = engine.start(output)
+    until = time.monotonic() + _SECONDS
+
+    def over(seconds: float) -> bool:
+        return run.await_termination(seconds) or time.monotonic() > until
+
+    try:
+        follow(
+            console,
+            lambda: [*take_snapshot(status := run.status()), *take_lanes(status)],
+            over,
+            News(run.events).lines,
+        )
+    finally:
+        run.stop()
+    _report(console, run)
+
+
+def _report(console: Console, run: Run) -> None:
+    views = Table(
+        "view", "windows", "in time", "shed", "missed", "failed", title="What became of the windows"
+    )
+    counts: dict[str, dict[str, int]] = {}
+    for cut in run.events("cut"):
+        for view, told in cut["figures"]["views"].items():
+            known = counts.setdefault(view, {})
+            known.update({what: known.get(what, 0) + count for what, count in told.items()})
+    for view in _VIEWS:
+        told = counts.get(view, {})
+        created = told.get("created", 0)
+        share = f"{told['released'] / created:.0%}" if created else ""
+        views.add_row(
+            view, f"{created:,}", share, *(f"{told.get(kind, 0):,}" for kind in ("shed", "missed", "failed"))
+        )
+    console.print(views)
+    print_rows(
+        console, run.results(_VIEWS[0]).orderBy("w").limit(3).toArrow(), f"{_VIEWS[0]}: the first 3 rows"
+    )
+    lost = run.misses(_VIEWS[0]).orderBy("created")
+    print_rows(
+        console, lost.limit(5).toArrow(), f"{_VIEWS[0]}: {lost.count():,} windows not released, the first 5"
+    )
+    console.print(
+        f"`penstock status {run.output}` tells how each view stands; results in {run.output}",
+        highlight=False,
+        soft_wrap=True,
+    )
