@@ -111,9 +111,19 @@ class Declared:
         return [*streams, *tables]
 
     @property
-    def joined(self) -> set[str]:
-        """The streams that join views read."""
-        return {stream for definition in self.joins.values() for stream in definition.streams}
+    def deadlines(self) -> dict[str, tuple[str, DeadlineDefinition]]:
+        """The views with a deadline, each with the stream it is on."""
+        return {
+            name: (view.stream, view.definition)
+            for name, view in self.views.items()
+            if isinstance(view.definition, DeadlineDefinition)
+        }
+
+    @property
+    def mapped(self) -> set[str]:
+        """The streams whose tuples are read from their logs: by join views and views with a deadline."""
+        joined = {stream for definition in self.joins.values() for stream in definition.streams}
+        return joined.union(stream for stream, _ in self.deadlines.values())
 
     @property
     def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:
@@ -179,19 +189,26 @@ class Declared:
                 if source.upper() not in sources:
                     raise InputError(f"view {name} selects from {source}; drop {name} too, or first")
 
-    def refuse_deadlines(self) -> None:
-        """Refuses views with a deadline, which are checked by now: nothing answers them yet.
+    def refuse_hints(self) -> None:
+        """Refuses what views with a deadline cannot be asked for yet; the views have been checked by now.
 
         Raises:
             UnsupportedError: there is one.
         """
-        for name, view in self.views.items():
+        for view in self.views.values():
             query = view.query
-            if isinstance(query, WindowQuery) and query.hints.deadline_seconds is not None:
+            if not isinstance(query, WindowQuery) or query.hints.deadline_seconds is None:
+                continue
+            hints, script = query.hints, query.source_clause.script
+            if hints.loss is not None and hints.loss.is_late:
+                message = "Late answers of windows that missed their deadline are not supported yet. Allowed: LOSS(k, m)"
+                raise UnsupportedError(message, script, *hints.places["LOSS"])
+            if hints.max_error is not None:
                 message = (
-                    f"Nothing is wrong with view {name}, but windows with a deadline are not answered yet."
+                    "MAX_ERROR beside DEADLINE is not supported yet: windows with a deadline are created as soon as the "
+                    "stream's event time passes their end. Leave it out."
                 )
-                raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])
+                raise UnsupportedError(message, script, *hints.places["MAX_ERROR"])
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.

@@ -261,15 +261,17 @@ class Engine:
                 self._settings,
                 Trigger(available_now, trigger, ended),
                 self._functions,
+                self._aggregates,
             )
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
                 self._run.set_joins(self._declared.joins, self._declared.statics)
+                self._run.set_deadlines(self._declared.deadlines)
                 for place, views in self._declared.derived.items():
                     self._run.derive(*place, views)
                 for name, stream in self._declared.streams.items():
                     definitions = self._declared.on(name)
-                    if definitions or name in self._declared.joined:
+                    if definitions or name in self._declared.mapped:
                         self._run.add_stream(name, stream.source, definitions, stream.probe)
                 self._run.started()
             except BaseException as error:
@@ -283,7 +285,7 @@ class Engine:
             return self._run
 
     def _install(self, staged: Declared) -> None:
-        staged.refuse_deadlines()
+        staged.refuse_hints()
         before, self._declared = self._declared, staged
         run = self._run
         if run is None or not run.active:
@@ -291,6 +293,7 @@ class Engine:
         run.set_sinks(staged.sinks_by_stream())
         if staged.joins != before.joins or staged.statics.keys() != before.statics.keys():
             run.set_joins(staged.joins, staged.statics)
+        run.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():
             old, new = before.on(name), staged.on(name)
             if name in run.queries:
@@ -300,7 +303,7 @@ class Engine:
                 dropped = [view for view in old if view not in new]
                 if changed or dropped:
                     run.change(name, changed, dropped)
-            elif new or name in staged.joined:
+            elif new or name in staged.mapped:
                 run.add_stream(name, stream.source, new, stream.probe)
         derived = staged.derived
         for place in before.derived | derived:
