@@ -31,6 +31,7 @@ from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import BACKFILL, SCHEDULE, TOPICS, VERSION, Format
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
@@ -163,6 +164,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: store_joins(layout, JoinRegister()),
         lambda layout: read_joins(layout),
         lambda layout: layout.joins,
+    ),
+    "DEADLINES": (
+        lambda layout: store_deadlines(layout, DeadlineRegister()),
+        lambda layout: read_deadlines(layout),
+        lambda layout: layout.deadlines,
     ),
     # read and written where Kafka, a replay and a backfill are
     "TOPICS": (

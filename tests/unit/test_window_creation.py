@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.operators.deadlines.creation import CreatedWindow, WindowCreation
 from penstock.plan.deadlines import WindowSpan
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Windows
 
 
@@ -36,15 +36,20 @@ def test_what_was_settled_and_what_began_before_is_not_told() -> None:
 def test_windows_without_tuples_are_none() -> None:
     creation = _made(Windows(2, 2))
     creation.add(np.array([0, 1_000_000_001]))
-    assert [each.end for each in creation.close(AFTER_ALL)] == [2, 1_000_000_002]
+    assert [each.end for each in creation.close(2_000_000_000)] == [2, 1_000_000_002]
 
 
 def test_a_stream_that_is_taken_to_have_ended_goes_on() -> None:
     creation = _made(Windows(10, 10))
-    creation.add(np.array([5]))
-    assert [each.end for each in creation.close(AFTER_ALL)] == [10]
-    creation.add(np.array([7, 12]))
-    assert [each.end for each in creation.close(AFTER_ALL)] == [20], "the first one has been told"
+    creation.add(np.array([5, 3_600]))
+    assert [each.end for each in creation.close(5, every=True)] == [10, 3_610]
+    assert creation.beforehand == {10, 3_610}
+    creation.add(np.array([7, 12, 25]))
+    assert [each.end for each in creation.close(25)] == [20], "the first one has been told"
+    later = WindowCreation(Windows(10, 10), creation.closed, BEFORE_ALL, creation.beforehand)
+    later.add(np.array([25, 3_605]))
+    assert [each.end for each in later.close(4_000)] == [30], "one that was told far ahead holds no other up"
+    assert later.beforehand == set()
 
 
 @pytest.mark.parametrize("batches", [1, 4])

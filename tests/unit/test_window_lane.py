@@ -30,6 +30,7 @@ class Keyed:
         self._refused = refused
         self.starts = 0
         self.active = False
+        self.publisher = SimpleNamespace(close=lambda: None)
 
     def start(self, rests: bool) -> None:  # noqa: ARG002
         assert not self.active, "a query with that name is already active"

@@ -9,7 +9,7 @@ from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.join_measures import JoinMeasures
 from penstock.optimizer.join_model import SortOrders
 from penstock.plan.arrangement import Arrangement
-from penstock.plan.deadlines import DeadlineQuery, WindowSpan
+from penstock.plan.deadlines import DeadlineQuery, WindowSpan, WindowWork
 from penstock.plan.joins import JoinOrder, JoinPlan
 
 
@@ -197,6 +197,8 @@ class OrderEnded:
         seconds: from the order's start until the result was visible.
         adding_seconds: of these, for the new tuples.
         removing_seconds: of these, for the expired ones.
+        work: what it was worked out from; None: what the order said.
+        is_carried: whether later instances can be worked out from it.
     """
 
     stream: str
@@ -205,6 +207,8 @@ class OrderEnded:
     seconds: float
     adding_seconds: float
     removing_seconds: float
+    work: WindowWork | None = None
+    is_carried: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

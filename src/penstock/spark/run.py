@@ -352,7 +352,11 @@ class Run:
             return
         if DEADLINE_LANE in self.lanes:
             # another one goes on where it ends, with the views there are now
-            self._stop_lane(DEADLINE_LANE)
+            lane = self._stop_lane(DEADLINE_LANE)
+            self._needed -= {DEADLINE_LANE}
+            for each in lane.streams:
+                if each.stream not in self._deadlines.streams:
+                    LogReader(self._layout.log(each.stream)).leave(DEADLINE_LANE)
         for name, query in self.queries.items():
             self._ask(name, query.plans)
         self._write_catalog()

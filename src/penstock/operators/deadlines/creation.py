@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.plan.deadlines import WindowSpan
-from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import Windows
 
 Integers = npt.NDArray[np.int64]
@@ -37,14 +36,16 @@ class WindowCreation:
 
     Args:
         windows: the view's.
-        settled: windows that end by then have been dealt with, microseconds.
+        closed: windows that end by then have been told, microseconds.
         floor: nor are windows told that begin before it: tuples of theirs came before the view.
+        beforehand: the ends of later windows that were told all the same.
     """
 
-    def __init__(self, windows: Windows, settled: int, floor: int) -> None:
+    def __init__(self, windows: Windows, closed: int, floor: int, beforehand: Collection[int] = ()) -> None:
         self._windows = windows
         self._floor = floor
-        self._closed = settled
+        self._closed = closed
+        self._beforehand = set(beforehand)
         #: tuples in panes before all of `_counts`
         self._before = 0
         #: by the start of a pane
@@ -55,41 +56,47 @@ class WindowCreation:
         """Windows that end by then have been told, microseconds."""
         return self._closed
 
+    @property
+    def beforehand(self) -> frozenset[int]:
+        """The ends of later windows that have been told."""
+        return frozenset(self._beforehand)
+
     def add(self, times: Integers) -> None:
         """Takes in tuples, int64[n] microseconds in any order."""
         pane, start = self._windows.pane, self._windows.start
         panes, counts = np.unique((times - start) // pane * pane + start, return_counts=True)
         for each, count in zip(panes.tolist(), counts.tolist(), strict=True):
-            if each < self._closed - self._windows.size - pane:
+            if each < self._forgotten:
                 self._before += count
             else:
                 self._counts[each] = self._counts.get(each, 0) + count
 
-    def close(self, moment: int) -> list[CreatedWindow]:
-        """The windows with tuples that end by a moment and were not told before, by their ends."""
-        if moment <= self._closed:
-            return []
-        if not self._counts:
-            self._closed = self._closed if moment == AFTER_ALL else moment
-            return []
-        ends = ends_of(self._windows, np.array(list(self._counts), np.int64))
-        # a stream that is taken to have ended may go on
-        last = int(ends[-1]) if moment == AFTER_ALL else moment
-        due = ends[(ends > self._closed) & (ends <= moment) & (ends - self._windows.size >= self._floor)]
-        places = _Places(self._before, self._counts)
-        found = [
-            CreatedWindow(end, WindowSpan(places.before(end - self._windows.size), places.before(end)))
-            for end in due.tolist()
-        ]
-        self._closed = max(self._closed, last)
-        self._forget()
+    def close(self, moment: int, *, every: bool = False) -> list[CreatedWindow]:
+        """The windows with tuples that end by a moment and were not told before, by their ends.
+
+        Args:
+            moment: how far the stream has come, microseconds.
+            every: later windows too: what is there is all there is for now.
+        """
+        self._closed, before = max(self._closed, moment), self._closed
+        found: list[CreatedWindow] = []
+        if self._counts and (every or moment > before):
+            ends = ends_of(self._windows, np.array(list(self._counts), np.int64))
+            due = ends[(ends > before) & (ends - self._windows.size >= self._floor)]
+            places = _Places(self._before, self._counts)
+            for end in (due if every else due[due <= moment]).tolist():
+                if end not in self._beforehand:
+                    span = WindowSpan(places.before(end - self._windows.size), places.before(end))
+                    found.append(CreatedWindow(end, span))
+            self._beforehand.update(each.end for each in found)
+        self._beforehand = {end for end in self._beforehand if end > self._closed}
+        for pane in [each for each in self._counts if each < self._forgotten]:
+            self._before += self._counts.pop(pane)
         return found
 
-    def _forget(self) -> None:
-        for pane in [
-            each for each in self._counts if each < self._closed - self._windows.size - self._windows.pane
-        ]:
-            self._before += self._counts.pop(pane)
+    @property
+    def _forgotten(self) -> int:
+        return self._closed - self._windows.size - self._windows.pane
 
 
 class _Places:

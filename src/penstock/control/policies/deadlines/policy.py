@@ -254,8 +254,8 @@ class DeadlinePolicy:
         else:
             rest = event.seconds - event.adding_seconds - event.removing_seconds
             parts = (event.adding_seconds, event.removing_seconds, rest)
-            query.predictor.measured(now, order.work, order.predicted, parts)
-            query.processed = order.instance.span
+            query.predictor.measured(now, event.work or order.work, order.predicted, parts)
+            query.processed = order.instance.span if event.is_carried else None
             if not order.firm:
                 query.catching_up = event.seconds < _CATCHES_UP * query.late_seconds
                 query.late_seconds = event.seconds

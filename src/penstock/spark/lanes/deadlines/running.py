@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
@@ -26,17 +27,19 @@ class Worked:
 
     Attributes:
         report: of its task.
+        staging: its folder, which goes when the instance is dealt with.
         files: staged, with the view's own columns; none where it is not done, or no row was left.
     """
 
     report: OrderReport
+    staging: Path
     files: tuple[StagedFile, ...]
 
 
 Work = Callable[[CellJobs], Worked]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RunningOrder:
     """An order that runs.
 
@@ -46,6 +49,7 @@ class RunningOrder:
         began: seconds since the epoch.
         until: it is abandoned then.
         jobs: its job.
+        is_cancelled: whether that was cancelled.
     """
 
     instance: Instance
@@ -53,6 +57,7 @@ class RunningOrder:
     began: float
     until: float
     jobs: CellJobs
+    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,11 +68,13 @@ class EndedOrder:
         order: which.
         worked: what it has come to; None: it had to be cancelled.
         error: what its job raised otherwise.
+        ended: when, seconds since the epoch.
     """
 
     order: RunningOrder
     worked: Worked | None
-    error: Exception | None = None
+    error: BaseException | None
+    ended: float
 
 
 class RunningOrders:
@@ -109,14 +116,15 @@ class RunningOrders:
             work: gives its report, in a thread of its own.
         """
         order = RunningOrder(instance, action, time.time(), until, CellJobs(self._spark, self._name))
-        self._running.add(order)
         self._threads.submit(self._work, order, work)
+        self._running.add(order)
 
     def ended(self) -> list[EndedOrder]:
         """Those that have come back since the last call; what will not by itself is cancelled."""
         now = time.time()
         for order in self._running:
             if now > order.until + _GRACE:
+                order.is_cancelled = True
                 order.jobs.cancel()
         found: list[EndedOrder] = []
         while True:
@@ -140,10 +148,11 @@ class RunningOrders:
         self._threads.shutdown()
 
     def _work(self, order: RunningOrder, work: Work) -> None:
+        worked: Worked | None = None
+        error: BaseException | None = None
         try:
-            ended = EndedOrder(order, work(order.jobs))
-        except Exception as error:
-            is_over = time.time() > order.until + _GRACE
-            ended = EndedOrder(order, None, None if is_over else error)
-        self._ended.put(ended)
+            worked = work(order.jobs)
+        except BaseException as raised:
+            error = None if order.is_cancelled else raised
+        self._ended.put(EndedOrder(order, worked, error, time.time()))
         self._woken()

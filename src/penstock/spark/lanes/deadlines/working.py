@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,13 +59,14 @@ class ViewOrders:
         """
         bound, calls = self._views[instance.view][1], self._calls[instance.view]
         carried = self._carried.get(instance.view) if action.work.carried else None
+        staging = self._context.layout.staging(DEADLINES_NAME, instance.view) / uuid.uuid4().hex
         task = OrderTask(
             instance.view,
             bound,
             calls,
             Extent(instance.start, instance.end, instance.entry + 1),
-            view.runs(instance),
-            str(self._context.layout.staging(DEADLINES_NAME, instance.view)),
+            view.runs(instance, carried=carried is not None),
+            str(staging),
             until,
             _MARKS,
             carried,
@@ -79,18 +81,19 @@ class ViewOrders:
                 [each for each in report.results if each.raw],
                 lambda _: results_view(bound, calls),
             )
-            return Worked(report, (*plain, *(file for each in made for file in each.files)))
+            return Worked(report, staging, (*plain, *(file for each in made for file in each.files)))
 
         return work
 
-    def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> None:
-        """Keeps the states of an order that is done for the next one."""
+    def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> bool:
+        """Keeps the states of an order that is done for the next one; whether there are any, or none are needed."""
         if report.carried is None:
             self._carried.pop(instance.view, None)
-            view.base = None
-        else:
-            self._carried[instance.view] = report.carried
-            view.base = instance
+            view.carry(None)
+            return not view.query.incremental
+        self._carried[instance.view] = report.carried
+        view.carry(instance)
+        return True
 
     def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
         """What a publication says of a view, for its sinks."""
