@@ -197,7 +197,7 @@ def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) ->
     wait(lambda: _counts(run, "first")["released"] == 23 and _counts(run, "second")["released"] > 0, run)
     engine.drop("first")
     tables.append(_put(tmp_path, 2))
-    wait(lambda: _counts(run, "second")["released"] >= 18, run)
+    wait(lambda: _counts(run, "second")["released"] == 19, run)
     engine.drop("second")
     wait(lambda: not any("deadlines" in name for name in run.status()["rides"]["lanes"]), run)
     engine.view(

@@ -261,7 +261,7 @@ class Engine:
                 self._settings,
                 Trigger(available_now, trigger, ended),
                 self._functions,
-                self._aggregates,
+                self._declaring.aggregates,
             )
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:
