@@ -299,7 +299,7 @@ def test_an_order_whose_time_is_over_before_it_begins_is_not_begun(orders: Order
 
 def test_what_the_user_raises_fails_the_window_and_no_other(orders: Orders) -> None:
     def picky(values: pa.Array) -> int:
-        if len(values) < 300:
+        if len(values) < 600:
             raise ValueError("too few")
         return len(values)
 
