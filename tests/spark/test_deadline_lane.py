@@ -180,6 +180,20 @@ def test_a_window_that_the_users_code_refuses_is_told_and_the_stream_goes_on(
     assert run.results("v").select("w").distinct().count() == SECONDS - len(failed)
 
 
+def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    engine = _engine(spark, tmp_path)
+    text = "window(ts, '5 seconds') AS w, total(x) AS t FROM rides GROUP BY 1"
+    engine.view("hasty", f"SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 4) */ {text}")
+    engine.view("calm", f"SELECT /*+ DEADLINE('1 minute') */ {text}")
+    (warning,) = engine.warnings
+    assert warning.startswith("hasty: its deadline of 0.001 s is below what an order takes here")
+    told = engine.explain()
+    assert "view hasty on rides with a deadline: windows are answered within 0.001 s" in told
+    assert "at most 1 of 4 lost; carried from the last one that was" in told
+
+
 def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) -> None:
     engine = _engine(spark, tmp_path, idle_seconds=0)
     engine.view(

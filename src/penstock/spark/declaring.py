@@ -28,6 +28,8 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.deadlines.explaining import explain_deadline
+from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
@@ -71,6 +73,10 @@ class Reconciled:
     redefined: list[str]
     dropped: list[str]
     kept: int
+
+
+#: an order takes less on any machine that is not swamped: longer deadlines are not held against it
+_SHORT_SECONDS = 1.0
 
 
 class Declaring:
@@ -198,6 +204,20 @@ class Declaring:
         for stream, queries in new.items():
             source, host = staged.streams[stream].source, staged.streams[stream].host
             self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
+        self._warn_of_deadlines(staged, written)
+
+    def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
+        """Warns of deadlines that no window can meet."""
+        deadlines = {name: staged.deadlines[name][1] for name in declared if name in staged.deadlines}
+        short = {name: each.bound.view.query.deadline for name, each in deadlines.items()}
+        short = {name: seconds for name, seconds in short.items() if seconds < _SHORT_SECONDS}
+        floor = order_floor(self._spark) if short else 0.0
+        for name, seconds in short.items():
+            if seconds <= floor:
+                staged.warnings.setdefault(name, []).append(
+                    f"its deadline of {seconds:g} s is below what an order takes here whatever it computes, {floor:.2f} s as measured: "
+                    "all of its windows will miss it"
+                )
 
     def explain(self, declared: Declared) -> str:
         """What will run where and why, without starting anything."""
@@ -211,6 +231,8 @@ class Declaring:
             place = stream.source.place((*bound.derived, *windows.derived))
             lines.append(f"stream {name}: {len(views)} views, map stage {place}")
             lines += explain_bound(bound) + explain_windows(windows)
+        for name, (stream_name, deadline) in declared.deadlines.items():
+            lines.append(explain_deadline(name, stream_name, deadline.bound.view.query))
         for definition in declared.joins.values():
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism

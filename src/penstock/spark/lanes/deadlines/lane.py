@@ -38,6 +38,7 @@ from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.errors import CheckpointError
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cuts import Reach, newest_reach, refuse_another_log
+from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.following import FollowedView, ViewStands
 from penstock.spark.lanes.deadlines.ledger import (
     FAILED,
@@ -155,14 +156,9 @@ class DeadlineLane(Lane):
 
     def explain(self) -> list[str]:
         """What each view computes, by when, and what it may lose."""
-        lines = [f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}"]
-        for each in self.registered:
-            loss = each.query.constraint
-            lines.append(
-                f"    {each.definition.name} on {each.stream}: within {each.query.deadline:g} s, at most {loss.k} of {loss.m} lost, "
-                f"{'carried' if each.query.incremental else 'worked out afresh'}"
-            )
-        return lines
+        policy = f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}"
+        views = (explain_deadline(each.definition.name, each.stream, each.query) for each in self.registered)
+        return [policy, *(f"    {each}" for each in views)]
 
     def _details(self) -> dict[str, Any]:
         return {"lane": DEADLINE_LANE}
