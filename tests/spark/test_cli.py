@@ -448,7 +448,7 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
         assert look(2, longer) == ""
     assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
     told = look(8, good)
-    assert told == f"{path}: followed: 1 views dropped (small)\n"
+    assert told == f"{path}: followed: 1 view dropped (small)\n"
     assert engine.declared == {"orders": ["large"]}
     told = look(3, f"{good}\nCREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');")
     assert "followed: no view has changed\nwarning: more: option nonsense is known neither" in told
