@@ -7,18 +7,19 @@ INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
 MASTER_PORT ?= 7077
 # so many tests run at a time, each worker with a Spark session and a Kafka broker of its own (4 GB); 0: in one process
-WORKERS ?= 0
+WORKERS ?= 2
 PYTEST_OPTIONS ?=
 BATCHES ?= 100000
 MINUTES ?= 1440
 CUTS ?= 10000
+WINDOWS ?= 24000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml
 	@scripts/venv.sh $(VENV) $(PYTHON)
@@ -45,7 +46,7 @@ chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twent
 	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
 
 equality: java $(INSTALLED) ## 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
-	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/property $(PYTEST_OPTIONS)
+	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/property $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data
@@ -93,6 +94,12 @@ bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: picture
 
 bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures, (k, m) violations, the clairvoyant bound (traces beside the project)
 	$(BIN)/python benchmarks/deadlines.py
+
+bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2
+	$(BIN)/python benchmarks/deadlines_spark.py
+
+bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory and files over 24,000 windows (WINDOWS)
+	$(BIN)/python benchmarks/deadlines_memory.py --windows $(WINDOWS)
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py

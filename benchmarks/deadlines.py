@@ -180,7 +180,7 @@ def compare(
         queries = nine(packets, seconds, at_load, incremental, processors=processors)
         instances = sum(len(each.created) for each in queries)
         bound = satisfied_bound(queries, processors)
-        fewest = least_violations(bound, instances, [each.query.constraint for each in queries])
+        fewest = least_violations(queries, processors)
         table = Table(
             "policy", "DSR", "of the bound", "violations", "Jain", "time lost", *(f"q{n + 1}" for n in range(9)),
             title=f"{title}, load {load(queries, processors):.3f}: {instances:,} instances; at most {bound:,.0f} in time, "

@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -236,19 +237,31 @@ class Cuts:
                 self._beyond += view["beyond_history"]
 
     def _look(self) -> Look:
-        java: Any = self._spark._jvm
-        java.java.lang.System.gc()
-        runtime = java.java.lang.Runtime.getRuntime()
-        found = spent(os.getpid())
-        figures = {HEAP: float(runtime.totalMemory() - runtime.freeMemory()) / MEGA}
-        figures |= {f"{part}, MB": held / MEGA for part, held in found.memory.items()}
-        for kind, (files, size) in kept(self._layout.output).items():
-            if kind in (*BOUNDED, RESULTS):
-                figures |= {f"{kind}, files": float(files), f"{kind}, MB": size / MEGA}
+        found = look(self._spark, self._layout.output, self._newest + 1, self._began)
         lanes = [path for path in (self._layout.joins.parent).rglob("*") if path.is_file()]
-        figures["of the lane, files"] = float(len(lanes))
-        passed = time.monotonic() - self._began
-        return Look(self._newest + 1, passed, sum(found.processor.values()), figures)
+        found.figures["of the lane, files"] = float(len(lanes))
+        return found
+
+
+def look(spark: SparkSession, output: Path, cuts: int, began: float) -> Look:
+    """What is held now, garbage of the JVM aside.
+
+    Args:
+        spark: the session.
+        output: of the run.
+        cuts: done so far.
+        began: when the first of them was, by the monotonic clock.
+    """
+    java: Any = spark._jvm
+    java.java.lang.System.gc()
+    runtime = java.java.lang.Runtime.getRuntime()
+    found = spent(os.getpid())
+    figures = {HEAP: float(runtime.totalMemory() - runtime.freeMemory()) / MEGA}
+    figures |= {f"{part}, MB": held / MEGA for part, held in found.memory.items()}
+    for kind, (files, size) in kept(output).items():
+        if kind in (*BOUNDED, RESULTS):
+            figures |= {f"{kind}, files": float(files), f"{kind}, MB": size / MEGA}
+    return Look(cuts, time.monotonic() - began, sum(found.processor.values()), figures)
 
 
 def _inside(output: Path, told: Connection, cuts: int, seconds: float) -> None:
@@ -256,7 +269,7 @@ def _inside(output: Path, told: Connection, cuts: int, seconds: float) -> None:
 
 
 def by_tenth(looks: Sequence[Look]) -> dict[str, list[float]]:
-    """By name the medians of each tenth of the cuts, and what a cut took in it."""
+    """By name the medians of each tenth of the cuts, and what a cut took in it; NaN where it was not looked in a tenth."""
     last = looks[-1].cuts
     parts = [
         [each for each in looks if last * tenth <= TENTHS * each.cuts <= last * (tenth + 1)]
@@ -267,12 +280,14 @@ def by_tenth(looks: Sequence[Look]) -> dict[str, list[float]]:
         PROCESSOR: [_slope(part, [each.processor for each in part]) for part in parts],
     }
     for name in looks[0].figures:
-        rows[name] = [median(each.figures[name] for each in part) for part in parts]
+        rows[name] = [median(each.figures[name] for each in part) if part else nan for part in parts]
     return rows
 
 
 def _slope(looks: Sequence[Look], values: Sequence[float]) -> float:
-    """Milliseconds a cut from the first to the last of some looks."""
+    """Milliseconds a cut from the first to the last of some looks; NaN of none."""
+    if not looks:
+        return nan
     return 1e3 * (values[-1] - values[0]) / max(1, looks[-1].cuts - looks[0].cuts)
 
 

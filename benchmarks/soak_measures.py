@@ -87,7 +87,7 @@ def kept(output: Path) -> dict[str, tuple[int, int]]:
 def _kind(folder: Path, above: str) -> str:
     """The kind of the files of a folder, by its path below the output and the kind of the folder above."""
     match folder.parts:
-        case ("matches" | "results" | "quarantine",):
+        case ("matches" | "results" | "misses" | "quarantine",):
             return RESULTS
         case ("_penstock",) | ("_penstock", "checkpoint") | ("_penstock", "staging"):
             return "checkpoint"

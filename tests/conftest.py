@@ -29,8 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-#: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time,
+#: collections of a small young generation and for classes to come a tenth of the rest
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -365,8 +365,10 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
                 rows = [(*row, INSERT, None) for row in rows]
             counted = sum(each.pairs + each.alone for each in lasts)
             assert counted == sum(row[-2] == INSERT for row in rows), "what the steps say they put out"
-            taken_back = Counter(row[:-2] for row in rows if row[-2] == DELETE)
-            assert taken_back <= Counter(row[:-2] for row in told if row[-1] is not None), "what was told"
+            taken_back = Counter(repr(row[:-2]) for row in rows if row[-2] == DELETE)
+            assert taken_back <= Counter(repr(row[:-2]) for row in told if row[-1] is not None), (
+                "what was told"
+            )
             gone |= {row[-1] for row in rows if row[-2] == DELETE}
             told += [row for row in rows if row[-2] != DELETE]
         yield Counter(repr(row[:-2]) for row in told if row[-1] not in gone)

@@ -77,6 +77,8 @@ class Settings(BaseModel):
     events_files: int = Field(8, ge=1)
     #: which window with a deadline is worked out next: ours, the paper's (k, m) rule with its rho, or a plain one
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
+    #: so many lost windows of a view with late answers are owed at the most; beyond, the oldest is given up
+    late_windows: int = Field(100, ge=1, le=10_000)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(100, ge=1)
 

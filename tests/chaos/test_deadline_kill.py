@@ -1,4 +1,5 @@
-"""`kill -9` of a run with views with a deadline at every step of an order: each window is accounted for once, none released twice.
+"""`kill -9` of a run with views with a deadline at every step of an order: each window is accounted for once, none released twice,
+and what is owed an answer gets it once, late.
 
 Tuples come before each start. `make chaos` (`PENSTOCK_CHAOS=full`) kills a run at every place.
 """
@@ -22,19 +23,31 @@ from killing import ended, started
 from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.storage.failpoints import COMPACTION_NAMES, NAMES, ORDER_NAMES
+from penstock.spark.storage.failpoints import COMPACTION_NAMES, LATE_NAMES, NAMES, ORDER_NAMES
 from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-ALL_PLACES = (*ORDER_NAMES, *(f"order_{name}" for name in COMPACTION_NAMES), *NAMES)
-PLACES = ALL_PLACES if FULL else ("order_started", "order_judged", "order_half_published", "order_published")
+ALL_PLACES = (*ORDER_NAMES, *LATE_NAMES, *(f"order_{name}" for name in COMPACTION_NAMES), *NAMES)
+PLACES = (
+    ALL_PLACES
+    if FULL
+    else (
+        "order_started",
+        "order_judged",
+        "order_half_published",
+        "order_published",
+        "late_judged",
+        "late_published",
+    )
+)
 FILES_A_START, ROWS, SECONDS = 3, 400, 60
-#: of the second all windows miss
+#: of the second and the third all windows miss; those of the third are answered late
 SCRIPT = """
 CREATE TABLE rides USING parquet OPTIONS (path '{}', event_time 'ts', max_files_per_trigger '1');
 CREATE VIEW kept AS SELECT /*+ DEADLINE('1 hour') */ k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w;
+CREATE VIEW owed AS SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 1, 'late') */ k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w;
 CREATE VIEW lost AS SELECT /*+ DEADLINE('1 millisecond') */ window(ts, '10 seconds') AS w, count(*) AS n FROM rides GROUP BY w;
 """
 
@@ -68,18 +81,24 @@ def test_orders_killed(tmp_path: Path) -> None:
         )
         wanted = answered.arrow().read_all().to_pylist()
     windows = {row["begun"] for row in wanted}
-    told, found = (plain_rows(layout, "kept", 0, revisions) for revisions in (True, False))
-    assert told is not None
-    assert found is not None
-    assert told.rows.num_rows == found.rows.num_rows, "nothing is released twice"
-    rows = [(row["k"], row["w"]["start"], row["n"], row["s"]) for row in found.rows.to_pylist()]
-    assert Counter(rows) == Counter((row["k"], row["begun"], row["n"], row["s"]) for row in wanted)
+    for view, revision in (("kept", 0), ("owed", 1)):
+        told, found = (plain_rows(layout, view, 0, revisions) for revisions in (True, False))
+        assert told is not None
+        assert found is not None
+        assert told.rows.num_rows == found.rows.num_rows, "nothing is answered twice"
+        assert set(told.rows.column("revision").to_pylist()) == {revision}
+        rows = [(row["k"], row["w"]["start"], row["n"], row["s"]) for row in found.rows.to_pylist()]
+        assert Counter(rows) == Counter((row["k"], row["begun"], row["n"], row["s"]) for row in wanted)
     assert missed_windows(layout, "kept").num_rows == 0
-    missed = missed_windows(layout, "lost").to_pylist()
-    assert Counter(row["window"]["start"] for row in missed) == Counter(windows)
     views = folder_status(output)["views"]
+    for view in ("lost", "owed"):
+        missed = missed_windows(layout, view).to_pylist()
+        assert Counter(row["window"]["start"] for row in missed) == Counter(windows)
+        assert {row["answered"] is not None for row in missed} == {view == "owed"}
+        assert views[view]["shed"] + views[view]["missed"] == views[view]["created"] == len(windows)
     assert views["kept"]["released"] == views["kept"]["created"] == len(windows)
-    assert views["lost"]["shed"] + views["lost"]["missed"] == views["lost"]["created"] == len(windows)
+    assert views["owed"]["late"] == len(windows)
+    assert views["owed"]["owed"] == views["owed"]["abandoned"] == 0
 
 
 def _put(folder: Path, number: int) -> pa.Table:

@@ -59,6 +59,7 @@ STATEMENTS = [
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(5, 4) */ count(*) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(-1, 4) */ count(*) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(0, 0) */ count(*) {HOURLY}",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 1001) */ count(*) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1) */ count(*) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 4, 'exact') */ count(*) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), BACKFILL */ count(*) {HOURLY}",

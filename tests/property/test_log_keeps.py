@@ -31,6 +31,7 @@ from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
 from penstock.spark.storage import formats
+from random_examples import examples
 
 SEGMENT, SHARDS, FANOUT = 4, 2, 2
 DEMAND = 7
@@ -335,4 +336,4 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=40, stateful_step_count=40)
+TestLog.settings = settings(max_examples=examples(40), stateful_step_count=40)

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import AggregateFailedError
@@ -20,6 +20,7 @@ from penstock.operators.deadlines.aggregates import user_aggregate
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples
 from penstock.operators.deadlines.order import OrderPlan, work_out
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from random_examples import examples
 
 #: what an instance becomes
 OUTCOMES = ("processed", "afresh", "shed", "failed", "incomplete")
@@ -146,6 +147,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+@settings(max_examples=examples(100))
 @given(cases())
 def test_any_instance_is_what_it_is_over_its_tuples_alone(case: Case) -> None:
     stored: bytes | None = None

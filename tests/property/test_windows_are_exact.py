@@ -33,6 +33,7 @@ from penstock.operators.windows.slack import (
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
 from penstock.simulate.windows import play
+from random_examples import examples
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
@@ -93,7 +94,7 @@ def policies() -> list[SlackPolicy]:
     return [FixedSlack(0), FixedSlack(7), ProportionalDerivativeSlack(0.9), RequiredSlack(BOUND)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(streams(), st.integers(0, 3), st.integers(0, 100))
 def test_final_results_are_those_over_all_tuples(
     stream: tuple[Arrivals, WindowPlan, int], policy: int, gamma: int
@@ -254,7 +255,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     return records
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(logs())
 def test_a_shard_that_is_stored_and_read_goes_on_as_if_nothing_had_happened(records: list[LogRecord]) -> None:
     straight, interrupted, stored = Shard(), Shard(), StoredPanes()

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from engine_cases import put_file
 from penstock.errors import CheckpointError
 from penstock.spark.engine import Engine
+from penstock.spark.publication import publish
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
@@ -121,7 +122,11 @@ def assert_whole(spark: SparkSession, run: Run, texts: dict[str, str], begun: pa
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
-def test_a_wider_table_goes_on(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_a_wider_table_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # a batch waits for merged files however long they take
+    monkeypatch.setattr(publish, "PATIENCE_SECONDS", None)
     data, out = write(tmp_path / "data", kind, range(3), wide=False), tmp_path / "out"
     source = f"{kind} OPTIONS (path '{data}', event_time 'seen', max_files_per_trigger '1', header 'true')"
     answer(spark, script(NARROW, source, SELECTIONS | WINDOWS), out)

@@ -23,6 +23,7 @@ from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.bind import BoundWindow, WindowBinder, bind_window
 from penstock.sql.windows.query import WindowQuery, aggregate_name, key_name
+from random_examples import examples
 from window_cases import QUERIES, TABLE, WRONG
 
 pytestmark = pytest.mark.spark
@@ -323,7 +324,10 @@ def queries(draw: st.DrawFn) -> str:
     return f"SELECT {', '.join(named)} FROM t GROUP BY {', '.join(order)}{having}"
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(15),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(text=queries())
 def test_random_views_answer_as_their_text(spark: SparkSession, host: SparkExpressionHost, text: str) -> None:
     try:
@@ -372,7 +376,10 @@ _TESTS = (
 _ITEMS = ("{}", "{} IS NULL", "to_json(named_struct('a', {}))", "coalesce({0}, {0})", "array({})")
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(15),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(texts=selections())
 def test_random_selections_over_window_views_answer_as_their_text(
     spark: SparkSession, host: SparkExpressionHost, texts: list[str]

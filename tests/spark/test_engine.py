@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, rows, script, write_orders
 from penstock.errors import CheckpointError, InputError
 from penstock.spark.engine import Engine
+from penstock.spark.publication import publish
 
 pytestmark = pytest.mark.spark
 
@@ -127,7 +128,11 @@ def test_stopped_run_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Pat
     assert answers == expected(spark, tuples, VIEWS)
 
 
-def test_compaction_changes_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_changes_no_answer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a batch waits for merged files however long they take
+    monkeypatch.setattr(publish, "PATIENCE_SECONDS", None)
     write_orders(tmp_path / "in", files=9, rows=300)
     text = script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'")
     engine = Engine(spark, compact_every_batches=4).execute(text)

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from penstock.errors import CheckpointError, SinkFailedError, StreamFailedError
 from penstock.settings import Settings
+from penstock.spark.lanes.deadlines.failures import window_cause
 from penstock.spark.recovery.causes import cause_of, cause_of_text
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.storage.events import EventLog
@@ -194,6 +195,35 @@ def test_an_exception_has_the_cause_of_what_it_came_from(
     if kind == "sink_failed":
         assert cause.view == "large"
         assert cause.told.startswith("sink ")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        PYTHON + "penstock.errors.CheckpointError: the tuples in /log cannot be read; put back\n",
+        PYTHON + "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n",
+        PYTHON + "OSError: [Errno 5] Input/output error\n",
+        PYTHON + "FileNotFoundError: [Errno 2] No such file or directory: '/log/run'\n",
+        "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext\n",
+    ],
+)
+def test_what_any_window_would_meet_is_no_matter_of_one(told: str) -> None:
+    error = RuntimeError(told)
+    with pytest.raises(RuntimeError) as raised:
+        window_cause(error)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    ("told", "is_transient"),
+    [
+        (STAGE + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", True),
+        (PYTHON + "MemoryError\n", True),
+        (PYTHON + "ZeroDivisionError: division by zero\n", False),
+    ],
+)
+def test_what_a_window_may_have_brought_about_is_its_matter(told: str, is_transient: bool) -> None:
+    assert window_cause(RuntimeError(told)).is_transient == is_transient
 
 
 def test_that_a_stream_stopped_is_said_once() -> None:

@@ -91,6 +91,20 @@ def test_the_number_of_files_and_manifests_does_not_grow_with_the_batches(tmp_pa
     assert set(layout.matches(STREAM).iterdir()) == set(published_paths(layout, STREAM))
 
 
+def test_figures_that_pass_are_those_of_the_newest_batches_alone(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM, levels=LEVELS, passing=("pairs", "stands"))
+    _run(publisher, layout, range(9), every=2)
+    *merged, newest = read_published(layout, STREAM).batches
+    assert [each["batch"] for each in merged] == list(range(8))
+    assert all("pairs" not in each and each["matched"] == 1 for each in merged)
+    assert newest["pairs"] == 2
+    publisher.compact(7)
+    known = publisher.published(8)
+    assert known is not None
+    assert known.figures["pairs"] == 2
+
+
 def _size(run: Run) -> int:
     return run.files[-1].last - run.files[0].first + 1
 

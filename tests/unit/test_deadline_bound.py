@@ -10,7 +10,6 @@ import pytest
 
 from deadline_cases import played, simulated
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
-from penstock.plan.deadlines import LossConstraint
 from penstock.simulate.deadline_bound import least_violations, satisfied_bound
 from penstock.simulate.deadlines import SimulatedQuery, jain, violations
 
@@ -26,9 +25,10 @@ def in_time(jobs: Sequence[tuple[float, float, float]]) -> bool:
     )
 
 
-def most_in_time(queries: Sequence[SimulatedQuery]) -> int:
-    """The most instances that can be in time, by trying every subset; costs are what they are behind the ones chosen before."""
-    best = 0
+def attainable(queries: Sequence[SimulatedQuery]) -> tuple[int, int]:
+    """The most instances that can be in time and the fewest violations, by trying every subset; costs are what they are behind the
+    ones chosen before."""
+    most, fewest = 0, len(queries) * len(queries[0].created)
     places = [(query, number) for query in queries for number in range(len(query.created))]
     for chosen in product([False, True], repeat=len(places)):
         jobs, bases = [], dict.fromkeys(each.query.name for each in queries)
@@ -42,15 +42,17 @@ def most_in_time(queries: Sequence[SimulatedQuery]) -> int:
             bases[name] = span
             created = float(query.created[number])
             jobs.append((created, created + query.query.deadline, min(ways)))
-        if len(jobs) > best and in_time(jobs):
-            best = len(jobs)
-    return best
+        lost = ~np.array(chosen).reshape(len(queries), -1)
+        runs = sum(violations(own, each.query.constraint) for own, each in zip(lost, queries, strict=True))
+        if (len(jobs) > most or runs < fewest) and in_time(jobs):
+            most, fewest = max(most, len(jobs)), min(fewest, runs)
+    return most, fewest
 
 
 @pytest.mark.parametrize("incremental", [True, False])
-def test_no_schedule_has_more(incremental: bool) -> None:
+def test_no_schedule_has_more_or_violates_less(incremental: bool) -> None:
     rng = np.random.default_rng(8)
-    gaps = []
+    gaps, needed = [], []
     for _ in range(12):
         queries = [
             simulated(
@@ -58,6 +60,7 @@ def test_no_schedule_has_more(incremental: bool) -> None:
                 rng.integers(0, 5, 5).tolist(),
                 3,
                 float(rng.choice([1.0, 1.5, 2.0])),
+                (1, 3),
                 unit=float(rng.uniform(0.05, 0.4)),
                 expired=0.1,
                 maintenance=float(rng.uniform(0, 0.5)),
@@ -66,13 +69,18 @@ def test_no_schedule_has_more(incremental: bool) -> None:
             )
             for n in range(2)
         ]
-        optimum, bound = most_in_time(queries), satisfied_bound(queries, slot=0.5, steps=200)
+        optimum, fewest = attainable(queries)
+        bound = satisfied_bound(queries, slot=0.5, steps=200)
         assert bound >= optimum - 1e-9
         gaps.append(bound - optimum)
         result, _, _ = played(queries, PlannedDiscipline())
         assert result.released <= optimum
-    # parts of instances count, and incremental ones are taken to cost the least they can
-    assert np.mean(gaps) < (2.0 if incremental else 0.6)
+        least = least_violations(queries, slot=0.5, steps=200)
+        assert least <= fewest + 1e-9
+        needed.append((least, fewest))
+    # parts of instances count, and what is carried may be begun with the first instance that is passed over
+    assert np.mean(gaps) < (1.5 if incremental else 0.6)
+    assert sum(least for least, _ in needed) > 0.3 * sum(fewest for _, fewest in needed) > 0
 
 
 def test_it_is_exact_where_no_part_of_an_instance_is_taken() -> None:
@@ -85,22 +93,6 @@ def test_it_is_exact_where_no_part_of_an_instance_is_taken() -> None:
 def test_all_of_a_load_that_fits() -> None:
     queries = [simulated("q", [1] * 20, 1, 1.0, unit=0.1)]
     assert satisfied_bound(queries, slot=0.5, steps=300) == pytest.approx(20, abs=0.2)
-
-
-def test_no_losses_violate_less() -> None:
-    """By trying where the losses of two queries lie."""
-    constraints = [LossConstraint(1, 3), LossConstraint(1, 2)]
-    for released in range(13):
-        fewest = min(
-            sum(
-                violations(np.array(lost[6 * n : 6 * n + 6]), constraint)
-                for n, constraint in enumerate(constraints)
-            )
-            for lost in product([False, True], repeat=12)
-            if lost.count(False) <= released
-        )
-        assert least_violations(released, 12, constraints) <= fewest
-    assert least_violations(0, 12, constraints) > 0
 
 
 def test_jains_index() -> None:

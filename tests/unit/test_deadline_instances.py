@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.aggregates import user_aggregate
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
 from penstock.operators.deadlines.order import OrderPlan, work_out
-from penstock.operators.deadlines.time_limit import TimeIsOver, within
+from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -259,6 +260,62 @@ def test_work_that_swallows_the_first_signal_is_abandoned_by_the_next() -> None:
     with pytest.raises(TimeIsOver):
         within(0.05, work)
     assert swallowed == [1]
+
+
+def test_work_that_is_asked_to_give_way_is_abandoned() -> None:
+    looks: list[int] = []
+
+    def is_asked() -> bool:
+        looks.append(1)
+        return len(looks) > 3
+
+    def work() -> None:
+        while True:
+            time.sleep(30)
+
+    with pytest.raises(TimeIsOver):
+        unless_asked(is_asked, work)
+    assert len(looks) == 4
+    assert unless_asked(lambda: False, lambda: 7) == 7
+    begun: list[int] = []
+    with pytest.raises(TimeIsOver):
+        unless_asked(lambda: True, lambda: begun.append(1))
+    assert not begun
+
+
+def test_a_look_that_takes_longer_than_the_timer_is_interrupted_by_none() -> None:
+    looks: list[int] = []
+    running: list[int] = []
+
+    def is_asked() -> bool:
+        running.append(1)
+        looks.append(len(running))
+        if len(looks) < 5:
+            time.sleep(0.06)
+        running.pop()
+        return False
+
+    def work() -> int:
+        while len(looks) < 5:
+            pass
+        return 7
+
+    assert unless_asked(is_asked, work) == 7
+    assert set(looks) == {1}
+
+
+def test_a_look_that_fails_says_nothing() -> None:
+    looks: list[int] = []
+
+    def is_asked() -> bool:
+        looks.append(1)
+        if len(looks) < 4:
+            raise OSError(errno.EIO, "Input/output error")
+        return True
+
+    with pytest.raises(TimeIsOver):
+        unless_asked(is_asked, lambda: time.sleep(30))
+    assert len(looks) == 4
 
 
 def test_without_time_nothing_is_begun_and_elsewhere_nothing_is_done() -> None:

@@ -26,7 +26,7 @@ from penstock.control.events import (
     OrderFailed,
     ProcessorsIdle,
 )
-from penstock.control.policies.deadlines.allowance import CurrentConstraint
+from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.disciplines import (
     BEST_EFFORT,
     PAPER,
@@ -37,7 +37,8 @@ from penstock.control.policies.deadlines.disciplines import (
     paper_rank_tighter,
     window_constrained,
 )
-from penstock.control.policies.deadlines.feedback import FeedbackSettings
+from penstock.control.policies.deadlines.feedback import PAPER_FEEDBACK, FeedbackSettings
+from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
 from penstock.control.policies.deadlines.prediction import PredictionSettings, UnitCosts, expiration_factor
@@ -310,6 +311,23 @@ def test_planned_counts_what_runs_already() -> None:
     assert order.stream == "later"
 
 
+@pytest.mark.parametrize("often", [True, False])
+def test_planned_leaves_room_for_what_is_expected(often: bool) -> None:
+    """The longer of two instances fits, but not with those of another query, without a loss to spare, that are still to come."""
+    shell = Shell(PlannedDiscipline(), DeadlineSettings(believed=UnitCosts(new=0.1)), large=(1, 4))
+    for name, deadline, constraint in (("often", 1.0, (0, 1)), ("small", 3.2, (1, 4))):
+        query = DeadlineQuery(name, deadline, LossConstraint(*constraint), incremental=False)
+        shell.tell(DeadlineBound(name, 1, query))
+    for number in range(2 * often):
+        shell.create(number, 5 * number, 5 * number + 5, "often", at=float(number))
+        shell.tell(ProcessorsIdle(1))
+        shell.tell(OrderEnded("often", 1, number, 0.5, 0.5, 0.0), number + 0.5)
+    shell.create(0, 0, 20, "large", at=1.5)
+    shell.create(0, 0, 5, "small", at=1.5)
+    (order,) = shell.tell(ProcessorsIdle(1))
+    assert order.stream == ("small" if often else "large")
+
+
 def test_planned_measures_again_what_it_has_shed_for_long() -> None:
     query = simulated("q", [1] * 12, 1, 1.0, unit=0.5)
     wrong = DeadlineSettings(believed=UnitCosts(new=5.0))
@@ -345,3 +363,96 @@ def test_planned_catches_up() -> None:
     assert result.queries["q"].outcomes[-8:].tolist() == [Outcome.RELEASED] * 8
     lost, _, _ = played([query], PREDICTIVE, known)
     assert lost.queries["q"].outcomes[-8:].tolist() == [Outcome.SHED] * 8
+
+
+def test_what_is_known_of_a_query_outlasts_its_policy() -> None:
+    clock = [0.0]
+    query = DeadlineQuery("q", 1.0, LossConstraint(1, 3))
+    policies = [DeadlinePolicy(PREDICTIVE, KNOWN, lambda: clock[0]) for _ in range(2)]
+    for policy in policies:
+        policy.handle(DeadlineBound("q", 0, query))
+    # of three windows of two tuples each none can be answered in the second it has
+    for number in range(3):
+        policies[0].handle(InstanceCreated("q", 0, number, clock[0], WindowSpan(number, number + 2)))
+        assert isinstance(policies[0].handle(ProcessorsIdle(1))[0], GiveUpInstance)
+    policies[1].recall("q", policies[0].memory("q"))
+    assert policies[1].memory("q") == policies[0].memory("q")
+    standings = [each.standing("q") for each in policies]
+    assert standings[0].violations == 2
+    assert replace(standings[1], outcomes=standings[0].outcomes) == standings[0]
+
+
+def test_one_cold_order_does_not_decide_after_a_restart() -> None:
+    clock = [0.0]
+    query = DeadlineQuery("q", 1.0, incremental=False)
+    policies = [DeadlinePolicy(PREDICTIVE, DeadlineSettings(), lambda: clock[0]) for _ in range(2)]
+    for policy in policies:
+        policy.handle(DeadlineBound("q", 0, query))
+    order(policies[0], 0, 0.2, clock)
+    policies[1].recall("q", policies[0].memory("q"))
+    order(policies[1], 1, 1.0, clock)
+    assert 0.2 < policies[1].standing("q").costs.maintenance < 1.0
+
+
+def order(policy: DeadlinePolicy, number: int, seconds: float, clock: list[float]) -> None:
+    """Creates an instance and works it out."""
+    policy.handle(InstanceCreated("q", 0, number, clock[0], WindowSpan(number, number + 1)))
+    (start,) = policy.handle(ProcessorsIdle(1))
+    assert isinstance(start, StartOrder)
+    clock[0] += seconds
+    policy.handle(OrderEnded("q", 0, number, seconds, 0.0, 0.0, start.work, False))
+
+
+def test_rho_is_that_of_policies_that_correct_it() -> None:
+    memory = QueryMemory(CurrentConstraint(1, 1), (), 0, 0.25, UnitCosts(1.0))
+    query = DeadlineQuery("q", 1.0)
+    for settings, rho in ((DeadlineSettings(), 1.0), (DeadlineSettings(PAPER_FEEDBACK), 0.25)):
+        policy = DeadlinePolicy(PREDICTIVE, settings, lambda: 0.0)
+        policy.handle(DeadlineBound("q", 0, query))
+        policy.recall("q", memory)
+        assert policy.memory("q").rho == rho
+
+
+@pytest.mark.parametrize("constraint", [LossConstraint(1, 4), LossConstraint(0, 3), LossConstraint(3, 3)])
+def test_the_distance_is_the_least_number_of_losses_that_violate(constraint: LossConstraint) -> None:
+    rng = np.random.default_rng(3)
+    history = LossHistory(constraint)
+    for _ in range(200):
+        history.add(bool(rng.random() < 0.4))
+        recent, m = history.recent, constraint.m
+        counts = [sum([*recent, *([True] * losses)][-m:]) for losses in range(m + 1)]
+        violating = [losses for losses, count in enumerate(counts) if count > constraint.k]
+        is_lost = sum(recent) > constraint.k
+        assert history.distance() == (
+            0 if is_lost else min((each for each in violating if each), default=m + 1)
+        )
+
+
+def test_a_query_that_once_cost_too_much_is_tried_again_though_others_leave_no_processor_idle() -> None:
+    """Its first order took longer than its deadline; 0.1 s each would do."""
+    assert released_of_a_cheap_query(trial_share=0.05) > 10
+    assert released_of_a_cheap_query(trial_share=1e-9) < 2
+
+
+def released_of_a_cheap_query(trial_share: float) -> int:
+    """Windows of it in time of 90, beside a query that has work for all the time."""
+    clock = [0.0]
+    policy = DeadlinePolicy(PlannedDiscipline(trial_share=trial_share), DeadlineSettings(), lambda: clock[0])
+    for name, deadline in (("q", 1.0), ("busy", 5.0)):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, deadline, incremental=False)))
+    costs = {"q": 0.1, "busy": 1.0}
+    running: tuple[StartOrder, float] | None = None
+    for tick in range(900):
+        clock[0] = tick / 10
+        if running is not None and clock[0] >= running[1]:
+            order, running = running[0], None
+            seconds = 2.0 if (order.stream, order.number) == ("q", 0) else costs[order.stream]
+            policy.handle(OrderEnded(order.stream, 0, order.number, seconds, 0.0, 0.0, order.work, False))
+        if tick % 10 == 0:
+            for name in costs:
+                number = tick // 10
+                policy.handle(InstanceCreated(name, 0, number, clock[0], WindowSpan(number, number + 1)))
+        for action in policy.handle(ProcessorsIdle(running is None)):
+            if isinstance(action, StartOrder):
+                running = action, clock[0] + costs[action.stream]
+    return policy.standing("q").outcomes.released

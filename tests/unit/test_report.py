@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cli.check import unused
+from penstock.monitor.deadlines import deadline_words
 from penstock.monitor.report import News, length
 from penstock.monitor.snapshot import take_lanes, take_snapshot
 
@@ -91,3 +92,10 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
         "rare: no rows yet | static table lost, its last version in use: custs",
         "daily: 5 early, 1 corrected, 2 final | cut 4",
     ]
+
+
+def test_lost_windows_are_told_with_what_became_of_them_since() -> None:
+    counts = {"created": 20, "released": 12, "shed": 5, "missed": 3, "late": 4, "owed": 3, "abandoned": 1}
+    assert deadline_words(counts) == (
+        "12 of 20 windows released in time (60.0%), 5 shed, 3 missed, 4 answered late, 3 owed a late answer, 1 never answered"
+    )

@@ -7,17 +7,22 @@ from typing import Any
 
 
 def deadline_words(view: Mapping[str, Any]) -> str:
-    """What became of the windows of a view, and how it stands: `created`, `released`, `shed`, `missed` and `failed`, and `standing`
-    where the run has said it."""
+    """What became of the windows of a view, and how it stands: `created`, `released`, `shed`, `missed` and `failed`, where lost windows are
+    answered late `late`, `owed` and `abandoned`, and `standing` where the run has said it."""
     created, released = view.get("created", 0), view.get("released", 0)
     parts = [f"{released:,} of {created:,} windows released in time"]
     if created:
         parts[0] += f" ({released / created:.1%})"
     parts += [f"{view[kind]:,} {kind}" for kind in ("shed", "missed", "failed") if view.get(kind)]
+    told = {"late": "answered late", "owed": "owed a late answer", "abandoned": "never answered"}
+    parts += [f"{view[kind]:,} {words}" for kind, words in told.items() if view.get(kind)]
     if standing := view.get("standing"):
         parts.append(f"(k', m') = ({standing['constraint']['k']}, {standing['constraint']['m']})")
         violations = standing["violations"]
         parts.append(f"allowance exceeded: {violations:,}" if violations else "allowance kept")
+        if standing.get("slack") is not None:
+            promised = "" if standing["promised"] else " (no bound can be promised yet)"
+            parts.append(f"slack K {standing['slack'] / 1e6:.4g} s{promised}")
         if standing["waiting"]:
             parts.append(f"{standing['waiting']:,} waiting")
     return ", ".join(parts)

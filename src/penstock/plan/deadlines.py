@@ -127,6 +127,8 @@ class DeadlineView:
         calls: the user's aggregates, in place of Spark's: the n-th of either is `_an` of a group.
         late: whether the exact answer of an instance that was shed or missed still comes, as a correction marked so.
         columns: (Spark SQL over the stream's columns, name): what is needed of a tuple, its event time first.
+        waits: whether windows wait for late tuples, so that the error bound of `plan` holds; else they close as soon as the
+            stream's time has passed their end.
     """
 
     query: DeadlineQuery
@@ -134,6 +136,7 @@ class DeadlineView:
     calls: tuple[UserCall, ...]
     late: bool
     columns: tuple[tuple[str, str], ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,27 +189,6 @@ class Declared:
                 if source.upper() not in sources:
                     raise InputError(f"view {name} selects from {source}; drop {name} too, or first")
 
-    def refuse_hints(self) -> None:
-        """Refuses what views with a deadline cannot be asked for yet; the views have been checked by now.
-
-        Raises:
-            UnsupportedError: there is one.
-        """
-        for view in self.views.values():
-            query = view.query
-            if not isinstance(query, WindowQuery) or query.hints.deadline_seconds is None:
-                continue
-            hints, script = query.hints, query.source_clause.script
-            if hints.loss is not None and hints.loss.is_late:
-                message = "Late answers of windows that missed their deadline are not supported yet. Allowed: LOSS(k, m)"
-                raise UnsupportedError(message, script, *hints.places["LOSS"])
-            if hints.max_error is not None:
-                message = (
-                    "MAX_ERROR beside DEADLINE is not supported yet: windows with a deadline are created as soon as the "
-                    "stream's event time passes their end. Leave it out."
-                )
-                raise UnsupportedError(message, script, *hints.places["MAX_ERROR"])
-
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
 

@@ -232,7 +232,7 @@ class Declaring:
             lines.append(f"stream {name}: {len(views)} views, map stage {place}")
             lines += explain_bound(bound) + explain_windows(windows)
         for name, (stream_name, deadline) in declared.deadlines.items():
-            lines.append(explain_deadline(name, stream_name, deadline.bound.view.query))
+            lines.append(explain_deadline(name, stream_name, deadline.bound.view))
         for definition in declared.joins.values():
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism

@@ -289,7 +289,6 @@ class Engine:
             return self._run
 
     def _install(self, staged: Declared) -> None:
-        staged.refuse_hints()
         before, self._declared = self._declared, staged
         run = self._run
         if run is None or not run.active:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import ConnectionFailedError
 
 LOOPBACK = "127.0.0.1"
+#: below those that Linux gives to clients, one of which could take the port of a server that is down for a while
+_PORTS = range(20_000, 32_768)
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nothing listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback address that nothing listens on at the moment, and that no client is given."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 def java_executable() -> str:

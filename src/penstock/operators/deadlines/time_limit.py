@@ -1,4 +1,4 @@
-"""Work that is abandoned when its time is over."""
+"""Work that is abandoned when its time is over, or when it is asked to give way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
-#: the timer fires again and again, for the work may swallow what it raises, seconds
+#: the timer fires again so long after each look, for the work may swallow what it raises and be asked at any time, seconds
 _AGAIN = 0.05
 
 
@@ -36,17 +36,53 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
     """
     if seconds <= 0:
         raise TimeIsOver
-    is_working = False
+    return _interrupted(seconds, lambda: True, work)
+
+
+def unless_asked(is_asked: Callable[[], bool], work: Callable[[], _Result]) -> _Result:
+    """Likewise, but the work has all the time there is until it is asked to give way.
+
+    Args:
+        is_asked: tells that, 50 ms after it has last done so; may be called anywhere in the work. Where it raises an OSError, as a look at
+            a file does whose server is away, that says nothing and it is called again.
+        work: what is done.
+
+    Returns:
+        What the work returns.
+
+    Raises:
+        TimeIsOver: it was asked before the work was done.
+        ValueError: this is not the main thread.
+    """
+
+    def is_over() -> bool:
+        try:
+            return is_asked()
+        except OSError:
+            return False
+
+    if is_over():
+        raise TimeIsOver
+    return _interrupted(_AGAIN, is_over, work)
+
+
+def _interrupted(first: float, is_over: Callable[[], bool], work: Callable[[], _Result]) -> _Result:
+    """Does some work; when so many seconds are over and from then on again and again it is looked whether it is to end."""
+    is_working = True
 
     def fire(_: int, frame: FrameType | None) -> None:
-        if is_working and frame is not None and frame.f_code is not within.__code__:
-            raise TimeIsOver
+        try:
+            if is_working and frame is not None and frame.f_code is not _interrupted.__code__ and is_over():
+                raise TimeIsOver
+        finally:
+            # not before: a look that takes longer than the timer would be interrupted by the next one
+            if is_working:
+                signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
     began = time.monotonic()
     handler = signal.signal(signal.SIGALRM, fire)
-    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    left, again = signal.setitimer(signal.ITIMER_REAL, first)
     try:
-        is_working = True
         return work()
     finally:
         is_working = False

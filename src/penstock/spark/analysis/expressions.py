@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
-from penstock.spark.analysis.catalyst import empty_frame, text_array, try_form
+from penstock.spark.analysis.catalyst import empty_frame, java_class, text_array, try_form
 from penstock.spark.analysis.raising import raising
 
 _Answer = TypeVar("_Answer")
@@ -289,7 +289,7 @@ def _changing(result: DataFrame) -> str | None:
 
 
 def _patterns(result: DataFrame) -> Any:
-    return result.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+    return java_class(result.sparkSession, "org.apache.spark.sql.catalyst.trees.TreePattern")
 
 
 def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:

@@ -11,7 +11,7 @@ files nobody knows of yet; all else is the publisher's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -122,6 +122,7 @@ class Compaction:
         folders: the folders of its files.
         prefix: begins the names of its failpoints.
         levels: how far they are merged.
+        passing: names of figures that merged batches are without.
     """
 
     def __init__(
@@ -130,11 +131,13 @@ class Compaction:
         folders: PublishedFolders,
         prefix: str = "",
         levels: Levels = LEVELS,
+        passing: Collection[str] = (),
     ) -> None:
         self._manifests = manifests
         self._folders = folders
         self._prefix = prefix
         self._levels = levels
+        self._passing = passing
         #: the last batch whose files are merged
         self.last = -1
         self._is_mended = False
@@ -248,7 +251,10 @@ class Compaction:
         for folder in {target.parent for target in targets}:
             sync_folder(folder)
         failpoint(f"{self._prefix}compaction_named", last)
-        every = [*before.batches, *(document["batches"][0] for document in task.documents)]
+        every = [
+            {name: told for name, told in figures.items() if name not in self._passing}
+            for figures in (*before.batches, *(document["batches"][0] for document in task.documents))
+        ]
         kept, folded = every[-KEPT_BATCHES:], every[:-KEPT_BATCHES]
         totals = before.totals
         for figures in folded:

@@ -52,6 +52,7 @@ class Publisher:
         owner: ends the names of its files, where other queries may publish into the same folders.
         failpoints: what the names of its failpoints begin with.
         levels: how far files of older batches are merged.
+        passing: names of figures that only the newest batch is asked for: batches whose files are merged are without.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Publisher:
         owner: str | None = None,
         failpoints: str = "",
         levels: Levels = LEVELS,
+        passing: Collection[str] = (),
     ) -> None:
         self._layout = layout
         self._name = name
@@ -74,7 +76,7 @@ class Publisher:
             self._folders.follow(kind)
         if "matches" in kinds:
             self._folders.make("matches")
-        self._compaction = Compaction(self._manifests, self._folders, self._prefix, levels)
+        self._compaction = Compaction(self._manifests, self._folders, self._prefix, levels, passing)
         #: the batch that nobody can have begun to publish; None: any may have been
         self._untouched: int | None = None
 

@@ -5,26 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.errors import UnknownNameError
 from penstock.spark.publication.kinds import misses_kind, results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view
+from penstock.spark.storage.columns import conform
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
 
 _MOMENT = pa.timestamp("us", "UTC")
-#: `seconds`: what was worked on it by then; NULL where it was not begun
+#: outcome of a row that tells that a window which was missed has been answered since; readers put that beside the window
+LATE = "late"
+#: `slack`: seconds of event time from its end until it was created; `seconds`: what was worked on it by then; NULL where it was not begun;
+#: `answered`: when its late answer was published
 MISSES = pa.schema(
     [
         ("window", pa.struct([("start", _MOMENT), ("end", _MOMENT)])),
         ("created", _MOMENT),
         ("deadline", _MOMENT),
+        ("slack", pa.float64()),
         ("outcome", pa.string()),
         ("predicted_seconds", pa.float64()),
         ("seconds", pa.float64()),
         ("reason", pa.string()),
+        ("answered", _MOMENT),
     ]
 )
 
@@ -44,9 +51,23 @@ def missed_paths(layout: Layout, view: str) -> list[Path]:
 
 def missed_windows(layout: Layout, view: str) -> pa.Table:
     """All of them, with the columns of MISSES; raises what `missed_paths` raises."""
-    return pa.concat_tables(
+    told = pa.Table.from_batches(
         [
-            MISSES.empty_table(),
-            *(pq.ParquetFile(path).read().cast(MISSES) for path in missed_paths(layout, view)),
-        ]
+            conform(batch, MISSES)
+            for path in missed_paths(layout, view)
+            for batch in pq.ParquetFile(path).iter_batches()
+        ],
+        MISSES,
     )
+    is_late = pc.equal(told.column("outcome"), LATE)
+    late, missed = told.filter(is_late), told.filter(pc.invert(is_late))
+    answered = dict(zip(_windows(late), late.column("answered").cast(pa.int64()).to_pylist(), strict=True))
+    moments = pa.array([answered.get(window) for window in _windows(missed)], pa.int64()).cast(_MOMENT)
+    return missed.set_column(len(MISSES) - 1, MISSES.field("answered"), moments)
+
+
+def _windows(told: pa.Table) -> list[tuple[int, int]]:
+    """The windows of rows as microseconds."""
+    window = told.column("window")
+    starts, ends = (pc.struct_field(window, part).cast(pa.int64()).to_pylist() for part in ("start", "end"))
+    return list(zip(starts, ends, strict=True))

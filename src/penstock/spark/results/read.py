@@ -25,7 +25,7 @@ from penstock.spark.results.joined_rows import (
     joined_changes,
     joined_results,
 )
-from penstock.spark.results.misses import MISSES, missed_paths
+from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -138,14 +138,19 @@ def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
 
 
 def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
-    """The windows of a view with a deadline that were not released in time: what became of each, and why.
+    """The windows of a view with a deadline that were not released in time: what became of each, and why; has it been answered since.
 
     Raises:
         UnknownNameError: there is no such view, or it has no deadline.
     """
     paths = missed_paths(layout, view)
     schema = spark_schema(MISSES)
-    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
+    if not paths:
+        return empty_frame(spark, schema)
+    told = spark.read.schema(schema).parquet(*map(str, paths))
+    late = told.where(F.col("outcome") == LATE).groupBy("window").agg(F.max("answered").alias("answered"))
+    missed = told.where(F.col("outcome") != LATE).drop("answered")
+    return missed.join(late, "window", "left").select(*MISSES.names)
 
 
 def project(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from pyspark.sql import SparkSession
+
+from penstock.spark.analysis.catalyst import java_class
 
 #: offsets by topic and by partition, the partition as in Spark's checkpoint
 Offsets = dict[str, dict[str, int]]
@@ -31,25 +34,25 @@ class KafkaAdmin:
     """
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        self._jvm = cast(Any, spark._jvm)
+        self._java = partial(java_class, spark)
         own, self._wait_ms = client_options(options)
-        converted = self._jvm.java.util.HashMap()
+        converted = self._java("java.util.HashMap")()
         for name, value in own.items():
             converted.put(name, value)
-        self._admin: Any = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(converted)
+        self._admin: Any = self._java("org.apache.kafka.clients.admin.AdminClient").create(converted)
 
     def close(self, seconds: int) -> None:
         """Ends its thread and connections, after so many seconds at the most."""
-        self._admin.close(self._jvm.java.time.Duration.ofSeconds(seconds))
+        self._admin.close(self._java("java.time.Duration").ofSeconds(seconds))
 
     def matching(self, pattern: str) -> list[str]:
         """The topics whose whole names a regular expression of Java's matches."""
-        names = self._jvm.java.util.ArrayList(self._answer(self._admin.listTopics().names()))
-        compiled = self._jvm.java.util.regex.Pattern.compile(pattern)
-        others = getattr(self._jvm.java.util.function.Predicate, "not")(compiled.asMatchPredicate())
+        names = self._java("java.util.ArrayList")(self._answer(self._admin.listTopics().names()))
+        compiled = self._java("java.util.regex.Pattern").compile(pattern)
+        others = getattr(self._java("java.util.function.Predicate"), "not")(compiled.asMatchPredicate())
         names.removeIf(others)
         # one call for all names, which have no commas
-        return [name for name in str(self._jvm.java.lang.String.join(",", names)).split(",") if name]
+        return [name for name in str(self._java("java.lang.String").join(",", names)).split(",") if name]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics, by name; without those of brokers that know none."""
@@ -63,22 +66,25 @@ class KafkaAdmin:
 
     def begins(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """The first offset of each partition."""
-        return self._offsets(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+        return self._offsets(partitions, self._java("org.apache.kafka.clients.admin.OffsetSpec").earliest())
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """The offset after the last of each partition."""
-        return self._offsets(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        return self._offsets(partitions, self._java("org.apache.kafka.clients.admin.OffsetSpec").latest())
 
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
-        names = self._jvm.java.util.ArrayList()
+        names = self._java("java.util.ArrayList")()
         for topic in topics:
             names.add(topic)
         return dict(self._answer(self._admin.describeTopics(names).allTopicNames()))
 
     def _offsets(self, partitions: Mapping[str, Iterable[int]], spec: Any) -> Offsets:
-        wanted = self._jvm.java.util.HashMap()
+        wanted, partition = (
+            self._java("java.util.HashMap")(),
+            self._java("org.apache.kafka.common.TopicPartition"),
+        )
         keys = {
-            (topic, number): self._jvm.org.apache.kafka.common.TopicPartition(topic, number)
+            (topic, number): partition(topic, number)
             for topic, numbers in partitions.items()
             for number in numbers
         }
@@ -92,7 +98,7 @@ class KafkaAdmin:
         return offsets
 
     def _answer(self, future: Any) -> Any:
-        return future.get(self._wait_ms, self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+        return future.get(self._wait_ms, self._java("java.util.concurrent.TimeUnit").MILLISECONDS)
 
 
 def client_options(options: Mapping[str, str]) -> tuple[dict[str, str], int]:

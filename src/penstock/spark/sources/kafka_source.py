@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.sources.source import BoundBatch, DataFrameSource, Source
+from penstock.spark.sources.source import BoundBatch, DataFrameSource, Source, stamped
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -55,8 +55,18 @@ def open_kafka(
     options: Mapping[str, str],
     event_time: str | None,
     settings: Settings,
+    arrival: str | None = None,
 ) -> Source:
     """Opens a topic.
+
+    Args:
+        spark: the session.
+        table: the statement.
+        declared: its columns, None: Kafka's own.
+        options: plain names to values.
+        event_time: the event time column, or None.
+        settings: frozen settings.
+        arrival: the column that tuples are stamped in, see `stamped`, or None.
 
     Raises:
         InputError: no servers or no topic are named.
@@ -80,13 +90,20 @@ def open_kafka(
     def load_again(session: SparkSession, past: Past) -> Iterable[DataFrame]:
         return _records_of(session, own, past)
 
-    if declared is None:
-        source: Source = DataFrameSource(
-            load(spark).schema, event_time, load, "Kafka's records are read by Spark", reopen=load_again
-        )
-    else:
+    def decoded(session: SparkSession) -> DataFrame:
+        records = load(session)
+        return records if declared is None else decode_json(records, declared, settings.max_record_bytes)
+
+    source: Source
+    if declared is not None and arrival is None:
         one_topic = "," not in options.get("subscribe", ",")
         source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
+    else:
+        schema = declared or load(spark).schema
+        why = "Kafka's records are read by Spark"
+        source = DataFrameSource(schema, event_time, decoded, why, reopen=load_again)
+        if arrival is not None:
+            source = stamped(source, arrival)
     return TopicsSource(source, own)
 
 

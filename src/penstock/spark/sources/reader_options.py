@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: of every table
-_ALWAYS = ("event_time",)
+_ALWAYS = ("event_time", "arrival")
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
 _FILES = (
     "static",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 from urllib.parse import unquote
@@ -13,7 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
 
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.plan.expressions import Derived
@@ -249,3 +250,24 @@ class DataFrameSource:
         left = [path for path in paths if path not in found]
         reports = batch.run_behind(read(spark, left)) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
+
+
+def stamped(source: DataFrameSource, column: str) -> DataFrameSource:
+    """A source whose tuples have one more column, their event time: when Spark planned the batch that brought them.
+
+    Spark keeps that with the batch's offsets, so that a repeated batch has the time it had. What is read again outside a batch has none: such a
+    source is read once.
+
+    Args:
+        source: without such a column, and without an event time.
+        column: the new one's name.
+    """
+    return replace(
+        source,
+        schema=StructType([*source.schema.fields]).add(column, TimestampType()),
+        event_time=column,
+        open=lambda session: source.open(session).withColumn(column, F.current_timestamp()),
+        why="tuples are stamped with the time of their batch",
+        read=None,
+        reopen=None,
+    )

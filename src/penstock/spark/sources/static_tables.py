@@ -109,11 +109,11 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
             f"table {table.name}: a static table is one of files; allowed: {', '.join(FILE_SOURCES)}",
             *table.at("using"),
         )
-    if "event_time" in table.options:
-        raise SqlError(
-            f"table {table.name}: a static table has no event time; leave event_time out",
-            *table.at("event_time"),
-        )
+    for option in ("event_time", "arrival"):
+        if option in table.options:
+            raise SqlError(
+                f"table {table.name}: a static table has no event time; leave {option} out", *table.at(option)
+            )
     path, schema, options = open_files_at_rest(spark, table)
     found = StaticTable(table.name, path, table.source.lower(), schema, options)
     try:

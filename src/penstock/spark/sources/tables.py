@@ -23,7 +23,7 @@ from penstock.spark.sources.offenders import CHECKED, read_exactly
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
-from penstock.spark.sources.source import DataFrameSource, Source
+from penstock.spark.sources.source import DataFrameSource, Source, stamped
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
@@ -73,26 +73,32 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
     """
     _check_options(table)
     options = {plain_option(name): value for name, value in table.options.items()}
-    event_time = options.pop("eventtime", None)
+    event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
     kind = table.source.lower()
+    if arrival is not None:
+        _check_arrival(table, kind, event_time)
     if kind == "kafka":
-        source: Source = open_kafka(spark, table, _declared(table), options, event_time, settings)
+        source: Source = open_kafka(spark, table, _declared(table), options, event_time, settings, arrival)
     elif kind == "rate":
         frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
         source = stream_source(frame, event_time)
     elif kind == "replay":
         source = _open_replay(spark, table, options, event_time, settings)
     elif kind in FILE_SOURCES:
-        source = _open_files(spark, table, kind, options, event_time, settings)
+        source = _open_files(spark, table, kind, options, event_time, settings, in_scan=arrival is None)
     else:
         raise UnsupportedError(
             f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}",
             *table.at("using"),
         )
+    if arrival is not None and isinstance(source, DataFrameSource):
+        source = stamped(source, arrival)
     try:
         check_columns(table.name, source.schema, source.event_time)
     except InputError as error:
         about = next((column.name for column in table.columns if f"column {column.name} " in str(error)), "")
+        if arrival is not None and f"column {arrival} " in str(error):
+            about = "arrival"
         part = "event_time" if "event_time" in str(error) else about
         raise SqlError(str(error), *table.at(part)) from error
     return source
@@ -196,6 +202,8 @@ def _open_files(
     options: Mapping[str, str],
     event_time: str | None,
     settings: Settings,
+    *,
+    in_scan: bool,
 ) -> Source:
     options = dict(options)
     path = _path(table, options)
@@ -206,7 +214,7 @@ def _open_files(
     options.setdefault("maxfileage", _ANY_AGE)
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
-    if kind == "parquet" and is_plain_folder(path):
+    if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
         return _tolerant_files(kind, path, schema, options, at_rest, event_time)
@@ -320,6 +328,16 @@ def _open_replay(
     check_columns(table.name, stored.schema, event_time)
     pace = Pace(_speed(table, options.get("speed", "1")), int(options.get("rowspertrigger", "100000")))
     return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
+
+
+def _check_arrival(table: CreateTable, kind: str, event_time: str | None) -> None:
+    """Makes sure that the tuples of a table may be stamped with the time of their batch."""
+    if kind == "replay":
+        message = "a replay says when its tuples came by arrival_time; event_time may name the same column"
+        raise SqlError(f"table {table.name}: {message}", *table.at("arrival"))
+    if event_time is not None:
+        message = "arrival names the column of the time at which tuples came, which is the table's event time; leave one of both out"
+        raise SqlError(f"table {table.name}: {message}", *table.at("event_time"))
 
 
 def _speed(table: CreateTable, text: str) -> float:

@@ -5,7 +5,8 @@
 before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed), keyed_half_published,
 keyed_manifest_written, keyed_before_commit; of a backfill, with the first of its operators: backfill_staged,
 backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of the lane of views with a deadline, with its publications: order_started,
-order_judged, order_half_published, order_published, order_marked; of the log of a view's rows,
+order_judged, order_half_published, order_published, order_marked, and where windows are answered late late_started, late_judged,
+late_published; of the log of a view's rows,
 with the publication: rows_named, rows_logged; of a compaction, with the last batch that
 it merges: compaction_merged, compaction_named, compaction_listed, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
@@ -28,6 +29,7 @@ ORDER_NAMES = (
     "order_published",
     "order_marked",
 )
+LATE_NAMES = ("late_started", "late_judged", "late_published")
 ROW_NAMES = ("rows_named", "rows_logged")
 COMPACTION_NAMES = ("compaction_merged", "compaction_named", "compaction_listed")
 EVENT_NAMES = ("events_renamed", "events_turned")

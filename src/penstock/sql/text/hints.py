@@ -16,6 +16,8 @@ from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import number, string
 
 _SECOND = 1_000_000
+#: of LOSS: the account of a view holds the newest m windows
+_MOST_WINDOWS = 1_000
 #: hints that change how Spark plans a query, never what it answers
 _SPARKS = frozenset(
     {"BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE", "SHUFFLE_HASH"}
@@ -162,6 +164,10 @@ def _loss(arguments: list[str]) -> Loss:
         raise ValueError(f"expected {allowed}; got ({given}).")
     if m < 1:
         raise ValueError(f"m, the number of consecutive windows, is at least 1; got ({given}).")
+    if m > _MOST_WINDOWS:
+        raise ValueError(
+            f"m, the number of consecutive windows, is at most {_MOST_WINDOWS:,}; got ({given})."
+        )
     if k < 0:
         raise ValueError(f"k, how many of them may miss, is at least 0; got ({given}).")
     if k > m:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.errors import UnsupportedError
 from penstock.plan.deadlines import AggregateSignature, DeadlineQuery, DeadlineView, LossConstraint
 from penstock.plan.expressions import ExpressionHost
 from penstock.sql.text.hints import Loss
@@ -49,9 +50,17 @@ def bind_deadline(
         host: Spark's analysis of expressions.
         users: the user's aggregates by name in upper case.
 
-    Raises what `WindowBinder.bind_calling` raises.
+    Raises what `WindowBinder.bind_calling` raises, and UnsupportedError for a bound that no error can be held against.
     """
     window, calls = WindowBinder(schema, host).bind_calling(query, name, users)
+    bound = query.hints.max_error
+    if calls and bound is not None and bound.absolute:
+        raise UnsupportedError(
+            "Of aggregates of your own no error is known before they are worked out: MAX_ERROR bounds the share of a group's "
+            "tuples that their windows lack, which has no unit. Allowed: MAX_ERROR(epsilon, delta).",
+            query.source_clause.script,
+            *query.hints.places["MAX_ERROR"],
+        )
     plan, loss = window.plan, query.hints.loss or _ANY_LOSS
     assert query.hints.deadline_seconds is not None, "it has a deadline"
     is_incremental = any(users[call.name.upper()].is_incremental for call in calls)
@@ -66,6 +75,7 @@ def bind_deadline(
             calls,
             loss.is_late,
             tuple((derived.get(column) or quote(column), column) for column in dict.fromkeys(needed)),
+            waits=query.hints.max_error is not None,
         ),
         window,
     )

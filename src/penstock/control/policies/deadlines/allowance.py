@@ -7,6 +7,7 @@ to a dynamic failure.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -79,15 +80,28 @@ class LossHistory:
         self.violations += violated
         return violated
 
+    def recall(self, lost: Iterable[bool], violations: int) -> None:
+        """Goes on behind outcomes.
+
+        Args:
+            lost: whether each of the last instances was, oldest first.
+            violations: so many runs were violations.
+        """
+        self._lost.extend(lost)
+        self.violations = violations
+
     def distance(self) -> int:
         """Consecutive losses from now on that lead to a violation, at least 1; m + 1 where none do. 0: the next instance is in a
         violation whatever becomes of it."""
-        lost = list(self._lost)[1:]
-        if sum(lost) > self._constraint.k:
+        lost = self.recent
+        counted = sum(lost)
+        if counted > self._constraint.k:
             return 0
-        for losses in range(1, self._constraint.m + 1):
-            if sum(lost[losses - 1 :]) + losses > self._constraint.k:
+        # each further one lets go of the oldest that counted
+        for losses, leaves in enumerate([*lost, False], start=1):
+            if counted + losses > self._constraint.k:
                 return losses
+            counted -= leaves
         return self._constraint.m + 1
 
     @property

@@ -38,7 +38,10 @@ class Backlog(Protocol):
 
     @property
     def instances(self) -> Sequence[Instance]:
-        """Those that wait, oldest first, at least one; only the oldest can be started, so that results come in order."""
+        """Those that wait, oldest first; only the oldest can be started, so that results come in order."""
+
+    def expected(self, due: float, now: float) -> Sequence[Instance]:
+        """Those still to be created whose deadline will not be after `due`, the next one first."""
 
     @property
     def base(self) -> WindowSpan | None:
@@ -108,7 +111,7 @@ class Discipline(Protocol):
         """Chooses for one idle processor.
 
         Args:
-            backlogs: in which something waits, in one of them something that can be started.
+            backlogs: of all queries, in one of them something that can be started.
             now: by the clock.
             free: when each processor is predicted to be free, that one and other idle ones now.
         """

@@ -17,75 +17,68 @@ from penstock.control.policies.deadlines.prediction import expiration_factor
 from penstock.plan.deadlines import WindowSpan
 
 _MISSES = "predicted to miss its deadline"
+#: an instance that has waited for no more than so much of its deadline may still be in time, if it costs less than predicted
+_FRESH = 0.25
 
 
 @dataclass(slots=True, eq=False)
 class _Link:
-    """An instance in the plan."""
+    """An instance in the plan; its merit is the time that giving it up saves a unit of harm."""
 
     instance: Instance
     chain: _Chain
     place: int
     seconds: float = 0.0
+    merit: float = 0.0
     kept: bool = True
 
 
 class _Chain:
-    """The waiting instances of a query, each worked out from the last one before it that is kept."""
+    """The instances of a query that wait and that are expected, each worked out from the last one before it that is kept."""
 
-    def __init__(self, backlog: Backlog) -> None:
+    def __init__(self, backlog: Backlog, due: float, now: float, violation: float, tightness: float) -> None:
         self.backlog = backlog
-        self.links = [_Link(each, self, place) for place, each in enumerate(backlog.instances)]
-        self._recent = backlog.history.recent
-        base = backlog.base
-        for link in self.links:
-            link.seconds = backlog.predict(link.instance.span, base)[0]
-            base = link.instance.span
+        self.waiting = len(backlog.instances)
+        instances = [*backlog.instances, *backlog.expected(due, now)]
+        self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
+        self._violation, self._tightness = violation, tightness
+        self._weigh()
 
     def drop(self, link: _Link) -> None:
         """Gives an instance up: the next one has its tuples to work out too."""
         link.kept = False
-        after = self._successor(link)
-        if after is not None:
-            after.seconds = self._from_before(after, link)
+        self._weigh()
 
-    def saved_seconds(self, link: _Link) -> float:
-        """Time that is saved where an instance is given up."""
-        after = self._successor(link)
-        return (
-            link.seconds if after is None else link.seconds + after.seconds - self._from_before(after, link)
-        )
+    def _weigh(self) -> None:
+        """Predicts what is kept, and what giving up one more of it saves and harms."""
+        predict, harms = self.backlog.predict, self._harms()
+        before: WindowSpan | None = None
+        base = self.backlog.base
+        last: _Link | None = None
+        for link in self.links:
+            if not link.kept:
+                continue
+            link.seconds = predict(link.instance.span, base)[0]
+            if last is not None:
+                made_up_for = predict(link.instance.span, before)[0] - link.seconds
+                last.merit = (last.seconds - made_up_for) / harms[last.place]
+            last, before, base = link, base, link.instance.span
+        if last is not None:
+            last.merit = last.seconds / harms[last.place]
 
-    def harm(self, link: _Link) -> tuple[int, int]:
-        """What giving up one more does to the allowance, should nothing that comes later be lost.
-
-        Returns:
-            How many runs of m consecutive instances have more than k losses because of it, and how many have no loss left.
-        """
-        constraint = self.backlog.history.constraint
-        k, m = constraint.k, constraint.m
-        lost = [*self._recent, *(not each.kept for each in self.links), *([False] * m)]
-        place = len(self._recent) + link.place
-        violated = tight = 0
-        losses = sum(lost[place - m + 1 : place + 1])
-        for end in range(place, place + m):
-            if end > place:
-                losses += lost[end] - lost[end - m]
-            violated += losses == k
-            tight += losses == k - 1
-        return violated, tight
-
-    def _successor(self, link: _Link) -> _Link | None:
-        return next((each for each in self.links[link.place + 1 :] if each.kept), None)
-
-    def _from_before(self, after: _Link, link: _Link) -> float:
-        """Predicted seconds of an instance from the last one that is kept before another."""
-        base: WindowSpan | None = self.backlog.base
-        for each in reversed(self.links[: link.place]):
-            if each.kept:
-                base = each.instance.span
-                break
-        return self.backlog.predict(after.instance.span, base)[0]
+    def _harms(self) -> list[float]:
+        """What giving up each one more does to the allowance, should nothing that comes later be lost: 1, and more for each run
+        of m consecutive instances that then has more than k losses, or has none left."""
+        history = self.backlog.history
+        k, m = history.constraint.k, history.constraint.m
+        lost = [*history.recent, *(not each.kept for each in self.links), *([False] * m)]
+        of_losses = {k: self._violation, k - 1: self._tightness}
+        losses, sums = sum(lost[: m - 1]), [0.0]
+        for place in range(len(self.links) + m):
+            losses += lost[place + m - 1]
+            sums.append(sums[-1] + of_losses.get(losses, 0.0))
+            losses -= lost[place]
+        return [1 + sums[place + m] - sums[place] for place in range(len(self.links))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +97,56 @@ class PlannedDiscipline:
             not measured for so long, has its newest instance worked out to the end where nothing else can be in time; and
             the next ones at once, as long as each takes clearly less. Otherwise predictions that shed everything would never be
             corrected, and a query that has fallen behind so far would never come back.
+        trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
     """
 
     violation: float = 2.0
     tightness: float = 0.2
     largest_margin: float = 0.1
     probe_seconds: float = 2.0
+    trial_share: float = 0.05
     name: str = "planned"
     predicts: bool = True
 
     def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
-        chains = [_Chain(each) for each in backlogs]
+        tried = self._tried(backlogs, now)
+        if tried is not None:
+            return tried
+        due = max(each.instances[-1].deadline for each in backlogs if each.instances)
+        chains = [_Chain(each, due, now, self.violation, self.tightness) for each in backlogs]
         kept = sorted(
             (link for chain in chains for link in chain.links),
             key=lambda link: (link.instance.deadline, link.instance.arrival),
         )
         while (late := self._first_late(kept, free)) is not None:
-            dropped = max(kept[: late + 1], key=self._seconds_a_harm)
+            dropped = max(kept[: late + 1], key=lambda link: link.merit)
             dropped.chain.drop(dropped)
             kept.remove(dropped)
-        first = next((link for link in kept if link.chain.backlog.busy_until is None), None)
+        startable = (link for link in kept if link.place < link.chain.waiting)
+        first = next((link for link in startable if link.chain.backlog.busy_until is None), None)
         if first is not None:
             passed_over = (first.chain.backlog, first.place, "its time goes further with others")
             shed = [passed_over] if first.place else []
             return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
-        return self._nothing_fits([each for each in backlogs if each.busy_until is None], now)
+        return self._nothing_fits(
+            [each for each in backlogs if each.instances and each.busy_until is None], now
+        )
+
+    def _tried(self, backlogs: Sequence[Backlog], now: float) -> Choice | None:
+        """Begins the newest instance of a query of which all were given up for long, should it cost less than it did."""
+        hopeless = [
+            each for each in backlogs if each.instances and each.busy_until is None and _hopeless(each)
+        ]
+        for each in hopeless:
+            newest = each.instances[-1]
+            most = newest.deadline - newest.created
+            is_due = now - each.measured_at >= most * len(hopeless) / self.trial_share
+            if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
+                passed_over = (each, len(each.instances) - 1, _MISSES)
+                shed = [passed_over] if len(each.instances) > 1 else []
+                return Choice(each, shed, "tried again: not measured for long")
+        return None
 
     def _first_late(self, kept: Sequence[_Link], free: Sequence[float]) -> int | None:
         """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one."""
@@ -143,10 +160,6 @@ class PlannedDiscipline:
             heapreplace(processors, end)
             ready[link.chain] = end
         return None
-
-    def _seconds_a_harm(self, link: _Link) -> float:
-        violated, tight = link.chain.harm(link)
-        return link.chain.saved_seconds(link) / (1 + self.violation * violated + self.tightness * tight)
 
     def _nothing_fits(self, backlogs: Sequence[Backlog], now: float) -> Choice:
         """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""

@@ -6,7 +6,7 @@ Source: Wu, Gu, Lyu, Yu, sections 3 and 4.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -31,12 +31,15 @@ from penstock.control.events import (
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.disciplines import Choice, Discipline, Instance
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
+from penstock.control.policies.deadlines.forecast import InstanceForecast
+from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.prediction import (
     CostPredictor,
     PredictionSettings,
     UnitCosts,
     expiration_factor,
 )
+from penstock.control.policies.deadlines.standing import DeadlineStanding, Outcomes
 from penstock.plan.deadlines import WindowSpan, WindowWork
 
 #: a query that is behind comes nearer where an order takes so much of what the one before took
@@ -56,25 +59,6 @@ class DeadlineSettings:
     feedback: FeedbackSettings = field(default_factory=FeedbackSettings)
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
     believed: UnitCosts = field(default_factory=UnitCosts)
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What became of the instances of a query.
-
-    Attributes:
-        created: all.
-        released: visible by their deadline.
-        shed: given up by prediction.
-        missed: their deadline passed while they waited or were worked on.
-        failed: by the user's aggregate.
-    """
-
-    created: int = 0
-    released: int = 0
-    shed: int = 0
-    missed: int = 0
-    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +84,7 @@ class _Query:
     feedback: Feedback
     constraint: CurrentConstraint
     instances: deque[Instance] = field(default_factory=deque)
+    forecast: InstanceForecast = field(default_factory=InstanceForecast)
     running: _Order | None = None
     processed: WindowSpan | None = None
     busy_until: float | None = None
@@ -124,6 +109,9 @@ class _Query:
     def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
         return self.predictor.predict(span, base)
 
+    def expected(self, due: float, now: float) -> Sequence[Instance]:
+        return self.forecast.until(due, now)
+
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""
         declared, before = self.bound.query.constraint, self.constraint
@@ -141,29 +129,6 @@ class _Query:
             "distance": self.distance,
             "rho": round(self.predictor.rho, 4),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineStanding:
-    """How a query stands: what the status and the ledger tell.
-
-    Attributes:
-        outcomes: what became of its instances.
-        waiting: instances that wait.
-        constraint: (k', m').
-        violations: runs of m consecutive instances with more than k losses.
-        rho: factor of predictions.
-        costs: unit costs as measured.
-        overloaded: by the last monitoring period.
-    """
-
-    outcomes: Outcomes
-    waiting: int
-    constraint: CurrentConstraint
-    violations: int
-    rho: float
-    costs: UnitCosts
-    overloaded: bool
 
 
 class DeadlinePolicy:
@@ -222,6 +187,36 @@ class DeadlinePolicy:
             query.feedback.overloaded,
         )
 
+    def memory(self, stream: str) -> QueryMemory:
+        """What outlasts the process of a query.
+
+        Raises:
+            KeyError: there is no such query.
+        """
+        query = self._queries[stream]
+        return QueryMemory(
+            query.constraint,
+            tuple(query.history.recent),
+            query.history.violations,
+            query.predictor.rho,
+            query.predictor.costs,
+            query.predictor.sums,
+        )
+
+    def recall(self, stream: str, memory: QueryMemory) -> None:
+        """A query of which no instance is known yet goes on with what was known of it; rho is left to policies that correct it.
+
+        Raises:
+            KeyError: there is no such query.
+        """
+        query = self._queries[stream]
+        query.constraint = memory.constraint
+        query.history.recall(memory.lost, memory.violations)
+        query.distance = query.history.distance()
+        query.predictor.recall(self._clock(), memory.costs, memory.measured)
+        if self._settings.feedback.step:
+            query.predictor.rho = memory.rho
+
     def _bound(self, event: DeadlineBound) -> _Query:
         query, settings = event.query, self._settings
         made = _Query(
@@ -239,7 +234,9 @@ class DeadlinePolicy:
     ) -> Iterator[Action]:
         if isinstance(event, InstanceCreated):
             deadline = event.created + query.bound.query.deadline
-            query.instances.append(Instance(event.number, event.created, deadline, event.span, self._arrived))
+            instance = Instance(event.number, event.created, deadline, event.span, self._arrived)
+            query.instances.append(instance)
+            query.forecast.created(instance)
             self._arrived += 1
             query.outcomes.created += 1
             return
@@ -273,8 +270,8 @@ class DeadlinePolicy:
         for query in self._queries.values():
             yield from self._expire(query, now)
         for idle in range(processors, 0, -1):
-            backlogs = [each for each in self._queries.values() if each.instances]
-            if all(each.running is not None for each in backlogs):
+            backlogs = list(self._queries.values())
+            if not any(each.instances and each.running is None for each in backlogs):
                 return
             choice = self._discipline.choose(backlogs, now, [now] * idle + self._busy(now))
             for backlog, count, reason in choice.shed:

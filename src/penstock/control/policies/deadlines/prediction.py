@@ -6,6 +6,7 @@ ours.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, sqrt
 
@@ -95,6 +96,16 @@ class CostPredictor:
             if from_base <= seconds:
                 return from_base, carried
         return seconds, work
+
+    @property
+    def sums(self) -> dict[str, float]:
+        """What the costs of the newest orders were measured by."""
+        return {str(name): self._sums.sum(name) for name in self._sums.names()}
+
+    def recall(self, now: float, costs: UnitCosts, sums: Mapping[str, float]) -> None:
+        """Goes on with what was measured before, as if it had been now; the first order counts beside it."""
+        self.costs, self.measured_at = costs, now
+        self._sums.add(0.0, dict(sums.items()))
 
     @property
     def spread(self) -> float:

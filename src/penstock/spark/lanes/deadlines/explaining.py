@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from penstock.plan.deadlines import DeadlineQuery
+from penstock.plan.deadlines import DeadlineView
 
 
-def explain_deadline(name: str, stream: str, query: DeadlineQuery) -> str:
+def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
     """By when a view's windows are answered, what it may lose, and how they are worked out.
 
     Args:
         name: the view's.
         stream: the stream it is on.
-        query: its deadline and the losses it allows.
+        view: its deadline, the error and the losses it allows, and whether lost windows are answered late.
     """
+    query, bound = view.query, view.plan.bound
+    passed = "passes their end"
+    if view.waits:
+        epsilon = f"{bound.epsilon:g}"
+        if view.calls:
+            error = f"the share of a group's tuples they lack is below {epsilon}"
+        else:
+            error = f"their error is below {epsilon}{'' if bound.absolute else ' of each value'}"
+        passed += f" by the slack K, learned so that {error} for {1 - bound.delta:.4g} of the groups, which is no part of it"
     loss = query.constraint
+    late = ", those answered late, with revision 1, when processors are idle" if view.late else ""
     how = "carried from the last one that was" if query.incremental else "each worked out afresh"
     return (
         f"view {name} on {stream} with a deadline: windows are answered within {query.deadline:g} s after the stream's time "
-        f"passes their end, at most {loss.k} of {loss.m} lost; {how}"
+        f"{passed}, at most {loss.k} of {loss.m} lost{late}; {how}"
     )

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.operators.deadlines.creation import WindowCreation
+from penstock.control.policies.deadlines.debts import OwedWindow
+from penstock.control.policies.deadlines.memory import QueryMemory
+from penstock.operators.deadlines.creation import Brought, CreatedWindow, CreationState, WindowCreation
+from penstock.operators.deadlines.instances import Extent
+from penstock.operators.deadlines.learned_slack import LearnedSlack
+from penstock.operators.deadlines.run_tuples import tuples_of
+from penstock.operators.joins.tuples import RunSlice
+from penstock.operators.windows.required_slack import warm_up
 from penstock.plan.deadlines import DeadlineQuery, WindowSpan
-from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Windows
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import WindowPlan
+from penstock.settings import Settings
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.joins.beginnings import ViewBeginnings
 from penstock.spark.log.entries import Entry
@@ -16,20 +24,23 @@ from penstock.spark.log.run_files import FoundRuns, RunFiles
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.deadlines import RegisteredDeadline
 
+#: all tuples of an entry, whatever their event time
+_EVER = Extent(BEFORE_ALL, AFTER_ALL, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class ViewStands:
     """How far a view has come.
 
     Attributes:
-        settled: something has become of all windows with tuples that end by then, microseconds.
-        floor: windows that begin before it lack tuples, which came before the view: they are not answered.
-        beforehand: the ends of later windows that something has become of, as what was there was all there was then.
+        creation: which of its windows have been created, and of which nothing has become.
+        memory: what the policy knew of it by then.
+        owed: the windows that are answered late yet.
     """
 
-    settled: int
-    floor: int
-    beforehand: tuple[int, ...] = ()
+    creation: CreationState
+    memory: QueryMemory | None = None
+    owed: tuple[OwedWindow, ...] = ()
 
 
 class FollowedView:
@@ -37,12 +48,13 @@ class FollowedView:
 
     Args:
         registered: the view.
-        windows: its windows.
+        plan: its windows and aggregates, over the columns of its demand.
         log: of its stream.
         demand: what is kept of the stream's tuples for it.
         begun: gives the first batch that is dealt out for that; None before there is one.
-        stands: how far the view had come, as an earlier run said; None: nothing has become of any window.
+        stands: how far the view had come, as an earlier run said; None: no entry of its has been taken in.
         kept_after: no entry behind this one is removed before the lane says so.
+        settings: the run's.
 
     Attributes:
         open: the instances that nothing has become of yet, by the end of their windows.
@@ -53,29 +65,31 @@ class FollowedView:
     def __init__(
         self,
         registered: RegisteredDeadline,
-        windows: Windows,
+        plan: WindowPlan,
         log: LogReader,
         demand: int,
         begun: Callable[[], int | None],
         stands: ViewStands | None,
         kept_after: int,
+        settings: Settings,
     ) -> None:
         self.registered = registered
         self.open: dict[int, Instance] = {}
         self.kept_after = kept_after
         self.failures = 0
-        self._windows = windows
+        self._plan = plan
+        self._waits = registered.view.waits
+        self._columns = LearnedSlack.columns(plan) if self._waits else ()
+        if self._waits:
+            # before windows wait for it
+            warm_up()
         self._log = log
         self._runs = RunFiles(log, demand)
+        self._settings = settings
         self._beginnings = ViewBeginnings(
             {registered.stream: registered.entry}, {registered.stream: log}, lambda _: begun()
         )
-        self._floor = BEFORE_ALL if stands is None else stands.floor
-        self._creation = (
-            None
-            if stands is None
-            else WindowCreation(windows, stands.settled, stands.floor, stands.beforehand)
-        )
+        self._creation = None if stands is None else self._created_from(stands.creation)
         self._base: Instance | None = None
 
     @property
@@ -93,9 +107,17 @@ class FollowedView:
         """How far it has come; None before its first entry."""
         if self._creation is None:
             return None
-        settled = min([self._creation.closed, *(end - 1 for end in self.open)])
-        told = self._creation.beforehand.difference(self.open)
-        return ViewStands(settled, self._floor, tuple(sorted(told)))
+        unsettled = self.open.values()
+        return ViewStands(
+            self._creation.state(
+                CreatedWindow(each.end, each.entry, each.slack, each.coverage) for each in unsettled
+            )
+        )
+
+    @property
+    def slack(self) -> LearnedSlack | None:
+        """How long its windows wait for late tuples; None: not at all, or before its first entry."""
+        return None if self._creation is None else self._creation.slack
 
     def carry(self, instance: Instance | None) -> None:
         """Says which instance the next one may be worked out from; None: there is no state."""
@@ -103,16 +125,26 @@ class FollowedView:
 
     def first_needed(self, until: int) -> int:
         """The first entry with tuples that are needed still; behind `until` where there are none up to it."""
-        stands = self.stands
-        if stands is None:
+        if self._creation is None:
             return until + 1
-        needed = max(BEFORE_ALL, stands.settled - self._windows.size + 1)
+        needed = self._creation.needed(self.open)
         if self._base is not None and self._base.end <= needed:
             # no later window has any of its tuples
             self._base = None
         if self._base is not None:
             needed = min(needed, self._base.start)
-        return self._log.first_reaching(needed, self.kept_after, until)
+        first = self._log.first_reaching(needed, self.kept_after, until)
+        # with the entry before it, which says when its tuples came
+        return max(first - 1, self.kept_after + 1) if self._waits else first
+
+    def first_holding(self, moment: int, until: int) -> int:
+        """The first entry that may hold tuples from a moment on; behind `until` where none up to it does."""
+        return self._log.first_reaching(moment, self.kept_after, until)
+
+    def passed(self, end: int, entry: int) -> int:
+        """How far the stream had come beyond the end of a window by an entry, microseconds."""
+        moment = self._log.entry(entry).reached_or_newest
+        return 0 if moment is None else max(0, moment - end)
 
     def take_in(self, entry: Entry) -> Iterator[tuple[Instance, WindowSpan]]:
         """Follows the log by an entry; gives the instances that are created, and their tuples."""
@@ -120,24 +152,34 @@ class FollowedView:
         if begun > entry.number:
             return
         if self._creation is None:
-            self._floor = self._floor_at(entry)
-            self._creation = WindowCreation(self._windows, BEFORE_ALL, self._floor)
-        for opened in self._runs.find(entry.number - 1, entry.number).open():
-            for part in map(opened.run.part, opened.run.parts):
-                assert part is not None, "its directory has it"
-                mask = part.rows_of(opened.after, opened.until)
-                times = part.times
-                self._creation.add(times if mask is None else times[mask[: len(times)]])
-        moment = entry.reached_or_newest
+            self._creation = self._created_from(CreationState(entry.number - 1, self._floor_at(entry)))
+        runs = self._runs.find(entry.number - 1, entry.number).open()
+        tuples = tuples_of(
+            [RunSlice(each.run, each.after, each.until) for each in runs], self._columns, [_EVER]
+        )
         created = entry.clock / 1e6
-        for window in self._creation.close(
-            BEFORE_ALL if moment is None else moment, every=entry.answer_all or entry.ended
+        for window, span in self._creation.take_in(
+            Brought(
+                entry.number,
+                tuples,
+                entry.newest,
+                entry.reached_or_newest,
+                entry.delays,
+                every=entry.answer_all or entry.ended,
+            )
         ):
-            start = window.end - self._windows.size
-            deadline = created + self.query.deadline
-            instance = Instance(self.registered.number, start, window.end, entry.number, created, deadline)
+            instance = Instance(
+                self.registered.number,
+                window.end - self._plan.windows.size,
+                window.end,
+                entry.number,
+                created,
+                created + self.query.deadline,
+                window.slack,
+                window.coverage,
+            )
             self.open[window.end] = instance
-            yield instance, window.span
+            yield instance, span
 
     def runs(self, instance: Instance, *, carried: bool) -> FoundRuns:
         """What holds the tuples of an instance, and those of the one it is worked out from."""
@@ -147,6 +189,16 @@ class FollowedView:
         first = self._log.first_reaching(oldest, self.kept_after, instance.entry)
         first = self._beginnings.first(self.registered.stream, first - 1, instance.entry)
         return self._runs.find(first - 1, instance.entry)
+
+    def _created_from(self, state: CreationState) -> WindowCreation:
+        slack = None
+        if self._waits:
+            most_delay, least_horizon = (
+                round(seconds * 1e6)
+                for seconds in (self._settings.max_delay_seconds, self._settings.least_horizon_seconds)
+            )
+            slack = LearnedSlack(self._plan, state.floor, most_delay, least_horizon)
+        return WindowCreation(self._plan.windows, state, slack)
 
     def _floor_at(self, first: Entry) -> int:
         """From when on windows begin that lack no tuples, given the first entry that has the view's."""

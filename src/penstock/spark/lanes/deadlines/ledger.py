@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.control.policies.deadlines.policy import DeadlineStanding
+from penstock.control.policies.deadlines.debts import OwedWindow
 from penstock.spark.publication.kinds import misses_kind
-from penstock.spark.results.misses import MISSES
+from penstock.spark.publication.staged import StagedFile
+from penstock.spark.results.misses import LATE, MISSES
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 
 #: what may become of an instance
 RELEASED, SHED, MISSED, FAILED = OUTCOMES = ("released", "shed", "missed", "failed")
+#: what is answered late where a view asks for it: another try of what failed would fail again
+OWING = (SHED, MISSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Instance:
         start, end: of the window, microseconds.
         entry: it holds the tuples that came with log entries up to this one.
         created, deadline: seconds since the epoch.
+        slack: from its end to where the stream had come when it was created, microseconds.
+        coverage: estimated share of the window's tuples that it holds; None where nothing can be promised.
     """
 
     view: int
@@ -37,6 +43,8 @@ class Instance:
     entry: int
     created: float
     deadline: float
+    slack: int = 0
+    coverage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +54,43 @@ class Outcome:
     Attributes:
         instance: which.
         outcome: one of OUTCOMES.
-        predicted: seconds it was predicted to take; None: no prediction was made.
+        decided: the figures that the policy began it or gave it up by.
         seconds: it took, or had taken when it was abandoned; None: it was not begun.
         reason: why it was not released; None where it was.
     """
 
     instance: Instance
     outcome: str
-    predicted: float | None = None
+    decided: Mapping[str, float | int | str]
     seconds: float | None = None
     reason: str | None = None
+
+    @property
+    def predicted(self) -> float | None:
+        """Seconds it was predicted to take; None: no prediction was made."""
+        found = self.decided.get("predicted_seconds")
+        return found if isinstance(found, float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LateOutcome:
+    """What became of a window that was owed an answer.
+
+    Attributes:
+        view: name of its view.
+        window: which.
+        given_up: why it is never answered; None: it is.
+        entry: it is answered with the tuples that came with log entries up to this one; None where it is not.
+        seconds: it took, or had taken when it failed; None: it was not begun.
+        files: its rows; none where no row is left.
+    """
+
+    view: str
+    window: OwedWindow
+    given_up: str | None = None
+    entry: int | None = None
+    seconds: float | None = None
+    files: tuple[StagedFile, ...] = ()
 
 
 def counts_of(outcomes: Iterable[Outcome]) -> dict[str, int]:
@@ -64,8 +99,8 @@ def counts_of(outcomes: Iterable[Outcome]) -> dict[str, int]:
     return {"created": found.total(), **{name: found[name] for name in OUTCOMES}}
 
 
-def told_outcome(outcome: Outcome, standing: DeadlineStanding) -> dict[str, Any]:
-    """An outcome as manifests and events tell it, with how its view stands afterwards."""
+def told_outcome(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as manifests tell it, with how its view stood when that was decided."""
     instance = outcome.instance
     return {
         **asdict(instance),
@@ -73,35 +108,71 @@ def told_outcome(outcome: Outcome, standing: DeadlineStanding) -> dict[str, Any]
         "predicted_seconds": outcome.predicted,
         "seconds": outcome.seconds,
         "reason": outcome.reason,
-        "k'": standing.constraint.k,
-        "m'": standing.constraint.m,
-        "rho": standing.rho,
+        **{name: outcome.decided[name] for name in ("k'", "m'", "rho")},
     }
 
 
-def staged_misses(view: str, number: int, outcomes: Sequence[Outcome], staging: Path) -> list[MadeResults]:
-    """Stages the windows of a view that were not released in time; none where all were.
+def late_counts(outcomes: Iterable[Outcome], late: Sequence[LateOutcome]) -> dict[str, int]:
+    """Of a view with late answers: how many windows were answered late and given up, and by how many more it is owed now."""
+    lost = sum(each.outcome in OWING for each in outcomes)
+    answered = sum(each.given_up is None for each in late)
+    return {"late": answered, "abandoned": len(late) - answered, "owed": lost - len(late)}
+
+
+def told_late(late: LateOutcome) -> dict[str, Any]:
+    """What became of an owed window, as manifests tell it."""
+    told = {name: getattr(late, name) for name in ("view", "given_up", "entry", "seconds")}
+    return {**told, **asdict(late.window)}
+
+
+def late_results(number: int, late: Iterable[LateOutcome]) -> MadeResults:
+    """The rows of a view's windows that are answered late.
+
+    Args:
+        number: the view's.
+        late: what became of its owed windows.
+    """
+    return MadeResults(number, 2, [file for each in late for file in each.files])
+
+
+def staged_misses(
+    view: str, number: int, outcomes: Sequence[Outcome], late: Sequence[LateOutcome], staging: Path
+) -> list[MadeResults]:
+    """Stages the windows of a view that were not released in time, and which of them have been answered since; none where there are none.
 
     Args:
         view: its name.
         number: its number.
         outcomes: of its instances.
+        late: what became of its owed windows.
         staging: where files are staged.
     """
     missed = [each for each in outcomes if each.outcome != RELEASED]
-    if not missed:
+    answered = [each for each in late if each.given_up is None]
+    if not missed and not answered:
         return []
+    now = time.time_ns() // 1_000
     rows = [
         {
             "window": {"start": each.instance.start, "end": each.instance.end},
             "created": round(each.instance.created * 1e6),
             "deadline": round(each.instance.deadline * 1e6),
+            "slack": each.instance.slack / 1e6,
             "outcome": each.outcome,
             "predicted_seconds": each.predicted,
             "seconds": each.seconds,
             "reason": each.reason,
         }
         for each in missed
+    ]
+    rows += [
+        {
+            "window": {"start": each.window.start, "end": each.window.end},
+            "outcome": LATE,
+            "seconds": each.seconds,
+            "answered": now,
+        }
+        for each in answered
     ]
     file = write_staged(
         misses_kind(view), staging / f"misses-{number}.parquet", pa.Table.from_pylist(rows, MISSES)

@@ -18,17 +18,18 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from penstock.errors import AggregateFailedError
-from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, WorkedOut
+from penstock.errors import AggregateFailedError, CheckpointError
+from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
 from penstock.operators.deadlines.order import OrderPlan, work_out
 from penstock.operators.deadlines.run_tuples import tuples_of
-from penstock.operators.deadlines.time_limit import TimeIsOver, within
+from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
 from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.storage.offsets import REMEDY
 from penstock.sql.windows.bind import BoundWindow
 
 #: outcomes of an order
@@ -61,7 +62,7 @@ class OrderReport:
     """What an order came to.
 
     Attributes:
-        outcome: DONE, or OVER: its deadline passed, or FAILED: the user's code did.
+        outcome: DONE, or OVER: its deadline passed, or it gave way, or FAILED: the user's code did.
         seconds: what it took in the worker; of one that is over a lower bound of what it would have taken.
         work: what it was worked out from; None unless it is done.
         adding_seconds, removing_seconds, result_seconds: parts of `seconds`, see `WorkedOut`.
@@ -98,6 +99,7 @@ class OrderTask:
         marks: what is told with its rows.
         carried: what the last done order of the view reported, where that is to be worked out from.
         state_bytes: states that take more are not carried; 0: none are.
+        gives_way: of an order without a deadline: it is abandoned when this file is there; None: never.
     """
 
     number: int
@@ -110,6 +112,7 @@ class OrderTask:
     marks: Marks = Marks()
     carried: bytes | None = None
     state_bytes: int = STATE_BYTES
+    gives_way: str | None = None
 
     def run(self) -> OrderReport:
         """Works the window out and stages its rows, within its time.
@@ -124,7 +127,9 @@ class OrderTask:
             return self._work(folder, began)
 
         try:
-            return work() if self.deadline is None else within(self.deadline - time.time(), work)
+            if self.deadline is not None:
+                return within(self.deadline - time.time(), work)
+            return work() if self.gives_way is None else unless_asked(Path(self.gives_way).exists, work)
         except TimeIsOver:
             shutil.rmtree(folder, ignore_errors=True)
             return OrderReport(OVER, time.perf_counter() - began)
@@ -134,9 +139,8 @@ class OrderTask:
     def _work(self, folder: Path, began: float) -> OrderReport:
         plan = OrderPlan(self.view.plan, self.calls)
         carried, unused = _loaded(self.carried)
-        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open()]
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
-        found = work_out(plan, self.extent, tuples_of(runs, plan.columns, extents), carried)
+        found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
         view = results_view(self.view, self.calls)
         stage = ResultStage(folder, 0, lambda _: {view.plan.name: view})
         stage.add(self.number, self._answer(found))
@@ -153,6 +157,16 @@ class OrderTask:
             states,
             "; ".join(each for each in (unused, lost) if each),
         )
+
+    def _tuples(self, columns: Sequence[str], extents: Sequence[Extent]) -> Tuples:
+        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open()]
+        try:
+            return tuples_of(runs, columns, extents)
+        except ValueError as error:
+            names = ", ".join(each.name for each in self.runs.files)
+            raise CheckpointError(
+                f"the tuples in {self.runs.log} cannot be read ({names}): {error}; {REMEDY}"
+            ) from error
 
     def _answer(self, found: WorkedOut) -> Answer:
         marks, extent = self.marks, self.extent

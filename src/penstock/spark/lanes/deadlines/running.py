@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,6 @@ from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
 
-from penstock.control.actions import StartOrder
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport
@@ -45,15 +44,15 @@ class RunningOrder:
 
     Attributes:
         instance: it works out.
-        action: what the policy said.
+        decided: what the policy began it by.
         began: seconds since the epoch.
-        until: it is abandoned then.
+        until: it is abandoned then, seconds since the epoch.
         jobs: its job.
         is_cancelled: whether that was cancelled.
     """
 
     instance: Instance
-    action: StartOrder
+    decided: Mapping[str, float | int | str]
     began: float
     until: float
     jobs: CellJobs
@@ -97,6 +96,11 @@ class RunningOrders:
         self._ended: SimpleQueue[EndedOrder] = SimpleQueue()
 
     @property
+    def count(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    @property
     def idle(self) -> int:
         """How many more may run at once."""
         return self._most - len(self._running)
@@ -106,18 +110,21 @@ class RunningOrders:
         """When the first one is to be cancelled, seconds since the epoch; None where none runs."""
         return min((each.until + _GRACE for each in self._running), default=None)
 
-    def start(self, instance: Instance, action: StartOrder, until: float, work: Work) -> None:
+    def start(
+        self, instance: Instance, decided: Mapping[str, float | int | str], until: float, work: Work
+    ) -> RunningOrder:
         """Begins an order.
 
         Args:
             instance: is worked out.
-            action: what the policy said.
+            decided: what the policy begins it by.
             until: its time is over then, seconds since the epoch.
             work: gives its report, in a thread of its own.
         """
-        order = RunningOrder(instance, action, time.time(), until, CellJobs(self._spark, self._name))
+        order = RunningOrder(instance, decided, time.time(), until, CellJobs(self._spark, self._name))
         self._threads.submit(self._work, order, work)
         self._running.add(order)
+        return order
 
     def ended(self) -> list[EndedOrder]:
         """Those that have come back since the last call; what will not by itself is cancelled."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -16,13 +18,32 @@ from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask, results_view
 from penstock.spark.lanes.deadlines.running import Work, Worked
 from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results import read as results
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.sql.windows.bind import BoundWindow
 
-#: late tuples are not in the rows of a window that was released
-_MARKS = Marks(final=False)
+#: in the folder of an order
+_GIVES_WAY = "gives-way"
+
+
+@dataclass(frozen=True, slots=True)
+class LateWork:
+    """What works a lost window out.
+
+    Attributes:
+        work: does it, however long that takes.
+        staging: the folder of the order.
+    """
+
+    work: Work
+    staging: Path
+
+    def give_way(self) -> None:
+        """Abandons it; its worker looks for that time and again."""
+        self.staging.mkdir(parents=True, exist_ok=True)
+        (self.staging / _GIVES_WAY).touch()
 
 
 class ViewOrders:
@@ -57,21 +78,45 @@ class ViewOrders:
             action: what the policy said.
             until: its time is over then, seconds since the epoch.
         """
-        bound, calls = self._views[instance.view][1], self._calls[instance.view]
         carried = self._carried.get(instance.view) if action.work.carried else None
+        runs = view.runs(instance, carried=carried is not None)
+        return self._work(self._task(instance, runs, until, 0, carried=carried))
+
+    def late_work(self, view: FollowedView, instance: Instance) -> LateWork:
+        """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
+
+        Args:
+            view: the window's.
+            instance: the window, with the tuples that have come by now.
+        """
+        task = self._task(instance, view.runs(instance, carried=False), None, 1, state_bytes=0)
+        staging = Path(task.staging)
+        return LateWork(self._work(replace(task, gives_way=str(staging / _GIVES_WAY))), staging)
+
+    def _task(
+        self, instance: Instance, runs: FoundRuns, deadline: float | None, revision: int, **more: Any
+    ) -> OrderTask:
         staging = self._context.layout.staging(DEADLINES_NAME, instance.view) / uuid.uuid4().hex
-        task = OrderTask(
+        return OrderTask(
             instance.view,
-            bound,
-            calls,
+            self._views[instance.view][1],
+            self._calls[instance.view],
             Extent(instance.start, instance.end, instance.entry + 1),
-            view.runs(instance, carried=carried is not None),
+            runs,
             str(staging),
-            until,
-            _MARKS,
-            carried,
+            deadline,
+            # tuples that come later are not in its rows
+            Marks(
+                revision,
+                final=False,
+                slack=instance.slack,
+                coverage=instance.coverage,
+                promised=instance.coverage is not None,
+            ),
+            **more,
         )
 
+    def _work(self, task: OrderTask) -> Work:
         def work(jobs: CellJobs) -> Worked:
             (report,) = jobs.run(OrderTask.run, [task])
             plain = [each.file for each in report.results if not each.raw]
@@ -79,9 +124,11 @@ class ViewOrders:
             made = make_results(
                 self._context.spark,
                 [each for each in report.results if each.raw],
-                lambda _: results_view(bound, calls),
+                lambda _: results_view(task.view, task.calls),
             )
-            return Worked(report, staging, (*plain, *(file for each in made for file in each.files)))
+            return Worked(
+                report, Path(task.staging), (*plain, *(file for each in made for file in each.files))
+            )
 
         return work
 

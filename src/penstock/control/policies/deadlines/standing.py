@@ -1,0 +1,50 @@
+"""How a query with a deadline stands: what the status and the ledger tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.control.policies.deadlines.allowance import CurrentConstraint
+from penstock.control.policies.deadlines.prediction import UnitCosts
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of the instances of a query.
+
+    Attributes:
+        created: all.
+        released: visible by their deadline.
+        shed: given up by prediction.
+        missed: their deadline passed while they waited or were worked on.
+        failed: by the user's aggregate.
+    """
+
+    created: int = 0
+    released: int = 0
+    shed: int = 0
+    missed: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineStanding:
+    """How a query stands: what the status and the ledger tell.
+
+    Attributes:
+        outcomes: what became of its instances.
+        waiting: instances that wait.
+        constraint: (k', m').
+        violations: runs of m consecutive instances with more than k losses.
+        rho: factor of predictions.
+        costs: unit costs as measured.
+        overloaded: by the last monitoring period.
+    """
+
+    outcomes: Outcomes
+    waiting: int
+    constraint: CurrentConstraint
+    violations: int
+    rho: float
+    costs: UnitCosts
+    overloaded: bool
