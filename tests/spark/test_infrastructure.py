@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import textwrap
@@ -48,6 +49,25 @@ def test_kafka_keeps_records_over_a_restart(spark: SparkSession, kafka: KafkaBro
     expected = {f"first-{number}" for number in range(100)} | {f"second-{number}" for number in range(50)}
     copied = [value.decode() for value in kafka.consume("restart-out")]
     assert sorted(copied) == sorted(expected)
+
+
+@pytest.mark.kafka
+def test_a_broker_whose_port_is_taken_starts_on_another(tmp_path: Path) -> None:
+    jars = Path(__file__).parents[2] / ".cache" / "kafka"
+    if not any(jars.glob("kafka_*.jar")):
+        pytest.skip("Kafka's jars are not there: `make kafka-jars` fetches them")
+    from penstock.testing.kafka import KafkaBroker
+
+    broker = KafkaBroker(jars, tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", broker.port))
+        other.listen()
+        taken = broker.address
+        with broker:
+            assert broker.address != taken
+            broker.create_topic("reached")
+            broker.produce("reached", ["a"])
+            assert broker.consume("reached") == [b"a"]
 
 
 JOB = """

@@ -38,10 +38,12 @@ class KafkaBroker:
 
     def __init__(self, jars: Path, data: Path, port: int | None = None, heap: str = "256m") -> None:
         self.port = port or free_port()
+        #: whether somebody may have the address already, so that the port stays
+        self._is_known = port is not None
         self._topics = data.absolute() / "topics"
         self._properties = data / "server.properties"
         classpath = str(jars.absolute() / "*")
-        self._java = [java_executable(), f"-Xmx{heap}", "-cp", classpath]
+        self._java = [java_executable(), f"-Xmx{heap}", "-Dlog4j2.level=WARN", "-cp", classpath]
         self._server = ServerProcess(_NAME, [*self._java, "kafka.Kafka", str(self._properties)], data)
 
     @property
@@ -50,15 +52,25 @@ class KafkaBroker:
         return f"{LOOPBACK}:{self.port}"
 
     def start(self) -> Self:
-        """Starts the broker and waits until it answers.
+        """Starts the broker and waits until it answers; tried again if another program took one of its ports.
 
         Raises:
             ConnectionFailedError: it could not be started; the message ends with its log.
         """
-        self._configure()
-        if not (self._topics / "meta.properties").exists():
-            self._format()
-        self._server.start(self._answers)
+        for last in (False, False, True):
+            self._configure()
+            if not (self._topics / "meta.properties").exists():
+                self._format()
+            try:
+                self._server.start(self._answers)
+            except ConnectionFailedError as error:
+                if last or "Address already in use" not in str(error):
+                    raise
+                if not self._is_known:
+                    self.port = free_port()
+            else:
+                self._is_known = True
+                break
         return self
 
     def stop(self) -> None:

@@ -15,14 +15,19 @@ from pathlib import Path
 from penstock.errors import ConnectionFailedError
 
 LOOPBACK = "127.0.0.1"
-#: below those that Linux gives to clients, one of which could take the port of a server that is down for a while
-_PORTS = range(20_000, 32_768)
+#: where Linux keeps the first and the last port that it gives to clients
+_CLIENT_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nothing listens on at the moment, and that no client is given."""
+    """A TCP port of the loopback address that nothing listens on at the moment, and that no client is given.
+
+    A client could take the port of a server that is down for a while.
+    """
+    first = int(_CLIENT_PORTS.read_text().split()[0]) if _CLIENT_PORTS.exists() else 32_768
+    ports = range(first // 2, first) if first > 2_048 else range(20_000, 32_768)
     while True:
-        port = secrets.choice(_PORTS)
+        port = secrets.choice(ports)
         with socket.socket() as probe, suppress(OSError):
             probe.bind((LOOPBACK, port))
             return port
@@ -88,7 +93,7 @@ class ServerProcess:
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             if not self.is_running or time.monotonic() > deadline:
-                state = "not ready in time" if self.is_running else "ended"
+                state = "not ready in time" if self.is_running else f"ended with code {self._process.poll()}"
                 self.kill()
                 tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
                 raise ConnectionFailedError(f"{self.name}: {state}. The end of its log, {self.log}:\n{tail}")
