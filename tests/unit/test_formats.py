@@ -33,7 +33,7 @@ from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.formats import BACKFILL, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.formats import BACKFILL, NETWORK, SCHEDULE, TOPICS, VERSION, Format
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.sql.windows.bind import BoundWindow
@@ -180,6 +180,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: SCHEDULE.replace(layout.replay("s") / "schedule.json", {"due_seconds": []}),
         lambda layout: SCHEDULE.read(layout.replay("s") / "schedule.json"),
         lambda layout: layout.replay("s") / "schedule.json",
+    ),
+    "NETWORK": (
+        lambda layout: NETWORK.replace(layout.replay("s") / "network.json", {"nodes": 50}),
+        lambda layout: NETWORK.read(layout.replay("s") / "network.json"),
+        lambda layout: layout.replay("s") / "network.json",
     ),
     "BACKFILL": (
         lambda layout: BACKFILL.put(layout.backfill("s") / "0.json", {"impossible": None}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +30,7 @@ def test_a_clock_that_fails_is_told_and_started_again(
     monkeypatch.setattr(ParquetSource, "frame", lambda *_: None)
     schema = StructType().add("at", "timestamp_ntz")
     rows = pa.table({"at": pa.array(range(3), pa.timestamp("us"))})
-    table: Any = SimpleNamespace(schema=schema, toArrow=lambda: rows)
-    source = ReplaySource(table, "at", "at", Pace(2e-5, 1), False)
+    source = ReplaySource(schema, lambda: rows, "at", "at", Pace(2e-5, 1), False)
     nothing: Any = None
     layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
     source.prepare(layout, "s", nothing)

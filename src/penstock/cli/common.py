@@ -83,7 +83,7 @@ def open_script(
         InputError: a mistake in the script, its sources or the options.
     """
     settings = read_settings(tune)
-    pairs = _pairs("--conf", "KEY=VALUE", conf)
+    pairs = named_values("--conf", "KEY=VALUE", conf)
     text = read_script(path)
     from penstock.sql.script.script import parse_script
 
@@ -114,7 +114,7 @@ def read_settings(tune: list[str] | None) -> Settings:
     """
     from penstock.settings import Settings, tuned
 
-    return tuned(Settings(), _pairs("--set", "NAME=VALUE", tune))
+    return tuned(Settings(), named_values("--set", "NAME=VALUE", tune))
 
 
 def build_engine(master: str | None, conf: dict[str, str], settings: Settings, purpose: Purpose) -> Engine:
@@ -132,7 +132,17 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
         return Engine(session.result(), settings)
 
 
-def _pairs(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:
+def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:
+    """The values of an option that may be repeated, by name.
+
+    Args:
+        option: how it is written, such as `--set`.
+        allowed: its form, such as `NAME=VALUE`.
+        pairs: what was given.
+
+    Raises:
+        InputError: one has another form.
+    """
     found = {}
     for pair in pairs or []:
         key, sign, value = pair.partition("=")

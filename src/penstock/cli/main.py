@@ -15,6 +15,7 @@ from penstock.cli.demo import demo
 from penstock.cli.explain import explain
 from penstock.cli.results import results
 from penstock.cli.run import run
+from penstock.cli.simulate import simulate
 from penstock.cli.status import quarantine, status
 from penstock.errors import PenstockError
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, results, status, quarantine, demo):
+for command in (run, check, explain, results, status, quarantine, simulate, demo):
     app.command()(command)
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.monitor.lanes import LANE_HANDLERS
+from penstock.monitor.networks import network_reached
 
 #: version of the document
 VERSION = 1
@@ -35,6 +36,7 @@ MEASURED = frozenset(
         "cut",
         "losses_exceeded",
         "prediction_adjusted",
+        "network_reached",
     }
 )
 #: counts of a `batch` event or a manifest that add up
@@ -388,5 +390,6 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "lag": _lag,
     "files_changed": _files_changed,
     "topic_recreated": _topic_recreated,
+    "network_reached": network_reached,
     **LANE_HANDLERS,
 }

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.monitor.book import MEASURED, Document
 from penstock.monitor.deadlines import deadline_lines
 from penstock.monitor.joins import standing_lines
+from penstock.monitor.networks import network_line
 
 #: views, errors and events named at the most
 _NAMED = 8
@@ -143,6 +144,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     lag = _lag(stream)
     if lag:
         yield f"  {lag}"
+    if stream.get("network"):
+        yield f"  {network_line(stream['network'])}"
     if stream.get("at_hand"):
         yield f"  {_at_hand(stream['at_hand'], stream.get('state'))}"
     busiest = stream.get("busiest", {})

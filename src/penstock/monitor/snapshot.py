@@ -38,6 +38,7 @@ class StreamSnapshot:
         files_changed: files that changed after they had been read.
         backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
         age_seconds: how far the newest event time is behind the clock, or None.
+        lost_packets: of the packets that a simulated network has created so far, how many it loses, and all; None of other sources.
     """
 
     name: str
@@ -59,6 +60,7 @@ class StreamSnapshot:
     files_changed: int = 0
     backlog: str = ""
     age_seconds: float | None = None
+    lost_packets: tuple[int, int] | None = None
 
     @property
     def dropped_share(self) -> float:
@@ -80,6 +82,8 @@ class StreamSnapshot:
             parts.append(f"backlog {self.backlog}")
         if self.age_seconds is not None:
             parts.append(f"newest event time {length(self.age_seconds)} ago")
+        if self.lost_packets is not None:
+            parts.append("{:,} of {:,} packets lost".format(*self.lost_packets))
         if any(self.windows):
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
             if self.windows[3]:
@@ -154,6 +158,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             backlog=_backlog(stream.get("lag")),
             age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
+            lost_packets=_lost_packets(stream.get("network")),
         )
         for name, stream in status.items()
     ]
@@ -191,6 +196,10 @@ def _backlog(lag: Mapping[str, Any] | None) -> str:
     if lag is None or lag.get("backlog") is None:
         return ""
     return f"{lag['backlog']:,} {lag.get('unit') or ''}".rstrip()
+
+
+def _lost_packets(network: Mapping[str, Any] | None) -> tuple[int, int] | None:
+    return None if network is None else (sum(network["lost"].values()), network["created"])
 
 
 def _age(newest: int | None) -> float | None:

@@ -507,7 +507,10 @@ class Run:
         told: dict[str, Any] = {
             **{
                 name: known.get(name)
-                for name in ("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us")
+                for name in (
+                    *("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us"),
+                    "network",
+                )
             },
             "held_by": known.get("held_by", {}),
             "active": query.active,

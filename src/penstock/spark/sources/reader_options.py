@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.simulate.networks.settings import option_names
+
 #: of every table
 _ALWAYS = ("event_time", "arrival")
+#: of a network: how its packets are played
+PLAYING = ("start", "speed", "rows_per_trigger")
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
 _FILES = (
     "static",
@@ -89,6 +93,7 @@ _OTHERS = {
         *("groupIdPrefix", "includeHeaders", "topic"),
     ),
     "rate": ("rows_per_second", "rampUpTime", "numPartitions"),
+    "network": (*option_names(), *PLAYING),
 }
 
 

@@ -1,6 +1,6 @@
-"""Replay: a stored table played in order of arrival, at a multiple of real speed.
+"""Replay: tuples that are all known played in order of arrival, at a multiple of real speed.
 
-The table is copied once into files of arrival-ordered chunks under the checkpoint; a clock
+They are copied once into files of arrival-ordered chunks under the checkpoint; a clock
 releases them, by rename, into the folder that the ingest query watches. Everything after that is
 the Parquet source: Spark's file log makes the replay restartable, and the map stage can run in the
 scan. The copy is sorted in the driver's memory.
@@ -8,10 +8,11 @@ scan. The copy is sorted in the driver's memory.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, SqlError
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
@@ -40,6 +41,7 @@ from penstock.spark.storage.formats import SCHEDULE
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import Past
 from penstock.spark.tasks.worker import TaskReport
+from penstock.sql.script.script import CreateTable
 
 #: seconds of playing time that one chunk covers where the speed is finite
 _CHUNK_SECONDS = 1.0
@@ -58,21 +60,42 @@ class Pace:
     speed: float
     rows_per_trigger: int
 
+    @classmethod
+    def of(cls, table: CreateTable, options: Mapping[str, str]) -> Pace:
+        """What the options of a table say, by plain name; real speed where they say nothing.
 
-def prepare(table: DataFrame, arrival: str, pace: Pace, folder: Path) -> None:
-    """Writes the arrival-ordered chunks and their due times, once.
+        Raises:
+            SqlError: the speed is none.
+        """
+        text = options.get("speed", "1")
+        try:
+            speed = math.inf if text.strip().lower() == "max" else float(text)
+        except ValueError:
+            speed = -1.0
+        if not speed > 0:
+            raise SqlError(
+                f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0",
+                *table.at("speed"),
+            )
+        return cls(speed, int(options.get("rowspertrigger", "100000")))
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder has all chunks of a replay, and their due times."""
+    return (folder / "schedule.json").exists()
+
+
+def prepare(stored: pa.Table, arrival: str, pace: Pace, folder: Path) -> None:
+    """Writes the arrival-ordered chunks and their due times.
 
     Tuples with no arrival time come last.
 
     Args:
-        table: the stored table.
+        stored: the tuples.
         arrival: name of the column to play by.
         pace: how fast.
-        folder: where the chunks go; complete when its `schedule.json` exists.
+        folder: where the chunks go; `is_prepared` when they are complete.
     """
-    if (folder / "schedule.json").exists():
-        return
-    stored = table.toArrow().cast(arrow_schema(table.schema))
     rows = stored.take(pc.sort_indices(stored, sort_keys=[(arrival, "ascending")]))
     arrivals = rows.column(arrival).cast(pa.timestamp("us")).cast(pa.int64()).combine_chunks()
     last = pc.max(arrivals).as_py() or 0
@@ -122,7 +145,8 @@ class ReplaySource:
     """A Parquet source over a folder that fills by the clock.
 
     Args:
-        table: the stored table.
+        schema: the tuple's columns.
+        read: gives the tuples, in any order; called once for each checkpoint.
         event_time: name of the event time column, or None.
         arrival: name of the column to play by.
         pace: how fast.
@@ -132,11 +156,17 @@ class ReplaySource:
     is_finite: ClassVar[bool] = True
 
     def __init__(
-        self, table: DataFrame, event_time: str | None, arrival: str, pace: Pace, in_scan: bool
+        self,
+        schema: StructType,
+        read: Callable[[], pa.Table],
+        event_time: str | None,
+        arrival: str,
+        pace: Pace,
+        in_scan: bool,
     ) -> None:
-        self.schema = table.schema
+        self.schema = schema
         self.event_time = event_time
-        self._table = table
+        self._read = read
         self._arrival = arrival
         self._pace = pace
         self._in_scan = in_scan
@@ -159,7 +189,9 @@ class ReplaySource:
         self.close()
         self._begun, self._failure = False, None
         self._folder = layout.replay(stream)
-        prepare(self._table, self._arrival, self._pace, self._folder)
+        if not is_prepared(self._folder):
+            stored = self._read().cast(arrow_schema(self.schema))
+            prepare(stored, self._arrival, self._pace, self._folder)
         _refuse_columns_after(self._folder, stream, self.schema)
         schedule = SCHEDULE.read(self._folder / "schedule.json") or {}
         self._due: list[float] = schedule["due_seconds"]

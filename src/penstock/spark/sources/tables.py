@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -19,6 +18,7 @@ from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import open_kafka
+from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, read_exactly
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.reader_options import known_options, plain_option
@@ -36,6 +36,8 @@ RESERVED = frozenset(
 )
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
+#: sources that know when their tuples come, and how they say it
+_PLAYED = {"replay": "arrival_time", "network": "its column arrived"}
 #: options that only a streaming read knows
 _STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
 #: options that count something
@@ -54,7 +56,7 @@ _KINDS = {"parquet": "Parquet", "orc": "ORC"}
 TOLERANT_SOURCES = ("csv", "json")
 TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
-SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay")
+SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay", "network")
 
 
 def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> Source:
@@ -84,6 +86,8 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         source = stream_source(frame, event_time)
     elif kind == "replay":
         source = _open_replay(spark, table, options, event_time, settings)
+    elif kind == "network":
+        source = open_network(table, options, event_time, in_scan=settings.map_in_scan)
     elif kind in FILE_SOURCES:
         source = _open_files(spark, table, kind, options, event_time, settings, in_scan=arrival is None)
     else:
@@ -326,30 +330,20 @@ def _open_replay(
             *table.at("arrival_time"),
         )
     check_columns(table.name, stored.schema, event_time)
-    pace = Pace(_speed(table, options.get("speed", "1")), int(options.get("rowspertrigger", "100000")))
-    return ReplaySource(stored, event_time, arrival, pace, settings.map_in_scan)
+    pace = Pace.of(table, options)
+    return ReplaySource(stored.schema, stored.toArrow, event_time, arrival, pace, settings.map_in_scan)
 
 
 def _check_arrival(table: CreateTable, kind: str, event_time: str | None) -> None:
     """Makes sure that the tuples of a table may be stamped with the time of their batch."""
-    if kind == "replay":
-        message = "a replay says when its tuples came by arrival_time; event_time may name the same column"
+    if kind in _PLAYED:
+        message = (
+            f"a {kind} says when its tuples came by {_PLAYED[kind]}; event_time may name the same column"
+        )
         raise SqlError(f"table {table.name}: {message}", *table.at("arrival"))
     if event_time is not None:
         message = "arrival names the column of the time at which tuples came, which is the table's event time; leave one of both out"
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time"))
-
-
-def _speed(table: CreateTable, text: str) -> float:
-    try:
-        speed = math.inf if text.strip().lower() == "max" else float(text)
-    except ValueError:
-        speed = -1.0
-    if not speed > 0:
-        raise SqlError(
-            f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0", *table.at("speed")
-        )
-    return speed
 
 
 def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:

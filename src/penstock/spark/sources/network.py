@@ -1,0 +1,192 @@
+"""A simulated wireless network as a stream: its packets, in the order in which they come through, at a multiple of real speed.
+
+The network is simulated once a checkpoint; from there on it is a replay. What became of packets that never came is kept beside
+the chunks, and told as the stream reaches the moments at which they were created.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.errors import CheckpointError, InputError, SqlError, UnknownNameError
+from penstock.simulate.networks.readings import (
+    ARRIVED,
+    BEGINNING,
+    PacketCounts,
+    arrived_readings,
+    beginning_of,
+    microseconds,
+)
+from penstock.simulate.networks.settings import NetworkSettings, option_names
+from penstock.spark.sources.reader_options import PLAYING, plain_option
+from penstock.spark.sources.replay import Pace, ReplaySource, is_prepared
+from penstock.spark.sources.source import BoundBatch
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.files import make_folder, sync_file
+from penstock.spark.storage.formats import NETWORK
+from penstock.spark.storage.layout import Layout
+from penstock.spark.tasks.worker import TaskReport
+from penstock.sql.script.script import CreateTable
+
+
+class NetworkSource(ReplaySource):
+    """A replay of the packets of a network.
+
+    Args:
+        settings: the network.
+        beginning: the moment at which it begins.
+        event_time: name of the event time column, or None.
+        pace: how fast it is played.
+        in_scan: False keeps the map stage behind the DataFrame.
+    """
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        beginning: datetime,
+        event_time: str | None,
+        pace: Pace,
+        in_scan: bool,
+    ) -> None:
+        schema = from_arrow_schema(ARRIVED, prefer_timestamp_ntz=False)
+        super().__init__(schema, self._simulated, event_time, "arrived", pace, in_scan)
+        self._settings = settings
+        self._beginning = beginning
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+        """Simulates the network, unless an earlier run has.
+
+        Raises:
+            CheckpointError: the packets of the checkpoint are those of another network.
+        """
+        self._stream, self._events = stream, events
+        folder = layout.replay(stream)
+        said = self._said()
+        if is_prepared(folder):
+            _refuse_other(stream, NETWORK.read(folder / "network.json"), said)
+        else:
+            make_folder(folder)
+            NETWORK.replace(folder / "network.json", said)
+        self._packets = folder / "packets.parquet"
+        super().prepare(layout, stream, events)
+        self._counts = PacketCounts(pq.read_table(self._packets, columns=["created", "arrived", "fate"]))
+        if not self._due:
+            self._tell(self._end_us)
+
+    def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
+        """The Parquet source's jobs; tells what has become of the packets created up to the newest of the batch."""
+        reports = super().run(df, batch)
+        if batch.checkpoint is not None:
+            chunks = [int(Path(unquote(path)).stem) for path in batch.files(df)]
+            if chunks:
+                self._tell(self._until_us(max(chunks)))
+        return reports
+
+    def _simulated(self) -> pa.Table:
+        # the simulator loads what no other stream needs
+        from penstock.simulate.networks.trace import simulate
+
+        packets = simulate(self._settings).packets
+        pq.write_table(packets, self._packets)
+        sync_file(self._packets)
+        return arrived_readings(packets, self._beginning)
+
+    def _said(self) -> dict[str, Any]:
+        """What the script says of the network, as the checkpoint keeps it."""
+        speed = self._pace.speed
+        return {
+            **asdict(self._settings),
+            "start": self._beginning.isoformat(),
+            "speed": speed if math.isfinite(speed) else "max",
+            "rows_per_trigger": self._pace.rows_per_trigger,
+        }
+
+    def _until_us(self, chunk: int) -> int:
+        """How far the simulation is reached with a chunk, microseconds: its newest arrival; with the last one the end."""
+        if chunk == len(self._due) - 1:
+            return self._end_us
+        arrived = pq.read_table(self._released / f"{chunk:08d}.parquet", columns=["arrived"])["arrived"]
+        newest: int = pc.max(arrived.cast(pa.int64())).as_py()
+        return newest - microseconds(self._beginning)
+
+    @property
+    def _end_us(self) -> int:
+        """The end of the simulation."""
+        return round(self._settings.seconds * 1e6)
+
+    def _tell(self, until_us: int) -> None:
+        self._events.record(
+            "network_reached",
+            stream=self._stream,
+            seconds=round(until_us / 1e6, 3),
+            of_seconds=self._settings.seconds,
+            **self._counts.until(until_us),
+        )
+
+
+def open_network(
+    table: CreateTable, options: Mapping[str, str], event_time: str | None, *, in_scan: bool
+) -> NetworkSource:
+    """Opens the network a CREATE TABLE declares.
+
+    Args:
+        table: the statement.
+        options: its options by plain name, without those that every table has.
+        event_time: name of the event time column; None: `measured`.
+        in_scan: False keeps the map stage behind the DataFrame.
+
+    Raises:
+        InputError: columns are declared, or an option is unknown or out of range.
+    """
+    if table.columns:
+        raise SqlError(
+            f"table {table.name}: a network has columns of its own: {', '.join(ARRIVED.names)}; leave out the declared ones",
+            *table.at(table.columns[0].name),
+        )
+    fields = {plain_option(name): name for name in (*option_names(), *PLAYING)}
+    said = {fields.get(plain_option(name), name): name for name in table.options}
+    given = {name: options[plain_option(name)] for name in said if plain_option(name) in options}
+    unknown = next((name for name in given if name not in fields.values()), None)
+    if unknown is not None:
+        allowed = ", ".join((*option_names(), *PLAYING, "event_time"))
+        raise UnknownNameError(
+            f"table {table.name}: a network has no option {unknown}; allowed: {allowed}", *table.at(unknown)
+        )
+    network = {name: value for name, value in given.items() if name not in PLAYING}
+    try:
+        settings = NetworkSettings.from_options(network)
+        beginning = beginning_of(given["start"]) if "start" in given else BEGINNING
+    except InputError as error:
+        about = next((name for name in said if f"Option {name} " in str(error)), "")
+        raise SqlError(f"table {table.name}: {error}", *table.at(said.get(about, ""))) from error
+    return NetworkSource(
+        settings, beginning, event_time or "measured", Pace.of(table, options), in_scan=in_scan
+    )
+
+
+def _refuse_other(stream: str, packets: Mapping[str, Any] | None, said: Mapping[str, Any]) -> None:
+    """Makes sure that the packets of a checkpoint are those that the script asks for."""
+    if packets is None:
+        raise CheckpointError(
+            f"stream {stream}: its checkpoint is that of a replay of a stored table, not of a network; start with a new output "
+            "folder and checkpoint"
+        )
+    other = [name for name, value in packets.items() if name in said and said[name] != value]
+    if other:
+        now, then = (", ".join(f"{name} {all_[name]}" for name in other) for all_ in (said, packets))
+        raise CheckpointError(
+            f"stream {stream}: the network of its checkpoint has {then}, and the script says {now}; put that back, or start with a "
+            "new output folder and checkpoint"
+        )

@@ -1,0 +1,164 @@
+"""A simulated network as a stream: its tuples and windows, restarts, what is told of lost packets, and what early answers promise."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from conftest import CONNECTOR_JARS
+from engine_cases import rows
+from killing import ended, started
+from penstock.errors import CheckpointError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
+from penstock.simulate.networks.readings import BEGINNING, arrived_readings, lost_readings
+from penstock.simulate.networks.settings import NetworkSettings
+from penstock.simulate.networks.trace import simulate
+from penstock.spark.engine import Engine
+from penstock.spark.run import Run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: small, and so thin that routes break: one packet in ten never comes, others come by ten seconds late
+NETWORK = {"nodes": "15", "load": "40", "seconds": "60", "seed": "7", "max_speed": "20", "sources": "5"}
+SECONDS = 3
+EPSILON = 0.05
+VIEWS = {
+    "every": "SELECT * FROM readings",
+    "warm": "SELECT sensor, sequence, measured FROM readings WHERE value > 20 AND channel = 1",
+    "by_sensor": "SELECT sensor, window(measured, '5 seconds') AS w, count(*) AS n, max(hops) AS hops, "
+    "min(arrived) AS first FROM readings GROUP BY sensor, w",
+    "counted": f"SELECT /*+ MAX_ERROR({EPSILON}, 0.2) */ window(measured, '{SECONDS} seconds') AS w, count(*) AS n "
+    "FROM readings GROUP BY w",
+}
+
+
+@pytest.fixture(scope="module")
+def packets() -> pa.Table:
+    """Every packet that the network creates."""
+    return simulate(NetworkSettings.from_options(NETWORK)).packets
+
+
+def _table(**options: str) -> str:
+    said = ", ".join(f"{name} '{value}'" for name, value in {**NETWORK, **options}.items())
+    return f"CREATE TABLE readings USING network OPTIONS ({said});"
+
+
+def _engine(spark: SparkSession, **options: str) -> Engine:
+    engine = Engine(spark, shards=2, least_horizon_seconds=1, retry_attempts=40, retry_seconds=0.2)
+    return engine.execute(_table(**options)).views(VIEWS)
+
+
+def _answered(engine: Engine, out: Path) -> Run:
+    run = engine.start(out, available_now=True)
+    assert run.await_termination(500)
+    run.stop()
+    return run
+
+
+def _assert_as_spark_answers(spark: SparkSession, run: Run, packets: pa.Table) -> None:
+    spark.createDataFrame(arrived_readings(packets, BEGINNING)).createOrReplaceTempView("readings")
+    for name, text in VIEWS.items():
+        wanted = spark.sql(text)
+        assert rows(run.results(name).select(*wanted.columns)) == rows(wanted), name
+
+
+def _number(moment: datetime) -> int:
+    """The window that a moment is in, counted from the beginning."""
+    return int((moment.replace(tzinfo=UTC) - BEGINNING).total_seconds()) // SECONDS
+
+
+def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
+    spark: SparkSession, tmp_path: Path, packets: pa.Table
+) -> None:
+    run = _answered(_engine(spark, speed="max", rows_per_trigger="150"), tmp_path / "out")
+    _assert_as_spark_answers(spark, run, packets)
+    arrived, never = arrived_readings(packets, BEGINNING), lost_readings(packets, BEGINNING)
+    causes = Counter(fate.removeprefix("lost: ") for fate in never["fate"].to_pylist())
+    in_flight = causes.pop("in flight", 0)
+    told = run.status()["readings"]["network"]
+    assert told == {
+        **{"seconds": 60.0, "of_seconds": 60.0, "created": packets.num_rows, "arrived": arrived.num_rows},
+        **{"under_way": in_flight, "lost": dict(causes)},
+    }
+    assert sum(causes.values()) > 0
+    assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told
+    line = next(line for line in status_lines(folder_status(tmp_path / "out")) if "network:" in line)
+    assert f"{packets.num_rows:,} packets created | {arrived.num_rows:,} arrived" in line
+    reached = run.events("network_reached")
+    assert len(reached) == run.status()["readings"]["batches"]
+    for event in reached:
+        assert event["created"] == event["arrived"] + event["under_way"] + sum(event["lost"].values())
+    assert [event["arrived"] for event in reached] == [
+        min(150 * number, arrived.num_rows) for number in range(1, len(reached) + 1)
+    ]
+    _assert_early_answers_promise_what_arrives(run, arrived, never)
+
+
+def _assert_early_answers_promise_what_arrives(run: Run, arrived: pa.Table, never: pa.Table) -> None:
+    """The bound is on what an early answer lacks of the final one; what never arrives is missing to both."""
+    final, lost = (Counter(map(_number, table["measured"].to_pylist())) for table in (arrived, never))
+    assert {_number(row.w.start): row.n for row in run.results("counted").collect()} == final
+    early = run.changes("counted").where("revision = 0 AND coverage IS NOT NULL AND NOT is_final")
+    answers = {_number(row.w.start): row.n for row in early.collect()}
+    assert len(answers) >= 5, "enough windows were final for the bound to be promised"
+    beyond = [number for number, n in answers.items() if (final[number] - n) / final[number] >= EPSILON]
+    assert len(beyond) <= len(answers) / 2
+    thinned = [number for number in answers if lost[number] / (final[number] + lost[number]) >= EPSILON]
+    assert thinned, "the answers over what arrives are themselves further from what was measured"
+
+
+def test_what_the_command_writes_is_a_table_to_replay(
+    spark: SparkSession, tmp_path: Path, packets: pa.Table
+) -> None:
+    trace = tmp_path / "trace.parquet"
+    pq.write_table(arrived_readings(packets, BEGINNING), trace)
+    engine = Engine(spark).execute(
+        f"CREATE TABLE readings USING replay OPTIONS (path '{trace}', event_time 'measured', arrival_time 'arrived')"
+    )
+    assert "map stage in the scan" in engine.views(VIEWS).explain()
+
+
+def test_a_stream_stopped_in_the_middle_goes_on_there(
+    spark: SparkSession, tmp_path: Path, packets: pa.Table
+) -> None:
+    out = tmp_path / "out"
+    run = _engine(spark, speed="6").start(out)
+    deadline = time.monotonic() + 300
+    while run.status()["readings"]["tuples"] < packets.num_rows // 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    run.stop()
+    before = run.status()["readings"]["network"]
+    assert before["arrived"] < arrived_readings(packets, BEGINNING).num_rows
+    assert before["seconds"] < 60
+    with pytest.raises(
+        CheckpointError, match="has protocol dual-channel, and the script says protocol multipath"
+    ):
+        _engine(spark, speed="6", protocol="multipath").start(out)
+    run = _answered(_engine(spark, speed="6"), out)
+    _assert_as_spark_answers(spark, run, packets)
+    assert folder_status(out)["streams"]["readings"]["network"]["created"] == packets.num_rows
+
+
+def test_a_stream_killed_in_the_middle_answers_each_packet_once(
+    spark: SparkSession, tmp_path: Path, packets: pa.Table
+) -> None:
+    out, script, told = tmp_path / "out", tmp_path / "script.sql", tmp_path / "told"
+    options = {"speed": "max", "rows_per_trigger": "500"}
+    views = [f"CREATE VIEW {name} AS {text};" for name, text in VIEWS.items()]
+    script.write_text("\n".join([_table(**options), *views]))
+    jars = f"spark.jars={','.join(map(str, CONNECTOR_JARS))}"
+    code = ended(started("victim.py", script, out, jars, log=told, failpoint="half_published:2"))
+    assert code == -signal.SIGKILL, told.read_text()[-3000:]
+    run = _answered(_engine(spark, **options), out)
+    _assert_as_spark_answers(spark, run, packets)
+    assert run.status()["readings"]["network"]["arrived"] == arrived_readings(packets, BEGINNING).num_rows

@@ -1,0 +1,105 @@
+"""`penstock simulate network`: its files, its summary, and mistakes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.cli.main import main
+from penstock.simulate.networks.readings import ARRIVED, LOST
+from penstock.simulate.networks.settings import NetworkSettings
+from penstock.simulate.networks.trace import simulate
+
+#: small, and on the move: some packets are lost
+NETWORK = {"nodes": "15", "load": "40", "seconds": "20", "seed": "7", "max_speed": "20", "sources": "5"}
+
+
+def _call(*arguments: object) -> int:
+    before = sys.argv
+    sys.argv = ["penstock", "simulate", "network", *map(str, arguments)]
+    try:
+        main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def test_what_came_through_and_what_did_not_are_written_for_a_replay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, lost = tmp_path / "trace.parquet", tmp_path / "lost.parquet"
+    options = (
+        "--nodes",
+        15,
+        "--load",
+        40,
+        "--seconds",
+        20,
+        "--seed",
+        7,
+        "--max-speed",
+        20,
+        "--set",
+        "sources=5",
+    )
+    assert _call("--output", output, "--lost", lost, *options, "--start", "2026-05-01 12:00:00") == 0
+    packets = simulate(NetworkSettings.from_options(NETWORK)).packets
+    came, never = pq.read_table(output), pq.read_table(lost)
+    assert came.schema.equals(ARRIVED)
+    assert never.schema.equals(LOST)
+    assert came.num_rows + never.num_rows == packets.num_rows
+    assert never.num_rows > 0
+    times = came["arrived"].to_pylist()
+    assert times == sorted(times)
+    assert times[0].isoformat().startswith("2026-05-01T12:00:0")
+    assert all(row["measured"] < row["arrived"] for row in came.to_pylist())
+    told = capsys.readouterr().out
+    for words in (
+        "dual-channel, 15 nodes, 20 s",
+        f"{packets.num_rows:,}",
+        "lost: no route",
+        "95th percentile",
+        "channel 1",
+    ):
+        assert words in told
+    assert sorted(tmp_path.iterdir()) == [lost, output]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--nodes", "1"], "Option nodes is '1'; allowed: whole numbers from 2 to 1000"),
+        (["--set", "sources=80"], "Option sources is 80; with 50 nodes at most 49"),
+        (["--set", "colour=red"], "Unknown option colour of a network. Options: protocol, nodes"),
+        (["--set", "colour"], "--set colour: allowed: NAME=VALUE"),
+        (["--set", "max_speed=3"], "--set max_speed: it has an option of its own, --max-speed"),
+        (["--start", "soon"], "Option start is 'soon'; allowed: a moment such as"),
+        (["--output", "."], "--output . is a folder; allowed: the name of a file"),
+        (["--lost", "nowhere/lost.parquet"], "--lost nowhere/lost.parquet: there is no folder nowhere"),
+        (["--lost", "./trace.parquet"], "--lost trace.parquet is the file of --output"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_simulated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _call("--output", "trace.parquet", *options) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert "Traceback" not in shown.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_protocol_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _call("--output", "trace.parquet", "--protocol", "olsr") == 2
+    told = capsys.readouterr().err
+    assert all(word in told for word in ("olsr", "dual-channel", "multipath", "single-path"))

@@ -1,0 +1,221 @@
+"""A network as a table: its options, its packets under the checkpoint, and what is told of those that never come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import CheckpointError, InputError
+from penstock.monitor.book import StatusBook
+from penstock.monitor.report import status_lines
+from penstock.simulate.networks import trace
+from penstock.simulate.networks.readings import PacketCounts, arrived_readings, lost_readings
+from penstock.simulate.networks.settings import NetworkSettings
+from penstock.spark.sources.network import NetworkSource, open_network
+from penstock.spark.sources.reader_options import plain_option
+from penstock.spark.storage.layout import Layout
+from penstock.sql.script.script import parse_script
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+#: six packets, the fourth never comes, the last one not before the end
+PACKETS = pa.table(
+    {
+        "sensor": pa.array([1, 2, 1, 2, 1, 2], pa.int32()),
+        "sequence": pa.array([0, 0, 1, 1, 2, 2]),
+        "created": pa.array([0, 1, 2, 3, 4, 5]),
+        "arrived": pa.array([7, 3, 6, None, 6, None], pa.int64()),
+        "channel": pa.array([0, 1, 1, None, 0, None], pa.int8()),
+        "hops": pa.array([1, 2, 1, None, 3, None], pa.int8()),
+        "value": pa.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        "fate": pa.array(
+            ["delivered", "delivered", "delivered", "lost: no route", "delivered", "in flight"]
+        ).dictionary_encode(),
+    }
+)
+
+
+class Told:
+    """Events as they are recorded."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def record(self, kind: str, **fields: Any) -> None:
+        self.events.append({"kind": kind, **fields})
+
+
+def _opened(options: str, columns: str = "") -> NetworkSource:
+    table = parse_script(f"CREATE TABLE readings {columns} USING network OPTIONS ({options})").tables[0]
+    given = {plain_option(name): value for name, value in table.options.items()}
+    return open_network(table, given, given.pop("eventtime", None), in_scan=True)
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> list[NetworkSettings]:
+    """The networks that were simulated, all with the same packets."""
+    asked: list[NetworkSettings] = []
+
+    def simulate(settings: NetworkSettings) -> SimpleNamespace:
+        asked.append(settings)
+        return SimpleNamespace(packets=PACKETS)
+
+    monkeypatch.setattr(trace, "simulate", simulate)
+    return asked
+
+
+def _prepared(source: NetworkSource, folder: Path) -> list[dict[str, Any]]:
+    told = Told()
+    source.prepare(Layout(folder / "out", folder / "checkpoint"), "readings", told)  # type: ignore[arg-type]
+    return told.events
+
+
+def _replay(folder: Path) -> Path:
+    return Layout(folder / "out", folder / "checkpoint").replay("readings")
+
+
+def test_a_table_has_the_columns_of_a_reading() -> None:
+    source = _opened("nodes '20', MaxSpeed '3', speed 'max'")
+    assert source.schema.simpleString() == (
+        "struct<sensor:int,sequence:bigint,value:double,measured:timestamp,arrived:timestamp,channel:tinyint,hops:tinyint>"
+    )
+    assert source.event_time == "measured"
+    assert _opened("event_time 'arrived'").event_time == "arrived"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            "nodes '1'",
+            "table readings: Option nodes is '1'; allowed: whole numbers from 2 to 1000\n  line 1: ",
+        ),
+        ("protocol 'olsr'", "Option protocol is 'olsr'; allowed: 'dual-channel', 'multipath', 'single-path'"),
+        ("maxspeed 'fast'", "Option max_speed is 'fast'; allowed: numbers from 0 to 100"),
+        ("start 'noon'", "Option start is 'noon'; allowed: a moment such as '2026-01-01 00:00:00'"),
+        ("speed '0'", "speed is '0'; allowed: 'max' or a number above 0"),
+        ("path 'data'", "a network has no option path; allowed: protocol, nodes, load"),
+        ("static 'true'", "a network has no option static"),
+    ],
+)
+def test_a_mistake_in_the_options_is_told_at_its_place(options: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        _opened(options)
+    assert told in str(error.value)
+    name = options.partition(" ")[0]
+    shown, underlined = str(error.value).splitlines()[-2:]
+    assert shown[underlined.index("^") : underlined.rindex("^") + 1].lower().startswith(name)
+
+
+def test_declared_columns_are_refused() -> None:
+    with pytest.raises(
+        InputError, match="a network has columns of its own: sensor, sequence, value, measured"
+    ):
+        _opened("", "(sensor INT)")
+
+
+def test_the_packets_are_simulated_once(tmp_path: Path, simulated: list[NetworkSettings]) -> None:
+    options = "nodes '20', seconds '1', speed 'max', rows_per_trigger '3', start '2026-05-01T12:00:00'"
+    for _ in range(2):
+        assert _prepared(_opened(options), tmp_path) == []
+    assert [each.nodes for each in simulated] == [20]
+    chunks = [pq.read_table(file) for file in sorted(_replay(tmp_path).glob("waiting/*.parquet"))]
+    assert [chunk.num_rows for chunk in chunks] == [3, 1]
+    assert pa.concat_tables(chunks).to_pylist() == arrived_readings(PACKETS, NOON).to_pylist()
+    assert pq.read_table(_replay(tmp_path) / "packets.parquet").num_rows == 6
+
+
+def test_a_start_that_was_cut_off_is_begun_anew(tmp_path: Path, simulated: list[NetworkSettings]) -> None:
+    _prepared(_opened("nodes '20'"), tmp_path)
+    (_replay(tmp_path) / "schedule.json").unlink()
+    _prepared(_opened("nodes '30'"), tmp_path)
+    with pytest.raises(CheckpointError, match="has nodes 30, and the script says nodes 20"):
+        _prepared(_opened("nodes '20'"), tmp_path)
+    assert len(simulated) == 2
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize(
+    ("options", "then", "now"),
+    [
+        ("protocol 'multipath', seed '9'", "protocol dual-channel, seed 1", "protocol multipath, seed 9"),
+        ("speed 'max'", "speed 1.0", "speed max"),
+        ("rows_per_trigger '10'", "rows_per_trigger 100000", "rows_per_trigger 10"),
+        ("start '2026-05-01'", "start 2000-01-01T00:00:00+00:00", "start 2026-05-01T00:00:00+00:00"),
+    ],
+)
+def test_another_network_than_that_of_the_checkpoint_is_refused(
+    tmp_path: Path, options: str, then: str, now: str
+) -> None:
+    _prepared(_opened(""), tmp_path)
+    with pytest.raises(CheckpointError) as error:
+        _prepared(_opened(options), tmp_path)
+    assert f"the network of its checkpoint has {then}, and the script says {now}; put that back" in str(
+        error.value
+    )
+
+
+@pytest.mark.usefixtures("simulated")
+def test_the_checkpoint_of_a_replay_is_refused(tmp_path: Path) -> None:
+    _prepared(_opened(""), tmp_path)
+    (_replay(tmp_path) / "network.json").unlink()
+    with pytest.raises(CheckpointError, match="is that of a replay of a stored table"):
+        _prepared(_opened(""), tmp_path)
+
+
+def test_a_network_of_which_nothing_arrives_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = PACKETS.filter(PACKETS["arrived"].is_null())
+    monkeypatch.setattr(trace, "simulate", lambda _: SimpleNamespace(packets=lost))
+    (event,) = _prepared(_opened("seconds '2'"), tmp_path)
+    assert event == {
+        **{"kind": "network_reached", "stream": "readings", "seconds": 2.0, "of_seconds": 2.0},
+        **{"created": 2, "arrived": 0, "under_way": 1, "lost": {"no route": 1}},
+    }
+
+
+def test_at_each_moment_every_packet_is_counted_once() -> None:
+    counts = PacketCounts(PACKETS)
+    told = [counts.until(moment) for moment in range(-1, 9)]
+    assert [each["created"] for each in told] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
+    assert [each["arrived"] for each in told] == [0, 0, 0, 0, 1, 1, 1, 3, 4, 4]
+    assert [each["lost"] for each in told] == [{}] * 4 + [{"no route": 1}] * 6
+    for each in told:
+        assert each["created"] == each["arrived"] + each["under_way"] + sum(each["lost"].values())
+
+
+def test_readings_are_in_order_of_arrival_and_the_others_beside_them() -> None:
+    arrived, lost = arrived_readings(PACKETS, NOON), lost_readings(PACKETS, NOON)
+    assert arrived["value"].to_pylist() == [2.0, 3.0, 5.0, 1.0]
+    assert arrived["measured"].to_pylist()[1] == NOON.replace(microsecond=2)
+    assert arrived["arrived"].to_pylist()[1] == NOON.replace(microsecond=6)
+    assert lost.select(["value", "fate"]).to_pylist() == [
+        {"value": 4.0, "fate": "lost: no route"},
+        {"value": 6.0, "fate": "in flight"},
+    ]
+
+
+def test_the_status_says_what_became_of_the_packets() -> None:
+    book = StatusBook()
+    reached = {
+        "kind": "network_reached",
+        "time": "",
+        "stream": "readings",
+        "seconds": 61.5,
+        "of_seconds": 600.0,
+    }
+    lost = {"link break": 3, "no route": 40}
+    book.note({**reached, "created": 12_300, "arrived": 12_000, "under_way": 257, "lost": lost})
+    assert book.stream("readings")["network"]["lost"] == lost
+    assert book.document()["news"] == []
+    lines = list(status_lines({**book.document(), "output": "out"}))
+    assert (
+        "  network: 61.5 s of 600 s | 12,300 packets created | 12,000 arrived | 257 under way | "
+        "43 lost (no route 40, link break 3)"
+    ) in lines
