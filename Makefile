@@ -15,7 +15,7 @@ CUTS ?= 10000
 WINDOWS ?= 24000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -100,6 +100,9 @@ bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores:
 
 bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory and files over 24,000 windows (WINDOWS)
 	$(BIN)/python benchmarks/deadlines_memory.py --windows $(WINDOWS)
+
+bench-network: $(INSTALLED) ## a simulated ad hoc network under three protocols: pictures, Bianchi's figures, the paper's claims
+	$(BIN)/python benchmarks/network.py
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py

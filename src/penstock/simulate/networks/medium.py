@@ -46,6 +46,8 @@ class ChannelCounts:
 
     Attributes:
         transmissions: frames that went on the air, repetitions included.
+        unicast: of these, those to one receiver.
+        acknowledged: of these, those that came through.
         collisions: unicast transmissions that another one destroyed at their receiver.
         lost_broadcasts: receptions of broadcasts that another transmission destroyed.
         out_of_range: unicast transmissions whose receiver was out of range.
@@ -56,6 +58,8 @@ class ChannelCounts:
     """
 
     transmissions: int = 0
+    unicast: int = 0
+    acknowledged: int = 0
     collisions: int = 0
     lost_broadcasts: int = 0
     out_of_range: int = 0
@@ -232,6 +236,7 @@ class Medium:
         self._active |= 1 << node
         counts = self.counts
         counts.transmissions += 1
+        counts.unicast += receiver >= 0
         counts.sent_bytes[frame.kind] += frame.octets
         counts.air += airtime
         self._at(airtime, self._data_ended, transmission)
@@ -274,6 +279,7 @@ class Medium:
             self._spread(transmission)
         elif transmission.reached and not transmission.destroyed:
             counts.sent[frame.kind] += 1
+            counts.acknowledged += 1
             counts.waited += int(self._environment.now) - frame.queued
             self._next_frame(station)
             self._receiver.received(transmission.receiver, frame, self._channel)

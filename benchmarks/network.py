@@ -1,0 +1,392 @@
+"""A simulated ad hoc network under three protocols: the comparison that the dual-channel paper's abstract speaks of.
+
+1. Bianchi's saturation throughput, by his fixed point and on the simulated channel.
+2. Speed: 100 nodes, ten simulated minutes.
+3. On-demand dual-channel routing, single-channel multipath routing and single-path routing against offered load, nodes and
+   mobility (random waypoint and Gauss-Markov), sensors to one sink and in pairs; the same movements and packets for all protocols
+   under one seed. `dual, equal spectrum` has channels of half the bit rate: what is left when it has no more bandwidth than the others.
+   Pictures with 95 % intervals over the seeds (Student's t), all figures as CSV.
+4. The abstract's claims against single-channel multipath routing: more throughput, fewer collisions, less congested route nodes.
+   Judged by paired differences over the seeds: holds, holds not (the opposite is significant), or no difference.
+5. Paths of each answered discovery against networkx's maximum flow over who reached whom when it began.
+
+Exits with 1 where an expectation is not met.
+
+Run: python benchmarks/network.py [--small] [--workers N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+import matplotlib as mpl
+import networkx as nx
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import t as student
+
+from penstock.simulate.networks.disjoint import shared_nodes
+from penstock.simulate.networks.measures import Measures, measure
+from penstock.simulate.networks.routing import FoundPaths
+from penstock.simulate.networks.saturation import BIANCHI, analytic, simulated
+from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
+from penstock.simulate.networks.topology import members
+from penstock.simulate.networks.trace import simulate
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
+CONSOLE = Console(width=170)
+SEEDS = (1, 2, 3, 4, 5)
+#: above this offered load one channel of the default network is saturated
+HEAVY = 400.0
+#: up to here few broadcasts are lost
+QUIET = 200.0
+
+DUAL, EQUAL, MULTIPATH, SINGLE = "dual-channel", "dual, equal spectrum", "multipath", "single-path"
+SIDES: dict[str, Callable[[NetworkSettings], NetworkSettings]] = {
+    DUAL: lambda base: replace(base, protocol=Protocol.DUAL_CHANNEL),
+    EQUAL: lambda base: replace(
+        base, protocol=Protocol.DUAL_CHANNEL, bits_per_second=base.bits_per_second / 2
+    ),
+    MULTIPATH: lambda base: replace(base, protocol=Protocol.MULTIPATH),
+    SINGLE: lambda base: replace(base, protocol=Protocol.SINGLE_PATH),
+}
+#: figure, what it is called, its factor for people
+PANELS = (
+    ("delivery_ratio", "delivery ratio", 1.0),
+    ("throughput", "throughput, kbit/s", 1e-3),
+    ("mean_delay", "mean delay, ms", 1e3),
+    ("p95_delay", "95th percentile of delay, ms", 1e3),
+    ("collisions", "collisions a delivered packet", 1.0),
+    ("control_overhead", "control bytes a delivered byte", 1.0),
+    ("hop_wait", "waiting at a hop, ms", 1e3),
+    ("busiest_relays", "packets/s of the busiest tenth of relays", 1.0),
+    ("late", "share of packets out of order", 1.0),
+)
+#: claim, figure, whether more is better
+CLAIMS = (
+    ("more throughput", "throughput", True),
+    ("fewer collisions", "collisions", False),
+    ("less congested route nodes", "hop_wait", False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Something that is varied.
+
+    Attributes:
+        name: of the picture.
+        label: of its axis.
+        points: settings by value.
+    """
+
+    name: str
+    label: str
+    points: dict[float, NetworkSettings]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One simulation: its figures, whether all packets are accounted for, and of its answered discoveries how many had two disjoint
+    paths to find and how many of these gave two."""
+
+    measures: Measures
+    counted: bool
+    two_exist: int
+    disjoint: int
+    unanswered: int
+
+
+#: by axis, value and side, one run a seed
+Runs = dict[tuple[str, float, str], list[Run]]
+
+
+@dataclass
+class Expectations:
+    """What was expected and whether it came."""
+
+    broken: int = 0
+
+    def hold(self, what: str, held: bool, figures: str) -> None:
+        """Prints whether an expectation holds."""
+        self.broken += not held
+        CONSOLE.print(f"{'HELD    ' if held else 'NOT HELD'} {what}: {figures}")
+
+
+def axes(seconds: float) -> list[Axis]:
+    """What is varied."""
+    base = NetworkSettings(seconds=seconds)
+    loads, speeds = (50.0, 100.0, 200.0, 300.0, 400.0, 600.0, 800.0), (0.0, 2.0, 5.0, 10.0, 20.0)
+
+    def by_load(settings: NetworkSettings) -> dict[float, NetworkSettings]:
+        return {load: replace(settings, load=load) for load in loads}
+
+    def by_speed(mobility: Mobility, load: float) -> dict[float, NetworkSettings]:
+        return {speed: replace(base, max_speed=speed, load=load, mobility=mobility) for speed in speeds}
+
+    return [
+        Axis("load", "packets/s to one sink", by_load(base)),
+        Axis("load-pairs", "packets/s in pairs", by_load(replace(base, traffic=Traffic.PAIRS))),
+        Axis(
+            "nodes",
+            "nodes, 400 packets/s",
+            {nodes: replace(base, nodes=nodes, load=400.0) for nodes in (25, 50, 75, 100)},
+        ),
+        Axis("waypoint", "fastest speed, m/s, random waypoint", by_speed(Mobility.RANDOM_WAYPOINT, 200.0)),
+        Axis("gauss-markov", "fastest speed, m/s, Gauss-Markov", by_speed(Mobility.GAUSS_MARKOV, 200.0)),
+    ]
+
+
+def maximum_flow(found: FoundPaths) -> int:
+    """Node-disjoint paths that there were, the link between the ends counted as one."""
+    flows, ends = nx.DiGraph(), (found.source, found.target)
+    for node, reached in enumerate(found.reach):
+        flows.add_edge((node, "in"), (node, "out"), capacity=2 if node in ends else 1)
+        flows.add_edges_from((((node, "out"), (other, "in")) for other in members(reached)), capacity=1)
+    return int(nx.maximum_flow_value(flows, (found.source, "out"), (found.target, "in")))
+
+
+def run(settings: NetworkSettings) -> Run:
+    """Simulates once."""
+    trace = simulate(settings)
+    answered = [found for found in trace.found if found.paths]
+    two = [found for found in answered if len(found.paths) == 2 and maximum_flow(found) >= 2]
+    return Run(
+        measure(trace),
+        sum(trace.fates().values()) == trace.packets.num_rows,
+        len(two),
+        sum(shared_nodes(found.paths) == 0 for found in two),
+        len(trace.found) - len(answered),
+    )
+
+
+def saturation(expect: Expectations, seconds: float) -> None:
+    """Bianchi's figures beside ours."""
+    table = Table(
+        "W",
+        "m",
+        "stations",
+        "throughput, model",
+        "simulated",
+        "collisions, model",
+        "simulated",
+        title="Saturation",
+    )
+    largest = 0.0
+    for window, stages in ((32, 3), (32, 5), (128, 3)):
+        timing = replace(BIANCHI, least_window=window, largest_window=window << stages)
+        for stations in (1, 2, 5, 10, 20, 50):
+            model, seen = analytic(stations, timing), simulated(stations, seconds, 1, timing)
+            largest = max(largest, abs(seen.throughput / model.throughput - 1))
+            table.add_row(
+                str(window), str(stages), str(stations), f"{model.throughput:.4f}", f"{seen.throughput:.4f}",
+                f"{model.collision:.4f}", f"{seen.collision:.4f}",
+            )  # fmt: skip
+    CONSOLE.print(table)
+    expect.hold("saturation throughput within 5 % of Bianchi's", largest <= 0.05, f"{largest:.2%} at most")
+
+
+def speed(expect: Expectations, seconds: float) -> None:
+    """How long 100 nodes and ten minutes take."""
+    for protocol in Protocol:
+        begun = time.perf_counter()
+        trace = simulate(NetworkSettings(protocol, nodes=100, seconds=seconds))
+        took = time.perf_counter() - begun
+        sent = sum(channel.transmissions for channel in trace.channels)
+        expect.hold(
+            f"{protocol}: 100 nodes and {seconds:g} s in under a minute",
+            took < 60,
+            f"{took:.1f} s, {sent:,} transmissions, {1e6 * took / sent:.0f} µs each",
+        )
+
+
+def compare(varied: Iterable[Axis], workers: int) -> Runs:
+    """Every side at every point under every seed."""
+    places = [
+        (axis.name, value, side, seed)
+        for axis in varied
+        for value in axis.points
+        for side in SIDES
+        for seed in SEEDS
+    ]
+    points = {axis.name: axis.points for axis in varied}
+    every = [replace(SIDES[side](points[name][value]), seed=seed) for name, value, side, seed in places]
+    if workers == 1:
+        done: Iterable[Run] = map(run, every)
+        return _gathered(places, done)
+    with ProcessPoolExecutor(workers) as pool:
+        return _gathered(places, pool.map(run, every, chunksize=5))
+
+
+def _gathered(places: Sequence[tuple[str, float, str, int]], done: Iterable[Run]) -> Runs:
+    runs: Runs = {}
+    for (name, value, side, _), each in zip(places, done, strict=True):
+        runs.setdefault((name, value, side), []).append(each)
+    return runs
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half of the 95 % interval."""
+    spread = float(np.std(values, ddof=1)) / np.sqrt(len(values))
+    return float(np.mean(values)), float(student.ppf(0.975, len(values) - 1) * spread)
+
+
+def figures(runs: Sequence[Run], figure: str) -> list[float]:
+    """One figure of each run."""
+    return [getattr(each.measures, figure) for each in runs]
+
+
+def draw(axis: Axis, runs: Runs) -> None:
+    """Table and picture of one axis."""
+    table = Table(
+        axis.label,
+        "protocol",
+        *(label for _, label, _ in PANELS),
+        title=f"{axis.label}: mean ± half of the 95 % interval",
+    )
+    picture, panels = plt.subplots(3, 3, figsize=(16, 12))
+    for value in axis.points:
+        for side in SIDES:
+            cells = []
+            for figure, _, factor in PANELS:
+                mean, half = interval(figures(runs[axis.name, value, side], figure))
+                cells.append(f"{factor * mean:.3g} ± {factor * half:.2g}")
+            table.add_row(f"{value:g}", side, *cells)
+    CONSOLE.print(table)
+    for panel, (figure, label, factor) in zip(panels.flat, PANELS, strict=True):
+        for side in SIDES:
+            at = [interval(figures(runs[axis.name, value, side], figure)) for value in axis.points]
+            means, halves = (factor * np.array(each) for each in zip(*at, strict=True))
+            panel.errorbar(list(axis.points), means, halves, marker="o", capsize=3, label=side)
+        panel.set(xlabel=axis.label, ylabel=label)
+        if figure in ("mean_delay", "p95_delay", "hop_wait"):
+            panel.set_yscale("log")
+    panels.flat[0].legend()
+    picture.tight_layout()
+    picture.savefig(OUTPUT / f"network-{axis.name}.png", dpi=90)
+    plt.close(picture)
+
+
+def verdict(ours: Sequence[float], theirs: Sequence[float], more: bool) -> tuple[str, str]:
+    """Whether a claim holds, and the paired difference in per cent of theirs."""
+    mean, half = interval([one - other for one, other in zip(ours, theirs, strict=True)])
+    base = float(np.mean(theirs)) or 1.0
+    better = mean if more else -mean
+    text = "no difference" if abs(mean) <= half else "holds" if better > 0 else "holds not"
+    return text, f"{text} ({100 * mean / base:+.0f} ± {100 * half / abs(base):.0f} %)"
+
+
+def claims(expect: Expectations, varied: Sequence[Axis], runs: Runs) -> None:
+    """The abstract's claims, point by point."""
+    for side, other in ((DUAL, MULTIPATH), (EQUAL, MULTIPATH), (DUAL, SINGLE)):
+        table = Table(
+            "varied",
+            "value",
+            *(claim for claim, _, _ in CLAIMS),
+            title=f"{side} against {other}: the abstract's claims",
+        )
+        heavy: dict[str, list[str]] = {claim: [] for claim, _, _ in CLAIMS}
+        for axis in varied:
+            for value, settings in axis.points.items():
+                cells = []
+                for claim, figure, more in CLAIMS:
+                    ours, theirs = (figures(runs[axis.name, value, each], figure) for each in (side, other))
+                    text, cell = verdict(ours, theirs, more)
+                    cells.append(cell)
+                    if settings.load >= HEAVY and settings.nodes >= 50:
+                        heavy[claim].append(text)
+                table.add_row(axis.label, f"{value:g}", *cells)
+        CONSOLE.print(table)
+        if (side, other) == (DUAL, MULTIPATH):
+            for claim, texts in heavy.items():
+                held = texts.count("holds")
+                expect.hold(
+                    f"{claim} than multipath from {HEAVY:g} packets/s and 50 nodes on",
+                    held == len(texts),
+                    f"at {held} of {len(texts)} points",
+                )
+
+
+def accounts(expect: Expectations, varied: Sequence[Axis], runs: Runs) -> None:
+    """What holds of every run."""
+    every = [each for group in runs.values() for each in group]
+    expect.hold(
+        "every packet created is delivered, lost for a cause or in flight",
+        all(each.counted for each in every),
+        f"{len(every)} runs",
+    )
+    by_load: dict[float, list[Run]] = {}
+    for axis in varied:
+        for value, settings in axis.points.items():
+            for side in SIDES:
+                by_load.setdefault(settings.load, []).extend(runs[axis.name, value, side])
+    table = Table(
+        "packets/s",
+        "two exist",
+        "two disjoint paths found",
+        "no answer in time",
+        title="Answered discoveries of two paths",
+    )
+    quiet = [0, 0]
+    for load, group in sorted(by_load.items()):
+        two, disjoint, unanswered = (
+            sum(getattr(each, name) for each in group) for name in ("two_exist", "disjoint", "unanswered")
+        )
+        table.add_row(
+            f"{load:g}", f"{two:,}", f"{disjoint:,} ({disjoint / max(two, 1):.2%})", f"{unanswered:,}"
+        )
+        if load <= QUIET:
+            quiet = [quiet[0] + two, quiet[1] + disjoint]
+    CONSOLE.print(table)
+    expect.hold(
+        f"up to {QUIET:g} packets/s: two disjoint paths where networkx finds a flow of two",
+        quiet[1] >= 0.99 * quiet[0],
+        f"{quiet[1]:,} of {quiet[0]:,}; replies are broadcast, and lost where channels are full",
+    )
+
+
+def write(runs: Runs) -> None:
+    """All figures of all runs."""
+    with (OUTPUT / "network.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["varied", "value", "protocol", "seed", *(each.name for each in fields(Measures))])
+        for place, group in runs.items():
+            for seed, each in zip(SEEDS, group, strict=True):
+                out.writerow([*place, seed, *astuple(each.measures)])
+
+
+def main(small: bool, workers: int) -> int:
+    """Runs everything; 1 where an expectation is not met."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    expect = Expectations()
+    saturation(expect, 20.0 if small else 100.0)
+    speed(expect, 60.0 if small else 600.0)
+    varied = axes(10.0 if small else 60.0)
+    runs = compare(varied, workers)
+    for axis in varied:
+        draw(axis, runs)
+    claims(expect, varied, runs)
+    accounts(expect, varied, runs)
+    write(runs)
+    CONSOLE.print(f"pictures and figures: {OUTPUT}/network*")
+    return 1 if expect.broken else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="a sixth of the simulated time")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="simulations at a time")
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.small, chosen.workers))
