@@ -60,14 +60,26 @@ def test_what_came_through_and_what_did_not_are_written_for_a_replay(
     assert all(row["measured"] < row["arrived"] for row in came.to_pylist())
     told = capsys.readouterr().out
     for words in (
-        "dual-channel, 15 nodes, 20 s",
+        "dual-channel, 15 nodes, 40 packets/s, 20 s",
         f"{packets.num_rows:,}",
         "lost: no route",
         "95th percentile",
-        "channel 1",
+        "collisions",
     ):
         assert words in told
     assert sorted(tmp_path.iterdir()) == [lost, output]
+
+
+def test_a_network_of_which_nothing_comes_has_no_delays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "trace.parquet"
+    assert _call("--output", output, "--seconds", 1, "--set", "range_metres=1") == 0
+    assert pq.read_table(output).num_rows == 0
+    told = capsys.readouterr().out
+    assert "control overhead" in told
+    assert "95th percentile" not in told
+    assert "nan" not in told
 
 
 @pytest.mark.parametrize(

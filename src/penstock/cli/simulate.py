@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,25 +109,37 @@ def _write(rows: pa.Table, name: str, path: Path) -> None:
 
 def _summary(trace: NetworkTrace) -> Table:
     """What became of the packets, how long they took, and what it cost."""
-    from pyarrow import compute as pc
+    from penstock.simulate.networks.measures import measure
 
-    settings, arrivals = trace.settings, trace.arrivals()
-    took = pc.subtract(arrivals["arrived"], arrivals["created"])
-    mean, longest = pc.mean(took).as_py(), pc.quantile(took, q=0.95)[0].as_py()
-    table = Table(
-        "measure", "value", title=f"{settings.protocol}, {settings.nodes} nodes, {settings.seconds:g} s"
+    settings, measures, created = trace.settings, measure(trace), max(trace.packets.num_rows, 1)
+    title = (
+        f"{settings.protocol}, {settings.nodes} nodes, {settings.load:g} packets/s, {settings.seconds:g} s"
     )
-    created = trace.packets.num_rows
-    table.add_row("packets created", f"{created:,}")
+    table = Table("measure", "value", title=title)
+    table.add_row("packets created", f"{trace.packets.num_rows:,}")
     for fate, count in trace.fates().items():
-        table.add_row(f"  {fate}", f"{count:,}" + (f" ({count / created:.1%})" if created else ""))
-    table.add_row("throughput", f"{len(took) / settings.seconds:,.1f} packets/s")
-    if mean is not None:
-        table.add_row("mean delay", f"{mean / 1e3:,.1f} ms")
-        table.add_row("95th percentile of the delay", f"{longest / 1e3:,.1f} ms")
-    for number, channel in enumerate(trace.channels):
-        table.add_row(
-            f"channel {number}", f"{channel.transmissions:,} transmissions, {channel.collisions:,} collisions"
-        )
-    table.add_row("route discoveries", f"{trace.routing.discoveries:,}")
+        table.add_row(f"  {fate}", f"{count:,} ({count / created:.1%})")
+    table.add_row("throughput", f"{measures.throughput / 1e3:,.1f} kbit/s of payload")
+    if not math.isnan(measures.mean_delay):
+        delays = f"mean {_seconds(measures.mean_delay)}, 95th percentile {_seconds(measures.p95_delay)}"
+        table.add_row("delay", delays)
+        late = f"{measures.late:.1%}, by up to {_seconds(measures.largest_lateness)}"
+        table.add_row("came after a younger one", late)
+    table.add_row(
+        "collisions",
+        f"{measures.collisions:.3f} for each packet that came, {measures.collision_share:.1%} of unicast transmissions",
+    )
+    table.add_row(
+        "control overhead", f"{measures.control_overhead:.3f} bytes for each payload byte that came"
+    )
+    table.add_row("wait in a radio for each hop", _seconds(measures.hop_wait))
+    table.add_row(
+        "busiest tenth of the nodes",
+        f"{measures.busiest_relays:,.1f} packets/s handed on by each, {measures.relay_share:.1%} of all",
+    )
+    table.add_row("route discoveries", f"{measures.discoveries:,.1f} a minute")
     return table
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms" if seconds < 1 else f"{seconds:,.2f} s"
