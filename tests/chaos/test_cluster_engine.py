@@ -1,4 +1,4 @@
-"""A script of selections, windows and a join on a standalone cluster that loses a worker: the same answers."""
+"""A script of selections, windows, a join and views with a deadline on a standalone cluster that loses a worker: the same answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, write_orders
 from killing import ended, killed, started
+from penstock.monitor.folder import folder_status
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.read import results
 from penstock.spark.results.window_rows import window_results
@@ -30,6 +31,11 @@ PAIRS = (
     "SELECT a.id AS one, b.id AS other FROM orders a JOIN orders b ON a.amount = b.amount AND a.name = b.name AND "
     "b.seen BETWEEN a.seen AND a.seen + INTERVAL 1 MINUTE AND a.id <> b.id"
 )
+#: windows of the second all miss, and are answered late
+DEADLINES = {
+    "timely": "/*+ DEADLINE('1 hour') */",
+    "owed": "/*+ DEADLINE('1 millisecond'), LOSS(1, 1, 'late') */",
+}
 CONDITIONS = {"large": "amount > 900", "short": "length(name) = 1 AND amount < 300", "dear": "price > 97.5"}
 
 
@@ -37,6 +43,10 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     write_orders(tmp_path / "in", FILES, ROWS)
     views = [f"CREATE VIEW {name} AS SELECT * FROM orders WHERE {text};" for name, text in CONDITIONS.items()]
     views += [f"CREATE VIEW by_name AS {WINDOWS};", f"CREATE VIEW pairs AS {PAIRS};"]
+    views += [
+        f"CREATE VIEW {name} AS {WINDOWS.replace('SELECT', f'SELECT {hints}')};"
+        for name, hints in DEADLINES.items()
+    ]
     options = f"path '{tmp_path / 'in'}', event_time 'seen', max_files_per_trigger '1'"
     script = tmp_path / "script.sql"
     script.write_text(
@@ -76,6 +86,17 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     found, expected = window_results(spark, layout, "orders", "by_name"), spark.sql(WINDOWS)
     assert found.exceptAll(expected).isEmpty()
     assert expected.exceptAll(found).isEmpty()
+
+    views = folder_status(tmp_path / "out")["views"]
+    assert views["timely"]["released"] == views["timely"]["created"] > 0
+    most = {(row.name, row.w): row.n for row in expected.collect()}
+    for view in DEADLINES:
+        told = results(spark, layout, view).collect()
+        rows = {(row.name, row.w): row.n for row in told}
+        assert len(rows) == len(told), "nothing is answered twice"
+        assert rows.keys() == most.keys()
+        assert all(0 < count <= most[key] for key, count in rows.items())
+    assert views["owed"]["late"] == views["owed"]["created"] == views["timely"]["created"]
 
     assert _cuts(layout) > before, "the join went on without the worker"
     pairs, wanted_pairs = (

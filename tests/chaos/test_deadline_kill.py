@@ -47,6 +47,7 @@ FILES_A_START, ROWS, SECONDS = 3, 400, 60
 SCRIPT = """
 CREATE TABLE rides USING parquet OPTIONS (path '{}', event_time 'ts', max_files_per_trigger '1');
 CREATE VIEW kept AS SELECT /*+ DEADLINE('1 hour') */ k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w;
+CREATE VIEW hinted AS SELECT /*+ MAX_ERROR(0.1, 0.1), DEADLINE('1 hour') */ k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w;
 CREATE VIEW owed AS SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 1, 'late') */ k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w;
 CREATE VIEW lost AS SELECT /*+ DEADLINE('1 millisecond') */ window(ts, '10 seconds') AS w, count(*) AS n FROM rides GROUP BY w;
 """
@@ -81,7 +82,7 @@ def test_orders_killed(tmp_path: Path) -> None:
         )
         wanted = answered.arrow().read_all().to_pylist()
     windows = {row["begun"] for row in wanted}
-    for view, revision in (("kept", 0), ("owed", 1)):
+    for view, revision in (("kept", 0), ("hinted", 0), ("owed", 1)):
         told, found = (plain_rows(layout, view, 0, revisions) for revisions in (True, False))
         assert told is not None
         assert found is not None
@@ -89,14 +90,15 @@ def test_orders_killed(tmp_path: Path) -> None:
         assert set(told.rows.column("revision").to_pylist()) == {revision}
         rows = [(row["k"], row["w"]["start"], row["n"], row["s"]) for row in found.rows.to_pylist()]
         assert Counter(rows) == Counter((row["k"], row["begun"], row["n"], row["s"]) for row in wanted)
-    assert missed_windows(layout, "kept").num_rows == 0
     views = folder_status(output)["views"]
+    for view in ("kept", "hinted"):
+        assert missed_windows(layout, view).num_rows == 0
+        assert views[view]["released"] == views[view]["created"] == len(windows)
     for view in ("lost", "owed"):
         missed = missed_windows(layout, view).to_pylist()
         assert Counter(row["window"]["start"] for row in missed) == Counter(windows)
         assert {row["answered"] is not None for row in missed} == {view == "owed"}
         assert views[view]["shed"] + views[view]["missed"] == views[view]["created"] == len(windows)
-    assert views["kept"]["released"] == views["kept"]["created"] == len(windows)
     assert views["owed"]["late"] == len(windows)
     assert views["owed"]["owed"] == views["owed"]["abandoned"] == 0
 

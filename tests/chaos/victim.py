@@ -13,7 +13,10 @@ def main(script: str, output: str, *conf: str) -> None:
     settings = dict(pair.split("=", 1) for pair in conf)
     spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim", "brief")
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
-    engine = Engine(spark, compact_every_batches=2, events_bytes=4_096, retry_attempts=40)
+    # and what is owed over all kills is more than a run's own
+    engine = Engine(
+        spark, compact_every_batches=2, events_bytes=4_096, retry_attempts=40, late_windows=10_000
+    )
     engine.execute(Path(script).read_text())
     run = engine.start(output, available_now=True)
     run.await_termination()

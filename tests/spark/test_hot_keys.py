@@ -112,7 +112,7 @@ def test_a_hot_key_is_joined_by_several_tasks(
     spark: SparkSession, tmp_path: Path, view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # so little work pays for no task otherwise, nor for making tables once more
-    monkeypatch.setattr(balance, "_LEAST_SECONDS", 0.005)
+    monkeypatch.setattr(balance, "_LEAST_SECONDS", 0.001)
     monkeypatch.setattr(CellReport, "building", 0.0)
     text, rows = VIEWS[view]
     skewed = Skewed(spark, tmp_path, rows)

@@ -33,6 +33,9 @@ from penstock.spark.storage.offsets import REMEDY
 
 #: a log that another process writes is looked at so often
 _LOOK_SECONDS = 0.05
+#: a run that ends with what is available waits for so many entries of one log, at the most so long: a job's floor is paid
+#: once for them, and nobody waits for the newest answer
+_GATHERED_ENTRIES, _GATHER_SECONDS = 4, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +223,28 @@ class CutLane(Lane):
 
     def _wait(self, reach: Mapping[str, Reach]) -> Mapping[str, Reach] | None:
         """Waits for entries behind those that are answered; None where none will come."""
+        found: float | None = None
         while not self._stopping.is_set():
             seen = self.context.appended.count
-            is_to_end, is_fed = self._is_to_end, self._is_fed
-            until = {stream: self._ahead(stream, found) for stream, found in reach.items()}
+            ends = self._is_to_end or not self._is_fed
+            until = {stream: self._ahead(stream, before) for stream, before in reach.items()}
             if until != reach:
-                return until
-            if is_to_end or not is_fed:
+                found = found or time.monotonic()
+                if ends or self._is_gathered(reach, until, time.monotonic() - found):
+                    return until
+            elif ends:
                 return None
             self.context.appended.wait(seen, _LOOK_SECONDS)
         return None
+
+    def _is_gathered(
+        self, reach: Mapping[str, Reach], until: Mapping[str, Reach], waited_seconds: float
+    ) -> bool:
+        if not self.context.trigger.available_now or waited_seconds >= _GATHER_SECONDS:
+            return True
+        return any(
+            until[stream].entry - before.entry >= _GATHERED_ENTRIES for stream, before in reach.items()
+        )
 
     def _ahead(self, stream: str, reach: Reach) -> Reach:
         reader, who = self.readers[stream], f"reader {self.name} of stream {stream}"

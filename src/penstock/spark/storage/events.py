@@ -14,9 +14,10 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from penstock.spark.storage.failpoints import failpoint
 
@@ -172,16 +173,9 @@ def newest_events(path: Path, most_bytes: int = 1 << 18) -> list[dict[str, Any]]
         path: the file that is written; [] where there is none, nor an older one.
         most_bytes: how much of the log's end is read.
     """
-    lines, room, newest = _last_lines(path, most_bytes)
-    if room > 0:
-        # what was read just now may be one of the older ones by now
-        older = older_files(path)
-        own = next((number for number, each in enumerate(older) if _inode(each) == newest), len(older))
-        if own == len(older) and _inode(path) != newest:
-            # it was turned meanwhile
-            return newest_events(path, most_bytes)
-        if own:
-            lines = [*_last_lines(older[own - 1], room)[0], *lines]
+    lines = _lines_at_the_end(path, most_bytes)
+    while lines is None:
+        lines = _lines_at_the_end(path, most_bytes)
     found = []
     for line in lines:
         try:
@@ -193,17 +187,43 @@ def newest_events(path: Path, most_bytes: int = 1 << 18) -> list[dict[str, Any]]
     return found
 
 
-def _last_lines(path: Path, most_bytes: int) -> tuple[list[bytes], int, int | None]:
-    """The lines at the end of a file, how many bytes less than may be read that is, and which file it is."""
+def _lines_at_the_end(path: Path, most_bytes: int) -> list[bytes] | None:
+    """Of the newest file and of the one before; None where files were turned meanwhile."""
+    with ExitStack() as held:
+        file = _opened(path)
+        if file is not None:
+            held.callback(file.close)
+        lines, room = ([], most_bytes) if file is None else _last_lines(file, most_bytes)
+        if room <= 0:
+            return lines
+        # the file read just now may be one of the older ones by now; as long as it is open, no other one has its inode
+        newest = None if file is None else os.fstat(file.fileno()).st_ino
+        older = older_files(path)
+        own = next((number for number, each in enumerate(older) if _inode(each) == newest), len(older))
+        if own == len(older) and _inode(path) != newest:
+            return None
+        if not own:
+            return lines
+        before = _opened(older[own - 1])
+        if before is None:
+            return lines
+        with before:
+            return [*_last_lines(before, room)[0], *lines]
+
+
+def _opened(path: Path) -> BinaryIO | None:
     try:
-        with path.open("rb") as file:
-            begin = max(0, file.seek(0, os.SEEK_END) - most_bytes)
-            file.seek(begin)
-            content = file.read()
-            lines = content.split(b"\n")[1 if begin else 0 : -1]
-            return lines, most_bytes - len(content), os.fstat(file.fileno()).st_ino
+        return path.open("rb")
     except OSError:
-        return [], most_bytes, None
+        return None
+
+
+def _last_lines(file: BinaryIO, most_bytes: int) -> tuple[list[bytes], int]:
+    """The lines at the end of a file, and how many bytes less than may be read that is."""
+    begin = max(0, file.seek(0, os.SEEK_END) - most_bytes)
+    file.seek(begin)
+    content = file.read()
+    return content.split(b"\n")[1 if begin else 0 : -1], most_bytes - len(content)
 
 
 def _inode(path: Path) -> int | None:
