@@ -1,7 +1,7 @@
 """Window views with deadlines in the virtual-time runner: the paper's pictures, and how far policies are from a clairvoyant.
 
-Arrivals: the Bellcore trace of August 1989 and the DEC wide-area trace (UDP), read from a folder beside the project; costs are
-drawn with a fixed seed and scaled to the load. Load is the share of the processor's time that working out every instance takes;
+Arrivals: the Bellcore trace of August 1989 and the DEC wide-area trace (UDP), read from a folder beside the project, and a simulated
+sensor network whose links break (`network_streams.py`); costs are drawn with a fixed seed and scaled to the load. Load is the share of the processor's time that working out every instance takes;
 1 is sustainable. Exits with 1 where an expectation is not met.
 
 Nine queries in three deadline groups (0.5, 1 and 1.5 s), windows of 1.5 s that slide by 0.3 s, C = 1/4, 1/6, 1/8 within each.
@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deadline_workloads import CONSTRAINTS, DEADLINE, HOP, SIZE, TRACES, arrivals, doubled, nine, one
+from network_streams import bursts
 from penstock.control.controller import Controller
 from penstock.control.policies.deadlines.disciplines import (
     BEST_EFFORT,
@@ -325,6 +326,7 @@ def main(folder: Path, small: bool = False) -> int:
     compare(expect, packets["DEC"], seconds, "DEC, carried", loads, incremental=True, gated=False)
     compare(expect, packets["DEC"], seconds, "DEC, afresh, 2 processors", (1.0, 1.2, 2.0), processors=2)
     compare(expect, packets["Bellcore"], seconds, "Bellcore, afresh", (1.0, 1.2, 2.0))
+    compare(expect, bursts(seconds), seconds, "simulated network, afresh", (1.0, 1.2, 2.0))
     rules(packets["DEC"], seconds)
     doubling(expect, packets["DEC"], 60.0)
     return 1 if expect.broken else 0

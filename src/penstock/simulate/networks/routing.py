@@ -39,6 +39,8 @@ from penstock.simulate.networks.topology import Topology
 JITTER = 10 * SECOND // 1000
 #: before a reply passes through a node of the path as the path does: longer than disjoint trails take over several hops
 SHARING_WAIT = 60 * SECOND // 1000
+#: requests and replies go no farther; a path put together of both has less than 128 hops
+MOST_HOPS = 60
 #: a discovery is begun anew after so long without an answer, then after twice as long, up to
 FIRST_WAIT, LARGEST_WAIT = SECOND // 2, 4 * SECOND
 
@@ -225,6 +227,8 @@ class Router:
         if node == discovery.target:
             self._answer(discovery, path)
             return
+        if len(path) > MOST_HOPS:
+            return
         onward = Request(discovery, path)
         self._later(self._jitter(), lambda: self._broadcast(Kind.REQUEST, onward, len(path), 0))
 
@@ -243,6 +247,8 @@ class Router:
         if node == reply.discovery.source:
             if reply.opened:
                 self._accept(reply.discovery, pair(reply.path, (*reply.trail, node)))
+            return
+        if len(reply.trail) >= MOST_HOPS:
             return
         search = self._searches[reply.discovery]
         for forward, shares in search.heard(node, reply):

@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         pa.field("created", pa.int64(), nullable=False),
         pa.field("arrived", pa.int64()),
         pa.field("channel", pa.int8()),
-        pa.field("hops", pa.int16()),
+        pa.field("hops", pa.int8()),
         pa.field("value", pa.float64(), nullable=False),
         pa.field("fate", pa.dictionary(pa.int8(), pa.string()), nullable=False),
     ]
@@ -91,7 +91,7 @@ def _packets(network: Network) -> pa.Table:
         pa.array(ledger.created // MICROSECOND),
         pa.array(arrived // MICROSECOND, mask=never),
         pa.array(channel.astype(np.int8), mask=never),
-        pa.array(hops.astype(np.int16), mask=never),
+        pa.array(hops.astype(np.int8), mask=never),
         pa.array(value),
         fates,
     ]
