@@ -373,7 +373,7 @@ def main(small: bool, workers: int) -> int:
     expect = Expectations()
     saturation(expect, 20.0 if small else 100.0)
     speed(expect, 60.0 if small else 600.0)
-    varied = axes(10.0 if small else 60.0)
+    varied = axes(10.0 if small else 30.0)
     runs = compare(varied, workers)
     for axis in varied:
         draw(axis, runs)
@@ -386,7 +386,7 @@ def main(small: bool, workers: int) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="a sixth of the simulated time")
+    parser.add_argument("--small", action="store_true", help="less simulated time")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="simulations at a time")
     chosen = parser.parse_args()
     sys.exit(main(chosen.small, chosen.workers))
