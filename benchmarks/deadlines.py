@@ -8,7 +8,8 @@ Nine queries in three deadline groups (0.5, 1 and 1.5 s), windows of 1.5 s that 
 Half of the time of an instance goes to its tuples, half is Pm. Twice: worked out afresh (a function of the window), so that
 instances do not depend on each other; and carried from the last processed one, removing a tuple taking a quarter of adding it.
 There shedding an instance saves its Pm alone, as the next one has its tuples to work out: losing as much as the allowances let saves
-9 % of the time. So what is expected of ours beyond load 1 is expected where instances are worked out afresh; carried is reported.
+9 % of the time. So how few violations are expected of ours is expected where instances are worked out afresh, and how many in time
+in both; carried, violations are reported.
 
 Run: python benchmarks/deadlines.py [--small] [--data FOLDER]
 """
@@ -174,7 +175,7 @@ def compare(
     loads: Sequence[float],
     incremental: bool = False,
     processors: int = 1,
-    gated: bool = True,
+    judged: bool = True,
 ) -> None:
     """Nine queries under every policy."""
     for at_load in loads:
@@ -201,20 +202,21 @@ def compare(
         CONSOLE.print(table)
         if at_load in (1.1, 1.2):
             in_order_of_constraints(expect, f"{title}, load {at_load}", found["the paper's, rho = 1"])
-        if gated:
-            judge(expect, f"{title}, load {at_load}", found, bound, at_load)
+        in_time(expect, f"{title}, load {at_load}", found["ours"], bound, at_load)
+        if judged and at_load <= 1.2:
+            few_violations(expect, f"{title}, load {at_load}", found)
 
 
-def judge(
-    expect: Expectations, where: str, found: dict[str, PlayedDeadlines], bound: float, at_load: float
-) -> None:
-    """What is expected at a load."""
-    ours, counts = found["ours"], {name: each.violations for name, each in found.items()}
+def in_time(expect: Expectations, where: str, ours: PlayedDeadlines, bound: float, at_load: float) -> None:
+    """What is expected of ours at three loads."""
     if at_load in (1.0, 1.5, 2.0):
         share = ours.released / bound
         expect.hold(f"{where}: ours has at least 95 % of the bound", share >= 0.95, f"{share:.1%}")
-    if at_load > 1.2:
-        return
+
+
+def few_violations(expect: Expectations, where: str, found: dict[str, PlayedDeadlines]) -> None:
+    """What is expected of ours up to 1.2 times the sustainable load."""
+    counts = {name: each.violations for name, each in found.items()}
     expect.hold(
         f"{where}: ours violates at most a tenth as often as EDF",
         10 * counts["ours"] <= counts["EDF"],
@@ -323,9 +325,11 @@ def main(folder: Path, small: bool = False) -> int:
     packets = {name: arrivals(folder, name, seconds) for name in TRACES}
     loads = (0.8, 1.0, 1.1, 1.2, 1.5, 2.0)
     compare(expect, packets["DEC"], seconds, "DEC, afresh", loads)
-    compare(expect, packets["DEC"], seconds, "DEC, carried", loads, incremental=True, gated=False)
+    compare(expect, packets["DEC"], seconds, "DEC, carried", loads, incremental=True, judged=False)
     compare(expect, packets["DEC"], seconds, "DEC, afresh, 2 processors", (1.0, 1.2, 2.0), processors=2)
-    compare(expect, packets["Bellcore"], seconds, "Bellcore, afresh", (1.0, 1.2, 2.0))
+    loads = (1.0, 1.2, 1.5, 2.0)
+    compare(expect, packets["Bellcore"], seconds, "Bellcore, afresh", loads)
+    compare(expect, packets["Bellcore"], seconds, "Bellcore, carried", loads, incremental=True, judged=False)
     compare(expect, bursts(seconds), seconds, "simulated network, afresh", (1.0, 1.2, 2.0))
     rules(packets["DEC"], seconds)
     doubling(expect, packets["DEC"], 60.0)

@@ -328,6 +328,37 @@ def test_planned_leaves_room_for_what_is_expected(often: bool) -> None:
     assert order.stream == ("small" if often else "large")
 
 
+#: losses are taken where they must be, and not before
+LATE = PlannedDiscipline(early_from=float("inf"))
+
+
+def test_planned_takes_losses_before_they_are_needed() -> None:
+    """Queries ask for 1.15 processors, and for 1.7 in a burst that nobody could know of: what waits before it decides."""
+    counts = [23] * 30 + [34] * 6 + [20] * 10
+    queries = [simulated(f"q{n}", counts, 1, 3.0, (1, 4), unit=0.0125, incremental=False) for n in range(4)]
+    early, late = (played(queries, discipline, KNOWN)[0] for discipline in (PlannedDiscipline(), LATE))
+    assert early.violations < late.violations
+    assert early.released >= 0.95 * late.released
+
+
+def test_planned_takes_no_losses_early_where_all_are_allowed() -> None:
+    """Without LOSS none is used up: none is taken before it must be."""
+    queries = [
+        simulated(f"q{n}", [23] * 30, 1, 3.0, (1, 1), unit=0.0125, incremental=False) for n in range(4)
+    ]
+    found = [played(queries, each, KNOWN)[0].queries for each in (PlannedDiscipline(), LATE)]
+    for name, each in found[0].items():
+        assert each.outcomes.tolist() == found[1][name].outcomes.tolist()
+
+
+def test_planned_takes_no_loss_for_what_waits_for_one_long_order() -> None:
+    """Beside orders of 1 s a cheap query's windows wait for more than half of their second, however few there are."""
+    cheap = simulated("cheap", [1] * 40, 1, 1.2, (1, 4), unit=0.1, incremental=False)
+    long = simulated("long", [1] * 40, 1, 12.0, (1, 8), unit=1.0, incremental=False)
+    found = [played([cheap, long], each, KNOWN)[0].queries["cheap"] for each in (PlannedDiscipline(), LATE)]
+    assert found[0].satisfaction >= found[1].satisfaction
+
+
 def test_planned_measures_again_what_it_has_shed_for_long() -> None:
     query = simulated("q", [1] * 12, 1, 1.0, unit=0.5)
     wrong = DeadlineSettings(believed=UnitCosts(new=5.0))

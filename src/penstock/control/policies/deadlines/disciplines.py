@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.prediction import expiration_factor
 from penstock.plan.deadlines import WindowSpan, WindowWork
 
@@ -62,6 +63,10 @@ class Backlog(Protocol):
     @property
     def distance(self) -> int:
         """Consecutive losses that lead to a violation; 0: it is in one already, see `LossHistory.distance`."""
+
+    @property
+    def demand(self) -> Demand:
+        """What its instances ask of the processors."""
 
     @property
     def spread(self) -> float:

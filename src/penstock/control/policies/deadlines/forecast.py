@@ -24,6 +24,18 @@ class InstanceForecast:
         """An instance was created."""
         self._recent.append(instance)
 
+    @property
+    def newest(self) -> list[WindowSpan]:
+        """Tuples of the last instances created, the oldest first."""
+        return [each.span for each in self._recent]
+
+    @property
+    def hop(self) -> float:
+        """Seconds from one to the next; 0 where fewer than two are known."""
+        if len(self._recent) < 2:
+            return 0.0
+        return (self._recent[-1].created - self._recent[0].created) / (len(self._recent) - 1)
+
     def until(self, due: float, now: float) -> list[Instance]:
         """The next ones to be created whose deadline is not after `due`, in their order, each as large as the newest; overdue ones
         are left out, and so are those beyond the first 16.
@@ -32,14 +44,11 @@ class InstanceForecast:
             due: by the clock.
             now: by the clock.
         """
-        if len(self._recent) < 2:
-            return []
-        oldest, newest = self._recent[0], self._recent[-1]
-        steps = len(self._recent) - 1
-        hop = (newest.created - oldest.created) / steps
-        tuples = (newest.span.last - oldest.span.last) / steps
+        hop = self.hop
         if hop <= 0:
             return []
+        oldest, newest = self._recent[0], self._recent[-1]
+        tuples = (newest.span.last - oldest.span.last) / (len(self._recent) - 1)
         past = max(0, ceil((now - newest.created) / hop) - 1)
         last = min(int((due - newest.deadline) / hop + 1e-9), past + _MOST)
         return [_later(newest, number, hop, tuples) for number in range(past + 1, last + 1)]

@@ -30,6 +30,8 @@ class _Link:
     place: int
     seconds: float = 0.0
     merit: float = 0.0
+    #: its loss leaves no run of m with more than k losses; where k = m there is none to be taken early
+    spare: bool = False
     kept: bool = True
 
 
@@ -41,7 +43,8 @@ class _Chain:
         self.waiting = len(backlog.instances)
         instances = [*backlog.instances, *backlog.expected(due, now)]
         self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
-        self._violation, self._tightness = violation, tightness
+        self._violation = violation * backlog.demand.alone**2
+        self._tightness = tightness
         self._weigh()
 
     def drop(self, link: _Link) -> None:
@@ -73,11 +76,14 @@ class _Chain:
         k, m = history.constraint.k, history.constraint.m
         lost = [*history.recent, *(not each.kept for each in self.links), *([False] * m)]
         of_losses = {k: self._violation, k - 1: self._tightness}
-        losses, sums = sum(lost[: m - 1]), [0.0]
+        losses, sums, without = sum(lost[: m - 1]), [0.0], [0]
         for place in range(len(self.links) + m):
             losses += lost[place + m - 1]
             sums.append(sums[-1] + of_losses.get(losses, 0.0))
+            without.append(without[-1] + (losses >= k))
             losses -= lost[place]
+        for link in self.links:
+            link.spare = k < m and without[link.place + m] == without[link.place]
         return [1 + sums[place + m] - sums[place] for place in range(len(self.links))]
 
 
@@ -87,11 +93,18 @@ class PlannedDiscipline:
 
     At each instance that would be late, of it and those before it the one goes that saves most seconds a unit of harm: 1 for the
     instance, `violation` for each run of m that it violates, `tightness` for each that it leaves no loss to. A query that is in
-    violation already is harmed little by one more loss; so under heavy overload few queries lose much, and not all a little.
+    violation already is harmed little by one more loss; so under heavy overload few queries lose much, and not all a little. The
+    less a loss saves as the next instance has to make up for it, the more is gained so: `violation` counts by the square of it.
+
+    A loss that is allowed and not taken is of no use later. So where more is asked than the processors can do, instances whose loss
+    violates nothing are dropped until the others can be begun in the first half of their deadlines: little waits when more
+    comes. Not where the allowances cannot be kept by far: there it would only be one loss more.
 
     Attributes:
         violation: weight of a violation, instances.
         tightness: weight of a run of m without a loss left, instances.
+        early_from: losses are taken early where more than so many times what the processors can do is asked,
+        early_up_to: and no more than so many times that were all lost that the allowances let.
         largest_margin: predictions are taken to be longer by their relative spread, but by no more than this share.
         probe_seconds: a query of which no instance would be in time even if it were begun at its creation, and whose costs were
             not measured for so long, has its newest instance worked out to the end where nothing else can be in time; and
@@ -102,6 +115,8 @@ class PlannedDiscipline:
 
     violation: float = 2.0
     tightness: float = 0.2
+    early_from: float = 1.05
+    early_up_to: float = 1.2
     largest_margin: float = 0.1
     probe_seconds: float = 2.0
     trial_share: float = 0.05
@@ -123,6 +138,14 @@ class PlannedDiscipline:
             dropped = max(kept[: late + 1], key=lambda link: link.merit)
             dropped.chain.drop(dropped)
             kept.remove(dropped)
+        if self._takes_losses_early(backlogs, len(free)):
+            while (late := self._first_late(kept, free, early=True)) is not None:
+                spare = [link for link in kept[: late + 1] if link.spare]
+                if not spare:
+                    break
+                dropped = max(spare, key=lambda link: link.merit)
+                dropped.chain.drop(dropped)
+                kept.remove(dropped)
         startable = (link for link in kept if link.place < link.chain.waiting)
         first = next((link for link in startable if link.chain.backlog.busy_until is None), None)
         if first is not None:
@@ -148,14 +171,25 @@ class PlannedDiscipline:
                 return Choice(each, shed, "tried again: not measured for long")
         return None
 
-    def _first_late(self, kept: Sequence[_Link], free: Sequence[float]) -> int | None:
-        """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one."""
+    def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
+        """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
+        asked = sum(each.demand.whole for each in backlogs) / processors
+        least = asked - sum(each.demand.allowed for each in backlogs) / processors
+        return asked > self.early_from and least <= self.early_up_to
+
+    def _first_late(self, kept: Sequence[_Link], free: Sequence[float], early: bool = False) -> int | None:
+        """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one, or
+        of the first that waits into the second half of its deadline, and for longer than the longest order takes."""
         processors = sorted(free)
+        longest = max((link.seconds for link in kept), default=0.0) if early else inf
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
             seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
-            end = max(processors[0], ready[link.chain]) + seconds
-            if end > link.instance.deadline:
+            created, deadline = link.instance.created, link.instance.deadline
+            begin = max(processors[0], ready[link.chain])
+            end = begin + seconds
+            latest = max((created + deadline) / 2, created + longest)
+            if end > deadline or begin > latest:
                 return place
             heapreplace(processors, end)
             ready[link.chain] = end

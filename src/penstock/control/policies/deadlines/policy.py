@@ -29,6 +29,7 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.disciplines import Choice, Discipline, Instance
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
 from penstock.control.policies.deadlines.forecast import InstanceForecast
@@ -90,6 +91,8 @@ class _Query:
     busy_until: float | None = None
     outcomes: Outcomes = field(default_factory=Outcomes)
     distance: int = 0
+    #: as of the newest instance
+    demand: Demand = field(default_factory=Demand)
     catching_up: bool = False
     #: what the last order took that was not firm, if none was firm since
     late_seconds: float = inf
@@ -108,6 +111,14 @@ class _Query:
 
     def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
         return self.predictor.predict(span, base)
+
+    def created(self, instance: Instance) -> None:
+        """An instance waits; what is asked follows."""
+        self.instances.append(instance)
+        self.forecast.created(instance)
+        self.demand = Demand.of(
+            self.forecast.newest, self.forecast.hop, self.predict, self.bound.query.constraint
+        )
 
     def expected(self, due: float, now: float) -> Sequence[Instance]:
         return self.forecast.until(due, now)
@@ -235,8 +246,7 @@ class DeadlinePolicy:
         if isinstance(event, InstanceCreated):
             deadline = event.created + query.bound.query.deadline
             instance = Instance(event.number, event.created, deadline, event.span, self._arrived)
-            query.instances.append(instance)
-            query.forecast.created(instance)
+            query.created(instance)
             self._arrived += 1
             query.outcomes.created += 1
             return
