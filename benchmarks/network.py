@@ -50,7 +50,7 @@ CONSOLE = Console(width=170)
 SEEDS = (1, 2, 3, 4, 5)
 #: above this offered load one channel of the default network is saturated
 HEAVY = 400.0
-#: up to here few broadcasts are lost
+#: up to here no channel is full
 QUIET = 200.0
 
 DUAL, EQUAL, MULTIPATH, SINGLE = "dual-channel", "dual, equal spectrum", "multipath", "single-path"
@@ -353,7 +353,7 @@ def accounts(expect: Expectations, varied: Sequence[Axis], runs: Runs) -> None:
     expect.hold(
         f"up to {QUIET:g} packets/s: two disjoint paths where networkx finds a flow of two",
         quiet[1] >= 0.99 * quiet[0],
-        f"{quiet[1]:,} of {quiet[0]:,}; replies are broadcast, and lost where channels are full",
+        f"{quiet[1]:,} of {quiet[0]:,}; replies are broadcast, and what is lost of them nobody repeats",
     )
 
 
