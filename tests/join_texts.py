@@ -132,6 +132,8 @@ QUERIES = [
     "AND w.seen + INTERVAL 30 MINUTES > f.dep AND length(w.origin) > 1",
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} WHERE coalesce(w.x, f.x) > 0 AND 2 > 1",
     f"SELECT f.k, w.x FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} AND f.said = w.k AND f.said = f.k",
+    f"SELECT f.k, f.x, w.x AS wx, a.x AS ax, a.city FROM flights f JOIN weather w ON f.origin = w.origin AND {_BOUND} LEFT JOIN airports a "
+    "ON f.x = a.x AND w.x = a.x AND f.dest = a.code AND w.origin = a.code",
     f"SELECT f.k, w.x, a.city FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} AND f.k + w.k > 1 LEFT JOIN airports a "
     "ON f.dest = a.code AND w.k = a.k AND f.k < 3 AND w.x > 0 AND a.x > 0 WHERE f.x + w.x < 9 OR f.x IS NULL",
     f"SELECT f.k, a.city, coalesce(a.k, 7) AS ak FROM flights f JOIN weather w ON {_BOUND} LEFT JOIN airports a "

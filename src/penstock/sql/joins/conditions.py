@@ -114,7 +114,7 @@ class JoinConditions:
         return (*keys, *(self._met(*each) for each in self._demanded.items()))
 
     def _look_up(self, own: _Side, optional: _Side, classes: list[list[_Side]]) -> None:
-        """Adds a side of the optional input to a key; where it has one, what that says of others stays a condition."""
+        """Adds a side of the optional input to a key; where it has one, what is equal to another input's besides is a condition."""
         known = next((each for each in classes if optional in each), None)
         if known is None:
             known = next((each for each in classes if own in each), None)
@@ -125,9 +125,18 @@ class JoinConditions:
         elif own not in known:
             same = next((side for side in known if side.input == own.input), None)
             if same is None:
-                self.matching.append(_equated(side.over_rows(self.kept.text) for side in (own, optional)))
+                self._equate(own, optional)
             else:
                 self._demanded.setdefault(own.input, []).append(_equated((same.own, own.own)))
+
+    def _equate(self, own: _Side, optional: _Side) -> None:
+        """Two sides that are equal without a key: neither is the larger one, which kernels judge where neither can raise."""
+        sides = own, optional
+        if any(self.kept.host.may_raise([side.over_rows(row_text) for side in sides])):
+            self.matching.append(_equated(side.over_rows(self.kept.text) for side in sides))
+            return
+        for operator in (Operator.LESS_EQUAL, Operator.GREATER_EQUAL):
+            self._compare(own, operator, optional)
 
     def _key(self, sides: Iterable[_Side], kind: pa.DataType) -> JoinKey:
         found: dict[int, _Side] = {}
