@@ -79,6 +79,17 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
     assert "\n  view large: division by zero\nstream orders: failed" in told
 
 
+def test_a_start_that_is_refused_is_no_stop(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    for kind in ("run_started", "run_ended", "run_started"):
+        log.record(kind)
+    log.record("run_refused", told="stream orders: the network of its checkpoint has seed 7")
+    log.record("run_stopped")
+    log.close()
+    assert "out: refused" in lines(layout)
+    assert "\n  stream orders: the network of its checkpoint has seed 7" in lines(layout)
+
+
 def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run_before(
     layout: Layout,
 ) -> None:

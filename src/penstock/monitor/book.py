@@ -179,8 +179,12 @@ def _run_ended(document: Document, _: Mapping[str, Any]) -> None:
 
 
 def _run_stopped(document: Document, _: Mapping[str, Any]) -> None:
-    if document["state"] not in ("ended", "failed"):
+    if document["state"] not in ("ended", "failed", "refused"):
         document["state"] = "stopped"
+
+
+def _run_refused(document: Document, event: Mapping[str, Any]) -> None:
+    document.update(state="refused", reason=event.get("told"))
 
 
 def _run_failed(document: Document, event: Mapping[str, Any]) -> None:
@@ -374,6 +378,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "run_started": _run_started,
     "run_ended": _run_ended,
     "run_stopped": _run_stopped,
+    "run_refused": _run_refused,
     "run_failed": _run_failed,
     "stream_started": _stream_started,
     "plan_compiled": _plan_compiled,

@@ -28,7 +28,7 @@ _LOOKED_THROUGH = 1000
 #: what cuts count of a join view; `withdrawn` of a LEFT JOIN with a stream only
 _JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
 #: states in which a run left its folder on purpose
-_LEFT = ("ended", "stopped", "failed")
+_LEFT = ("ended", "stopped", "failed", "refused")
 
 
 def folder_layout(folder: Path) -> Layout:
@@ -51,7 +51,7 @@ def folder_status(folder: Path) -> Document:
         folder: the results folder.
 
     Returns:
-        JSON values: `state` (`running`, `starting`, `ended`, `stopped`, `failed`, `dead`, `never started`), `reason`, `pid`,
+        JSON values: `state` (`running`, `starting`, `ended`, `stopped`, `failed`, `refused`, `dead`, `never started`), `reason`, `pid`,
         `streams`, `views`, `news`; see docs/operations.md.
 
     Raises:

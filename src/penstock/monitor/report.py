@@ -38,7 +38,16 @@ _SILENT = frozenset(
 )
 #: what the screen of a run counts or says itself
 _COUNTED = frozenset(
-    {"run_started", "stream_started", "run_ended", "run_stopped", "run_failed", "decision", "views_changed"}
+    {
+        "run_started",
+        "stream_started",
+        "run_ended",
+        "run_stopped",
+        "run_failed",
+        "run_refused",
+        "decision",
+        "views_changed",
+    }
     | {"records_quarantined", "expression_raised", "event_times_unusable", "event_times_ahead"}
 )
 #: kinds whose name does not say it

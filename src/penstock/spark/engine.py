@@ -279,6 +279,8 @@ class Engine:
                         self._run.add_stream(name, stream.source, definitions, stream.probe)
                 self._run.started()
             except BaseException as error:
+                if isinstance(error, InputError):
+                    self._run.refused(error)
                 try:
                     self._run.stop()
                 except Exception as second:

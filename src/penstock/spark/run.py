@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.errors import InputError
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
@@ -176,6 +177,10 @@ class Run:
         """What runs where and why, a paragraph a stream, a join view and a window view that others are over."""
         streams = [query.plans.explain() for query in self.queries.values()]
         return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
+
+    def refused(self, error: InputError) -> None:
+        """Notes why the run cannot start: what was asked for cannot be."""
+        self._events.record("run_refused", told=str(error))
 
     def stop(self) -> None:
         """Stops every stream. The same checkpoint goes on where it stopped.
