@@ -4,7 +4,8 @@
 2. Speed: 100 nodes, ten simulated minutes.
 3. On-demand dual-channel routing, single-channel multipath routing and single-path routing against offered load, nodes and
    mobility (random waypoint and Gauss-Markov), sensors to one sink and in pairs; the same movements and packets for all protocols
-   under one seed. `dual, equal spectrum` has channels of half the bit rate: what is left when it has no more bandwidth than the others.
+   under one seed. `dual, equal spectrum` has channels of half the bandwidth, in which everything takes twice as long, and queues of half the length:
+   what is left when it has no more spectrum and no more room than the others.
    Pictures with 95 % intervals over the seeds (Student's t), all figures as CSV.
 4. The abstract's claims against single-channel multipath routing: more throughput, fewer collisions, less congested route nodes.
    Judged by paired differences over the seeds: holds, holds not (the opposite is significant), or no difference.
@@ -22,7 +23,7 @@ import csv
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -54,13 +55,12 @@ HEAVY = 400.0
 QUIET = 200.0
 
 DUAL, EQUAL, MULTIPATH, SINGLE = "dual-channel", "dual, equal spectrum", "multipath", "single-path"
-SIDES: dict[str, Callable[[NetworkSettings], NetworkSettings]] = {
-    DUAL: lambda base: replace(base, protocol=Protocol.DUAL_CHANNEL),
-    EQUAL: lambda base: replace(
-        base, protocol=Protocol.DUAL_CHANNEL, bits_per_second=base.bits_per_second / 2
-    ),
-    MULTIPATH: lambda base: replace(base, protocol=Protocol.MULTIPATH),
-    SINGLE: lambda base: replace(base, protocol=Protocol.SINGLE_PATH),
+#: protocol, and bandwidth and queue of each channel as shares
+SIDES = {
+    DUAL: (Protocol.DUAL_CHANNEL, 1.0),
+    EQUAL: (Protocol.DUAL_CHANNEL, 0.5),
+    MULTIPATH: (Protocol.MULTIPATH, 1.0),
+    SINGLE: (Protocol.SINGLE_PATH, 1.0),
 }
 #: figure, what it is called, its factor for people
 PANELS = (
@@ -99,11 +99,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulation: its figures, whether all packets are accounted for, and of its answered discoveries how many had two disjoint
-    paths to find and how many of these gave two."""
+    """One simulation, whose packets are accounted for or it raises: its figures, and of its answered discoveries how many had two
+    disjoint paths to find and how many of these gave two."""
 
     measures: Measures
-    counted: bool
     two_exist: int
     disjoint: int
     unanswered: int
@@ -158,14 +157,15 @@ def maximum_flow(found: FoundPaths) -> int:
     return int(nx.maximum_flow_value(flows, (found.source, "out"), (found.target, "in")))
 
 
-def run(settings: NetworkSettings) -> Run:
+def run(side: str, base: NetworkSettings, seed: int) -> Run:
     """Simulates once."""
-    trace = simulate(settings)
+    protocol, share = SIDES[side]
+    settings = replace(base, protocol=protocol, queue_packets=round(base.queue_packets * share), seed=seed)
+    trace = simulate(settings, share)
     answered = [found for found in trace.found if found.paths]
     two = [found for found in answered if len(found.paths) == 2 and maximum_flow(found) >= 2]
     return Run(
         measure(trace),
-        sum(trace.fates().values()) == trace.packets.num_rows,
         len(two),
         sum(shared_nodes(found.paths) == 0 for found in two),
         len(trace.found) - len(answered),
@@ -222,12 +222,13 @@ def compare(varied: Iterable[Axis], workers: int) -> Runs:
         for seed in SEEDS
     ]
     points = {axis.name: axis.points for axis in varied}
-    every = [replace(SIDES[side](points[name][value]), seed=seed) for name, value, side, seed in places]
+    sides, bases, seeds = zip(
+        *((side, points[name][value], seed) for name, value, side, seed in places), strict=True
+    )
     if workers == 1:
-        done: Iterable[Run] = map(run, every)
-        return _gathered(places, done)
+        return _gathered(places, map(run, sides, bases, seeds))
     with ProcessPoolExecutor(workers) as pool:
-        return _gathered(places, pool.map(run, every, chunksize=5))
+        return _gathered(places, pool.map(run, sides, bases, seeds, chunksize=5))
 
 
 def _gathered(places: Sequence[tuple[str, float, str, int]], done: Iterable[Run]) -> Runs:
@@ -320,13 +321,7 @@ def claims(expect: Expectations, varied: Sequence[Axis], runs: Runs) -> None:
 
 
 def accounts(expect: Expectations, varied: Sequence[Axis], runs: Runs) -> None:
-    """What holds of every run."""
-    every = [each for group in runs.values() for each in group]
-    expect.hold(
-        "every packet created is delivered, lost for a cause or in flight",
-        all(each.counted for each in every),
-        f"{len(every)} runs",
-    )
+    """The paths of the discoveries of all runs."""
     by_load: dict[float, list[Run]] = {}
     for axis in varied:
         for value, settings in axis.points.items():

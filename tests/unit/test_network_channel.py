@@ -15,6 +15,7 @@ from penstock.simulate.networks.medium import Medium
 from penstock.simulate.networks.radio import MICROSECOND, SECOND, RadioTiming
 from penstock.simulate.networks.saturation import (
     BIANCHI,
+    PAYLOAD,
     analytic,
     fixed_point,
     simulated,
@@ -48,6 +49,33 @@ def test_saturation_throughput_is_bianchis_within_five_per_cent(stations: int) -
     assert seen.collision == pytest.approx(model.collision, rel=0.05, abs=0.01)
 
 
+def test_air_times_are_those_of_bianchis_table() -> None:
+    # section V.A, microseconds at 1 Mbit/s: headers 272 + 128, payload 8184, SIFS 28, acknowledgement 112 + 128, DIFS 128, delay 1
+    assert BIANCHI.airtime(PAYLOAD) + BIANCHI.acknowledgement + BIANCHI.difs == 8982 * MICROSECOND
+    assert BIANCHI.airtime(PAYLOAD) + BIANCHI.difs == 8713 * MICROSECOND
+    never_waits = replace(BIANCHI, least_window=1, largest_window=1)
+    assert analytic(1, never_waits).throughput == pytest.approx(8184 / 8982)
+    # simulated: a thousand frames of a single station, and of two that collide for ever
+    assert simulated(1, 8.982, 1, never_waits).throughput == pytest.approx(8184 / 8982, abs=0.001)
+    line = Line(0, 200, 400, timing=replace(never_waits, retries=9))
+    for sender in (0, 2):
+        line.send(sender, 1, octets=PAYLOAD)
+    line.run((10 * 8713 - 1) / 1e6)
+    assert line.heard.given_up == []
+    line.run(2e-6)
+    assert len(line.heard.given_up) == 2
+
+
+@pytest.mark.parametrize("stations", [1, 5, 50])
+def test_two_channels_of_half_the_bandwidth_carry_what_a_whole_one_does(stations: int) -> None:
+    whole, half = RadioTiming(), RadioTiming().narrowed(0.5)
+    capacity, of_each = (
+        analytic(stations, timing, 100).throughput * timing.bits_per_second for timing in (whole, half)
+    )
+    assert 2 * of_each == pytest.approx(capacity, rel=0.01)
+    assert 2 * half.bits_per_second == whole.bits_per_second
+
+
 @dataclass
 class Heard:
     """Notes what the channel says."""
@@ -69,13 +97,15 @@ class Heard:
 class Line:
     """Nodes on a line that reach 250 m and sense 550 m."""
 
-    def __init__(self, *metres: float, timing: RadioTiming | None = None, queue: int = 10) -> None:
+    def __init__(
+        self, *metres: float, timing: RadioTiming | None = None, queue: int = 10, random: Random | None = None
+    ) -> None:
         self.environment = simpy.Environment()
         self.topology = Topology(250, 550)
         self.stand(*metres)
         self.heard = Heard()
         self.medium = Medium(
-            self.environment, self.topology, timing or RadioTiming(), Random(1), self.heard, 0, len(metres), queue
+            self.environment, self.topology, timing or RadioTiming(), random or Random(1), self.heard, 0, len(metres), queue
         )  # fmt: skip
 
     def stand(self, *metres: float) -> None:
@@ -113,6 +143,38 @@ def test_who_senses_the_other_waits() -> None:
         line.send(2, 1)
     line.run()
     assert len(line.heard.received_at) >= 8
+
+
+class Drawn(Random):
+    """Gives back-offs of so many slots in a window of 32."""
+
+    def __init__(self, *slots: int) -> None:
+        super().__init__()
+        self._slots = iter(slots)
+
+    def random(self) -> float:
+        return next(self._slots) / 32
+
+
+@pytest.mark.parametrize(
+    ("late", "left"),
+    [(0, 10 - 3), (7, 10 - 2), (20, 10 - 2), (21, 10 - 1)],
+    ids=["in step", "a part of a slot is not counted", "whole slots", "one slot less"],
+)
+def test_a_back_off_stands_still_while_another_is_sensed(late: int, left: int) -> None:
+    line = Line(0, 200, 400, random=Drawn(3, 10))
+    first = line.send(0, 1)
+    if late:
+        line.run(late * MICROSECOND / SECOND)
+    second = line.send(2, 1)
+    # preamble 192, 1034 bytes at 2 Mbit/s 4136, delay 1; SIFS 10, preamble 192, 112 bits at 1 Mbit/s, delay 1; DIFS 50, slots 20
+    exchange = 192 + 4136 + 1 + 10 + 192 + 112 + 1
+    second_starts = (50 + 3 * 20 + exchange) + 50 + left * 20
+    comes = (second_starts + exchange) * MICROSECOND
+    line.environment.run(until=comes)
+    assert line.heard.received_at == [(1, first)]
+    line.environment.run(until=comes + 1)
+    assert line.heard.received_at == [(1, first), (1, second)]
 
 
 def test_hidden_terminals_destroy_each_others_frames() -> None:

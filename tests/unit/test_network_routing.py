@@ -11,6 +11,7 @@ import simpy
 
 from network_paths import disjoint_paths
 from penstock.simulate.networks.disjoint import shared_nodes
+from penstock.simulate.networks.frames import Kind
 from penstock.simulate.networks.ledger import Fate, Ledger
 from penstock.simulate.networks.measures import measure
 from penstock.simulate.networks.medium import Medium
@@ -126,6 +127,18 @@ def test_a_source_is_told_of_a_break_farther_on(protocol: Protocol) -> None:
     assert len(stage.came(6, 7)) == 50
     assert stage.router.counts.discoveries > 1
     assert 0 < stage.ledger.totals()["lost: link break"] < 20
+    # IP header, fixed fields, the link's two ends, and the way back from the node before the break
+    assert {medium.counts.sent_bytes[Kind.ERROR] % (20 + 12 + 4 * (2 + 2)) for medium in stage.media} == {0}
+    assert sum(medium.counts.sent[Kind.ERROR] for medium in stage.media) > 0
+
+
+def test_packets_count_as_handed_on_once_the_next_node_has_them() -> None:
+    stage = Stage(Protocol.SINGLE_PATH, DIAMOND)
+    stage.run(2)
+    stage.place({1: AWAY})
+    stage.run(4)
+    assert stage.ledger.totals()["lost: link break"] > 0
+    assert sum(stage.router.counts.relayed) == stage.ledger.totals()["delivered"]
 
 
 def test_neighbours_use_their_link_and_a_way_around_it() -> None:

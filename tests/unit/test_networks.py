@@ -33,6 +33,20 @@ def test_every_packet_is_accounted_for(protocol: Protocol, traffic: Traffic) -> 
     assert ledger.totals()["delivered"] > 1000
 
 
+class Forgetful(Network):
+    """Overlooks one packet that it holds."""
+
+    def in_flight(self) -> list[int]:
+        return super().in_flight()[1:]
+
+
+def test_a_simulation_that_mislays_a_packet_says_so() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"nowhere \[\d+\], decided but still held \[\], held more than once 0"
+    ):
+        Forgetful(NetworkSettings(load=1000, seconds=0.2)).run()
+
+
 def test_a_trace_says_when_packets_were_created_and_came() -> None:
     trace = simulate(BUSY)
     assert trace.packets.schema == SCHEMA
@@ -86,6 +100,11 @@ def test_options_are_read_from_texts() -> None:
         ({"nodes": "0"}, "Option nodes is '0'; allowed: whole numbers from 2 to 1000"),
         ({"nodes": "2.5"}, "Option nodes is '2.5'; allowed: whole numbers from 2 to 1000"),
         ({"load": "nan"}, "Option load is 'nan'; allowed: numbers from 0.001 to 100000"),
+        ({"nodes": "5_0"}, "Option nodes is '5_0'; allowed: whole numbers from 2 to 1000"),
+        ({"seed": " 50 "}, "Option seed is ' 50 '; allowed: whole numbers from 0 to "),
+        ({"load": "٥"}, "Option load is '٥'; allowed: numbers from 0.001 to 100000"),
+        ({"load": "1e-3x"}, "Option load is '1e-3x'; allowed: numbers from 0.001 to 100000"),
+        ({"load": "100000", "seconds": "86400"}, "Options load and seconds are 100000 and 86400, 8,640,000,000 packets; allowed: 20,000,000 packets at most"),
         ({"protocol": "aodv"}, "Option protocol is 'aodv'; allowed: 'dual-channel', 'multipath', 'single-path'"),
         ({"nodes": "5"}, "Option sources is 10; with 5 nodes at most 4"),
         ({"sensing_metres": "5"}, "Option sensing_metres is 5; at least range_metres, 250"),

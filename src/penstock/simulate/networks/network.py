@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
-from penstock.simulate.networks.ledger import Ledger
+from penstock.simulate.networks.ledger import Fate, Ledger
 from penstock.simulate.networks.medium import Medium
 from penstock.simulate.networks.mobility import gauss_markov, random_waypoint, standing
 from penstock.simulate.networks.radio import SECOND, RadioTiming
@@ -61,9 +61,10 @@ class Network:
 
     Args:
         settings: what to simulate.
+        bandwidth: of each channel, as a share of that which the settings' rate needs (`RadioTiming.narrowed`).
     """
 
-    def __init__(self, settings: NetworkSettings) -> None:
+    def __init__(self, settings: NetworkSettings, bandwidth: float = 1.0) -> None:
         self.settings = settings
         self._environment = simpy.Environment()
         self._topology = Topology(settings.range_metres, settings.sensing_metres)
@@ -76,7 +77,7 @@ class Network:
         self.router = Router(
             self._environment, settings, self._topology, jitter, self.ledger, dict(zip(sources.tolist(), targets.tolist(), strict=True))
         )  # fmt: skip
-        timing = RadioTiming(bits_per_second=settings.bits_per_second)
+        timing = RadioTiming(bits_per_second=settings.bits_per_second).narrowed(bandwidth)
         self.media = [
             Medium(self._environment, self._topology, timing, contention, self.router, channel, settings.nodes, settings.queue_packets)
             for channel in range(settings.protocol.channels)
@@ -84,10 +85,27 @@ class Network:
         self.router.attach(self.media)
 
     def run(self) -> None:
-        """Simulates all of it."""
+        """Simulates all of it.
+
+        Raises:
+            RuntimeError: the packets in buffers, queues and radios at the end are not those whose fate the ledger leaves open: one
+                was lost without a cause, or is there twice.
+        """
         self._environment.process(self._move())
         self._environment.process(self._measure())
         self._environment.run(until=round(self.settings.seconds * SECOND))
+        self._account()
+
+    def _account(self) -> None:
+        held = self.in_flight()
+        undecided = [packet for packet, fate in enumerate(self.ledger.fate) if fate is Fate.IN_FLIGHT]
+        if held != undecided:
+            twice = len(held) - len(set(held))
+            raise RuntimeError(
+                f"The network holds {len(held)} packets and the ledger leaves {len(undecided)} undecided: "
+                f"nowhere {sorted(set(undecided) - set(held))[:5]}, decided but still held "
+                f"{sorted(set(held) - set(undecided))[:5]}, held more than once {twice}"
+            )
 
     def in_flight(self) -> list[int]:
         """The packets in buffers, queues and radios, found by looking there."""

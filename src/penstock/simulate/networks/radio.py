@@ -5,7 +5,7 @@ All times are whole nanoseconds, so that stations which count down together meet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SECOND = 1_000_000_000
 MICROSECOND = 1000
@@ -39,6 +39,25 @@ class RadioTiming:
     least_window: int = 32
     largest_window: int = 1024
     retries: int = 7
+
+    def narrowed(self, share: float) -> RadioTiming:
+        """The radio in a channel of so much less bandwidth, its clock slowed down as that of IEEE 802.11's half-clocked channels.
+
+        Rates fall and preamble, slots and spaces grow by the same factor; propagation is as fast as ever. So n channels of a
+        share of 1 / n carry together what the whole one does.
+
+        Args:
+            share: of the bandwidth, in (0, 1].
+        """
+        return replace(
+            self,
+            slot=round(self.slot / share),
+            sifs=round(self.sifs / share),
+            difs=round(self.difs / share),
+            preamble=round(self.preamble / share),
+            bits_per_second=self.bits_per_second * share,
+            basic_bits_per_second=self.basic_bits_per_second * share,
+        )
 
     def airtime(self, octets: int) -> int:
         """Nanoseconds of a frame with so many bytes behind the MAC header."""

@@ -71,7 +71,7 @@ class RoutingCounts:
         discoveries: requests that sources flooded.
         breaks: links that were given up.
         false_breaks: of these, those whose nodes were in range of each other: contention looked like a break.
-        relayed: data packets handed on, by node.
+        relayed: data packets of others that were handed on and acknowledged, by node.
         lost_control: control packets that a radio gave up.
     """
 
@@ -293,9 +293,10 @@ class Router:
         if isinstance(body, PairReply):
             self._hear_pair_reply(node, body)
             return
+        if frame.at > 0:
+            self.counts.relayed[frame.route[frame.at]] += frame.kind is Kind.DATA
         frame.at += 1
         if frame.receiver >= 0:
-            self.counts.relayed[node] += frame.kind is Kind.DATA
             self._media[channel].send(node, frame)
         elif isinstance(body, PathReply):
             self._accept(body.discovery, (body.path,))
@@ -327,7 +328,7 @@ class Router:
                 told.setdefault(source, each)
         for each in told.values():
             back = each.route[each.at :: -1]
-            self._media[channel].send(node, control(Kind.ERROR, LinkError(link), 2, back))
+            self._media[channel].send(node, control(Kind.ERROR, LinkError(link), 2 + len(back), back))
         if own:
             session = self._sessions[node]
             self._broken(session, link)

@@ -61,6 +61,9 @@ _NUMBERS: dict[str, tuple[float, float, bool]] = {
     "buffer_packets": (1, 100_000, True),
     "buffer_seconds": (0.001, 86_400, False),
 }
+#: most packets of a simulation: each is kept, some 100 bytes, until its end
+MOST_PACKETS = 20_000_000
+_NUMERALS = frozenset("0123456789.eE+-")
 _CHOICES: dict[str, type[StrEnum]] = {"protocol": Protocol, "mobility": Mobility, "traffic": Traffic}
 
 
@@ -115,6 +118,11 @@ class NetworkSettings:
             object.__setattr__(self, name, _choice(name, getattr(self, name), choices))
         for name in _NUMBERS:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
+        if self.load * self.seconds > MOST_PACKETS:
+            raise InputError(
+                f"Options load and seconds are {self.load:g} and {self.seconds:g}, {self.load * self.seconds:,.0f} packets; "
+                f"allowed: {MOST_PACKETS:,} packets at most"
+            )
         sensors = self.nodes - (self.traffic is Traffic.SINK)
         if self.sources > sensors:
             raise InputError(f"Option sources is {self.sources}; with {self.nodes} nodes at most {sensors}")
@@ -152,6 +160,8 @@ def _choice(name: str, value: str, choices: type[StrEnum]) -> StrEnum:
 def _number(name: str, value: float | str) -> float:
     least, most, whole = _NUMBERS[name]
     try:
+        if isinstance(value, str) and not set(value) <= _NUMERALS:
+            raise ValueError
         number: float = int(value) if whole else float(value)
     except (ValueError, OverflowError):
         number = math.nan

@@ -62,9 +62,18 @@ class NetworkTrace:
         return {fate.label: int(counts[fate]) for fate in Fate}
 
 
-def simulate(settings: NetworkSettings) -> NetworkTrace:
-    """Simulates a network; the same settings give the same trace in any process."""
-    network = Network(settings)
+def simulate(settings: NetworkSettings, bandwidth: float = 1.0) -> NetworkTrace:
+    """Simulates a network; the same arguments give the same trace in any process.
+
+    Args:
+        settings: what to simulate.
+        bandwidth: of each channel, as a share of that which the settings' rate needs: 0.5 in a comparison of two channels with one in
+            the same spectrum.
+
+    Raises:
+        RuntimeError: packets went astray (`Network.run`), which each simulation checks.
+    """
+    network = Network(settings, bandwidth)
     network.run()
     return NetworkTrace(
         settings,
