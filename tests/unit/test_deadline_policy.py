@@ -247,6 +247,26 @@ def test_rho_follows_what_was_falsely_predicted() -> None:
     assert [type(each) for each in told].count(RaiseOverload) == 1, "told once"
 
 
+def test_what_the_users_code_fails_is_no_overload() -> None:
+    shell = Shell(
+        PREDICTIVE, DeadlineSettings(feedback=FeedbackSettings(period=10.0), believed=UnitCosts(new=1.0))
+    )
+    told = []
+    for number in range(6):
+        at = 5.0 * number + 1
+        told += shell.create(number, number, number + 1, at=at)
+        told += shell.tell(ProcessorsIdle(1))
+        told += shell.tell(OrderFailed("q", 1, number, "boom"), at + 1)
+        assert shell.policy.standing("q").failing
+    assert not [each for each in told if isinstance(each, RaiseOverload | AdjustPrediction)]
+    assert not shell.policy.standing("q").overloaded
+    shell.create(6, 6, 7, at=41.0)
+    assert shell.policy.standing("q").failing, "nothing is known since"
+    shell.tell(ProcessorsIdle(1))
+    shell.tell(OrderEnded("q", 1, 6, 1.0, 1.0, 0.0), 42.0)
+    assert not shell.policy.standing("q").failing
+
+
 def test_rho_follows_what_was_shed() -> None:
     feedback = FeedbackSettings(period=10.0, step=0.25)
     shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cli.check import unused
-from penstock.monitor.deadlines import deadline_words
+from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.report import News, length
 from penstock.monitor.snapshot import take_lanes, take_snapshot
 
@@ -99,3 +99,15 @@ def test_lost_windows_are_told_with_what_became_of_them_since() -> None:
     assert deadline_words(counts) == (
         "12 of 20 windows released in time (60.0%), 5 shed, 3 missed, 4 answered late, 3 owed a late answer, 1 never answered"
     )
+
+
+def test_windows_that_fail_are_not_called_overload() -> None:
+    standing = {
+        "constraint": {"k": 0, "m": 3},
+        "violations": 1,
+        "waiting": 0,
+        "overloaded": False,
+        "failing": True,
+    }
+    _, *further = deadline_lines("v", {"created": 4, "failed": 4, "standing": standing})
+    assert further == ["  most of its windows fail"]

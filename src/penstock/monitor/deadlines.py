@@ -36,5 +36,8 @@ def deadline_lines(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         view: see `deadline_words`.
     """
     yield f"view {name} with a deadline: {deadline_words(view)}"
-    if view.get("standing", {}).get("overloaded"):
+    standing = view.get("standing", {})
+    if standing.get("overloaded"):
         yield "  overloaded: most of its windows miss their deadline"
+    if standing.get("failing"):
+        yield "  most of its windows fail"

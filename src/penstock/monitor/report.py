@@ -83,6 +83,8 @@ def status_lines(document: Document) -> Iterator[str]:
         yield from _view(name, view, document["state"])
         for table in (each for each, known in (view.get("tables") or {}).items() if known.get("malformed")):
             yield f"  all that {table} lacks: penstock quarantine {shlex.quote(document['output'])} {table}"
+        if view.get("failed") or view.get("shed") or view.get("missed"):
+            yield f"  why, by window: penstock results {shlex.quote(document['output'])} {name} --misses"
     for name, lane in document.get("lanes", {}).items():
         if "cut" not in lane:
             # it has left, or only its published cuts were counted

@@ -52,17 +52,19 @@ class PeriodCounts:
         satisfied: released in time.
         shed: given up by prediction.
         mispredicted: started, and not released in time.
-        lost: otherwise: failed, or the deadline passed while they waited.
+        lost: otherwise: the deadline passed while they waited.
+        failed: by the user's aggregate, which says nothing of costs and load: no ratio counts them.
     """
 
     satisfied: int = 0
     shed: int = 0
     mispredicted: int = 0
     lost: int = 0
+    failed: int = 0
 
     @property
     def instances(self) -> int:
-        """All of them."""
+        """Those that met their deadline or did not, failed ones apart."""
         return self.satisfied + self.shed + self.mispredicted + self.lost
 
     @property
@@ -84,6 +86,7 @@ class PeriodCounts:
         """What decisions are explained by."""
         return {
             "instances": self.instances,
+            "failed": self.failed,
             "dsr": round(self.satisfaction, 4),
             "lsr": round(self.shedding, 4),
             "pfr": round(self.false_prediction, 4),
@@ -98,18 +101,30 @@ class Feedback:
 
     Attributes:
         counts: of the period that is under way.
-        overloaded: the last period with instances was one of overload.
+        overloaded: the last period with outcomes was one of overload.
     """
 
     def __init__(self, settings: FeedbackSettings) -> None:
         self._settings = settings
         self._before: float | None = None
+        self._were_failing = False
         self.counts = PeriodCounts()
         self.overloaded = False
 
+    @property
+    def failing(self) -> bool:
+        """Whether most instances fail: those of the period that is under way, or of the last one with outcomes."""
+        counts = self.counts
+        if not counts.instances and not counts.failed:
+            return self._were_failing
+        return counts.failed > counts.instances
+
     def end_period(self) -> PeriodCounts:
         """Ends the period, and returns what was counted in it."""
+        self._were_failing = self.failing
         ended, self.counts = self.counts, PeriodCounts()
+        if ended.failed and not ended.instances:
+            self.overloaded = False
         return ended
 
     def corrected(self, rho: float, ended: PeriodCounts) -> float:

@@ -196,6 +196,7 @@ class DeadlinePolicy:
             query.predictor.rho,
             query.predictor.costs,
             query.feedback.overloaded,
+            query.feedback.failing,
         )
 
     def memory(self, stream: str) -> QueryMemory:
@@ -255,7 +256,7 @@ class DeadlinePolicy:
         counts, satisfied = query.feedback.counts, False
         if isinstance(event, OrderFailed):
             query.outcomes.failed += 1
-            counts.lost += 1
+            counts.failed += 1
         elif isinstance(event, OrderAbandoned):
             query.predictor.bounded(now, order.work, order.predicted, event.seconds)
         else:

@@ -39,6 +39,7 @@ class DeadlineStanding:
         rho: factor of predictions.
         costs: unit costs as measured.
         overloaded: by the last monitoring period.
+        failing: most instances fail, by the current monitoring period or the last one.
     """
 
     outcomes: Outcomes
@@ -48,3 +49,4 @@ class DeadlineStanding:
     rho: float
     costs: UnitCosts
     overloaded: bool
+    failing: bool
