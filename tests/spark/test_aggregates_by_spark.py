@@ -122,12 +122,18 @@ def test_work_is_abandoned_in_a_worker_that_goes_on_with_the_next(spark: SparkSe
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("SELECT raising(x) FROM", "aggregate raising raised: ValueError: no score of 4"),
+        (
+            "SELECT raising(x) FROM",
+            r"aggregate raising raised at test_aggregates_by_spark.py line \d+: ValueError: no score of 4",
+        ),
         (
             "SELECT texts(name) FROM",
             "aggregate texts returned str, which does not fit its type INT: Could not convert 'a'",
         ),
-        ("SELECT names_of(name) FROM", "aggregate names_of raised in add: TypeError: "),
+        (
+            "SELECT names_of(name) FROM",
+            r"aggregate names_of raised in add at test_aggregates_by_spark.py line \d+: TypeError: ",
+        ),
     ],
 )
 @pytest.mark.usefixtures("engine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections import Counter
@@ -217,8 +218,15 @@ def test_a_window_that_the_users_code_refuses_is_told_and_the_stream_goes_on(
     failed = run.misses("v").collect()
     assert {row.outcome for row in failed} == {"failed"}
     assert len(failed) == len(pc.unique(hit)) > 0
-    assert all("aggregate refusing raised: ValueError: seven" in row.reason for row in failed)
+    assert all(
+        re.fullmatch(
+            r"aggregate refusing raised at test_deadline_lane.py line \d+: ValueError: seven", row.reason
+        )
+        for row in failed
+    )
     assert run.results("v").select("w").distinct().count() == SECONDS - len(failed)
+    (told,) = run.events("window_failed")
+    assert told["reason"] in {row.reason for row in failed}
 
 
 def test_what_never_returns_to_python_is_cancelled_and_the_view_goes_on(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import sys
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from penstock.operators.deadlines.aggregates import user_aggregate
 from penstock.plan.deadlines import AggregateSignature, Arity
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "functions.md"
+HERE = re.escape(Path(__file__).name)
 COUNTED = pa.struct([pa.field("name", pa.string()), pa.field("n", pa.int32(), nullable=False)])
 
 
@@ -171,18 +175,36 @@ class Raising(Whole):
 def test_what_a_class_raises_is_told_with_the_method(place: str) -> None:
     given = type("Placed", (Raising,), {"place": place})
     with pytest.raises(
-        AggregateFailedError, match=f"^aggregate score raised in {place}: ValueError: no score$"
+        AggregateFailedError,
+        match=rf"^aggregate score raised in {place} at {HERE} line \d+: ValueError: no score$",
     ):
         user_aggregate("score", given, pa.int64(), "BIGINT").afresh(pa.array([1]))
 
 
 def test_what_a_function_raises_is_told() -> None:
-    aggregate = user_aggregate("score", lambda a: a[5], pa.int64(), "BIGINT")
-    with pytest.raises(AggregateFailedError, match=r"^aggregate score raised: IndexError: "):
+    def score(values: pa.Array) -> object:
+        return json.loads(f"[{len(values)}")
+
+    line = score.__code__.co_firstlineno + 1
+    aggregate = user_aggregate("score", score, pa.int64(), "BIGINT")
+    with pytest.raises(
+        AggregateFailedError, match=rf"^aggregate score raised at {HERE} line {line}: JSONDecodeError: "
+    ):
         aggregate.afresh(pa.array([1]))
     ending = user_aggregate("score", lambda _: sys.exit(3), pa.int64(), "BIGINT")
-    with pytest.raises(AggregateFailedError, match=r"^aggregate score ended its process: SystemExit: 3$"):
+    with pytest.raises(
+        AggregateFailedError, match=rf"^aggregate score ended its process at {HERE} line \d+: SystemExit: 3$"
+    ):
         ending.afresh(pa.array([1]))
+
+
+def test_what_is_raised_outside_of_the_users_file_is_told_where_it_is() -> None:
+    aggregate = user_aggregate("score", math.sqrt, pa.float64(), "DOUBLE")
+    with pytest.raises(AggregateFailedError, match=r"^aggregate score raised: TypeError: "):
+        aggregate.afresh(pa.array(["a"]))
+    aggregate = user_aggregate("score", partial(json.loads), pa.float64(), "DOUBLE")
+    with pytest.raises(AggregateFailedError, match=r"^aggregate score raised at __init__.py line \d+: "):
+        aggregate.afresh(pa.array(["a"]))
 
 
 class Weighted(Whole):

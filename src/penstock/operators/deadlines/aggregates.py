@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -116,12 +118,13 @@ class UserAggregate:
 
     @contextmanager
     def told(self, method: str) -> Iterator[None]:
-        """Names the aggregate, and of a class the method, in whatever the user's code raises."""
+        """Names the aggregate, of a class the method, and the line in whatever the user's code raises."""
         try:
             yield
         except (Exception, SystemExit) as error:
             what = "ended its process" if isinstance(error, SystemExit) else "raised"
             where = f" in {method}" if self.is_incremental else ""
+            where += _place(error, self.given)
             words = _words(error)
             raise AggregateFailedError(
                 f"aggregate {self.name} {what}{where}: {type(error).__name__}{': ' if words else ''}{words}"
@@ -203,6 +206,28 @@ def _arity(what: str, function: Callable[..., object]) -> Arity:
     least = sum(each.default is each.empty for each in positional)
     is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     return Arity(least, None if is_open else len(positional))
+
+
+def _place(error: BaseException, given: Callable[..., Any]) -> str:
+    """Where the user's code raised: the innermost line in a file of the aggregate's, else the innermost one; "" where none is known."""
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_globals.get("__name__", "").startswith("penstock.")
+    ]
+    files = _files(given)
+    own = [each for each in frames if each[0] in files] or frames
+    return f" at {Path(own[-1][0]).name} line {own[-1][1]}" if own else ""
+
+
+def _files(given: Callable[..., Any]) -> set[str]:
+    """The files that a function, or the methods of a class, are written in."""
+    if isinstance(given, type):
+        parts = [getattr(given, name) for name in ("__init__", *_METHODS)]
+    else:
+        parts = [given, getattr(given, "func", None), type(given).__call__]
+    codes = (getattr(inspect.unwrap(part), "__code__", None) for part in parts if part is not None)
+    return {code.co_filename for code in codes if code is not None}
 
 
 def _described(given: object) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.instances import (
     CalledAggregate,
     Carried,
@@ -87,7 +86,7 @@ def work_out(
         The instance; of one without tuples no states.
 
     Raises:
-        AggregateFailedError: the user's code raises, or returns what does not fit; names window, aggregate and cause.
+        AggregateFailedError: the user's code raises, or returns what does not fit; names aggregate, place and cause.
     """
     if not extent.holds(tuples).any():
         return _nothing(plan)
@@ -99,12 +98,7 @@ def work_out(
     if not plan.calls:
         found = _built_in(plan.window, keys or [_ALL], extent, own, clock)
     else:
-        try:
-            found = user_instance(plan.calls, keys or [_ALL], extent, own, carried, clock)
-        except AggregateFailedError as error:
-            raise AggregateFailedError(
-                f"window {_written(plan.window, extent)}: {error}"
-            ) from error.__cause__
+        found = user_instance(plan.calls, keys or [_ALL], extent, own, carried, clock)
     return found if keys else replace(found, rows=found.rows.drop_columns([_ALL]))
 
 
@@ -128,12 +122,3 @@ def _built_in(
     lifted = clock()
     rows = lowered(window, content, keys)
     return WorkedOut(rows, WindowWork(held.num_rows, 0, carried=False), lifted - began, 0.0, clock() - lifted)
-
-
-def _written(window: WindowPlan, extent: Extent) -> str:
-    """A window as messages say it."""
-    start, end = (
-        str(np.datetime64(moment, "us")).replace("T", " ").removesuffix(".000000")
-        for moment in (extent.start, extent.end)
-    )
-    return f"[{start}, {end}) of view {window.name}"

@@ -59,7 +59,6 @@ class FollowedView:
     Attributes:
         open: the instances that nothing has become of yet, by the end of their windows.
         kept_after: as above; the lane's to move on.
-        failures: so many windows failed one after the other.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class FollowedView:
         self.registered = registered
         self.open: dict[int, Instance] = {}
         self.kept_after = kept_after
-        self.failures = 0
         self._plan = plan
         self._waits = registered.view.waits
         self._columns = LearnedSlack.columns(plan) if self._waits else ()

@@ -36,7 +36,7 @@ from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
-from penstock.spark.lanes.deadlines.failures import window_cause
+from penstock.spark.lanes.deadlines.failures import FailedWindows, window_cause
 from penstock.spark.lanes.deadlines.following import FollowedView, ViewStands
 from penstock.spark.lanes.deadlines.late import LateOrders
 from penstock.spark.lanes.deadlines.ledger import FAILED, MISSED, RELEASED, SHED, Outcome
@@ -65,8 +65,6 @@ _MOST_ENTRIES = 64
 _LATE_DEADLINES = 10
 #: a clock that goes back by more than this was set
 _SET_BACK_SECONDS = 1.0
-#: the user is told of a view when so many windows have failed one after the other
-_FAILURES = 3
 
 
 class DeadlineLane(Lane):
@@ -101,6 +99,7 @@ class DeadlineLane(Lane):
         self._unmarked = 0
         #: numbers of the views whose states could not be carried, which is told once
         self._uncarried: set[int] = set()
+        self._failures = FailedWindows(self.name, context.events)
         #: replaced as a whole by the lane's thread
         self._told: Mapping[str, Any] = {}
         # what `started` looks for
@@ -302,11 +301,9 @@ class DeadlineLane(Lane):
             error = worked.report.error
         if error is not None:
             self._handle(OrderFailed(view.name, 0, instance.end, error))
-            view.failures += 1
-            if view.failures == _FAILURES:
-                self.context.events.record("windows_failing", lane=self.name, view=view.name, error=error)
+            self._failures.failed(view.name, error)
             return FAILED, error
-        view.failures = 0
+        self._failures.worked(view.name)
         if worked is None or worked.report.outcome == OVER:
             self._handle(OrderAbandoned(view.name, 0, instance.end, seconds))
             return MISSED, "its deadline passed while it was worked on"

@@ -69,7 +69,7 @@ class OrderReport:
         results: what was staged: one file, or none where there are no rows or it is not done.
         carried: states for the next order, as bytes; None where there are none.
         uncarried: why this instance did not use the states it was given, or has none for the next; "" otherwise.
-        error: the user's, with window, aggregate and cause; "" unless it failed.
+        error: the user's, with aggregate, place and cause; "" unless it failed.
     """
 
     outcome: str
