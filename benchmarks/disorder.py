@@ -4,7 +4,8 @@ Streams: two generated ones whose disorder is matched to the HPM paper's soccer 
 share of late tuples, largest and mean delay), SUM over 0.5 s sliding by 0.1 s, about 500 tuples a window,
 bound (0.05, 0.05), Gamma 5 s; four phases of different disorder, once with values that do not depend on
 lateness and once with late tuples of other values; sensors over simulated ad hoc networks, against all that came and against all that
-was measured (`network_streams.py`); a year of real flights (event time: scheduled, arrival: actual departure), hourly. Fixed seeds. Every policy runs through the operator that runs on Spark.
+was measured (`network_streams.py`), where ours counts as keeping its bound unless the whole 95 % interval of its satisfied share lies
+below 1 - delta, and the exit code is 1 where it does; a year of real flights (event time: scheduled, arrival: actual departure), hourly. Fixed seeds. Every policy runs through the operator that runs on Spark.
 
 Tuned to the same satisfied share (the least parameter that reaches 1 - delta on the stream itself):
 K-slack's and the fixed watermark's K, AQ-K-slack's quantile, PD's coverage threshold. MP-K-slack and zero
@@ -329,8 +330,8 @@ def draw(comparisons: Sequence[tuple[Arrivals, Sequence[Result]]]) -> None:
     CONSOLE.print(f"picture: {path}")
 
 
-def main(small: bool = False) -> None:
-    """Runs everything."""
+def main(small: bool = False) -> int:
+    """Runs everything; 1 where ours breaks its bound over a network."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     share = 0.1 if small else 1.0
     step = SECOND // 10
@@ -354,9 +355,11 @@ def main(small: bool = False) -> None:
     plans = {function: view(function, WINDOWS) for function in ("count", "sum", "avg")}
     kept = on_networks(CONSOLE, plans, 60.0 if small else 600.0)
     CONSOLE.print(
-        f"{'HELD    ' if kept else 'NOT HELD'} ours keeps its bound over every network, against all that came"
+        f"{'HELD    ' if kept else 'NOT HELD'} ours keeps its bound over every network, against all that came: "
+        "the upper end of each 95 % interval reaches 1 - delta"
     )
     on_flights(small)
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
