@@ -334,15 +334,41 @@ def test_what_no_call_of_the_users_may_be(items: str, marked: str, told: str) ->
     [
         f"SELECT score(x) FROM t GROUP BY {_WINDOW}",
         f"SELECT /*+ MAX_ERROR(0.1, 0.1) */ `Score`(x), count(*) FROM t GROUP BY {_WINDOW}",
-        f"SELECT {TIMELY} a FROM t WHERE score(x) > 1",
         "SELECT score(x) AS s FROM t",
         "SELECT a FROM t JOIN u ON t.a = score(u.x)",
+        "SELECT a FROM t WHERE score(x) > 1",
+        f"SELECT {TIMELY} rank_of(x) AS r FROM t WHERE a + score(x) > 1 GROUP BY {_WINDOW}",
     ],
 )
 def test_aggregates_of_the_users_are_for_windows_with_a_deadline(query: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"Add the hint: SELECT /\*\+ DEADLINE") as raised:
+    with pytest.raises(
+        UnsupportedError, match=r"is an aggregate of yours.*: SELECT /\*\+ DEADLINE"
+    ) as raised:
         parse_query(query, USERS)
     assert raised.value.text[raised.value.start : raised.value.end].strip("`").upper() == "SCORE"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT /*+ LOSS(1, 4) */ score(x) FROM t GROUP BY {_WINDOW}",
+        f"SELECT /*+ LOSS(1, 4) */ count(*) FROM t GROUP BY {_WINDOW}",
+    ],
+)
+def test_losses_need_a_deadline(query: str) -> None:
+    with pytest.raises(SqlError, match=r"^LOSS says .* add DEADLINE"):
+        parse_query(query, USERS)
+
+
+@pytest.mark.parametrize(
+    "call", ["nosuch(x)", "nosuch(a, x + 1)", "1 + nosuch((x), 2)", "abs(nosuch(abs(1), x))"]
+)
+def test_a_function_that_is_no_aggregate_is_named_first(call: str) -> None:
+    told = r"^nosuch is no aggregate function, and x is neither .* Of your own, with DEADLINE: .*score; .*--functions\.$"
+    with pytest.raises(SqlError) as raised:
+        parse_query(f"SELECT {TIMELY} a, {call} FROM t GROUP BY a, {_WINDOW}", USERS)
+    assert re.match(told, raised.value.message)
+    assert raised.value.text[raised.value.start : raised.value.end] == "nosuch"
 
 
 SCRIPT = """CREATE TABLE flights USING parquet OPTIONS (path 'x');

@@ -197,25 +197,44 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
     return ((query.source, query.source_clause),)
 
 
+#: how a view calls an aggregate of the user's
+_FORM = "SELECT /*+ DEADLINE('3 seconds') */ ... GROUP BY window(time, 'size')"
+_NEEDED = f"Allowed: {_FORM}."
+
+
 def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
     users = {name.upper() for name in aggregates}
     if is_join(tokens):
-        _refuse_aggregates(script, tokens, users)
+        _refuse_aggregates(script, tokens, users, _NEEDED)
         return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
-    if parts.group_by is None or parts.hints.deadline_seconds is None:
-        _refuse_aggregates(script, tokens, users)
-    return parse_selection(parts) if parts.group_by is None else parse_window_query(parts, users)
+    if parts.where is not None:
+        _refuse_in_where(parts.where, users)
+    if parts.group_by is None:
+        _refuse_aggregates(script, tokens, users, _NEEDED)
+        return parse_selection(parts)
+    # of LOSS without DEADLINE that is said
+    if parts.hints.deadline_seconds is None and parts.hints.loss is None:
+        _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
+    return parse_window_query(parts, users)
 
 
-def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str]) -> None:
+def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str], needed: str) -> None:
+    for position, token in enumerate(tokens):
+        if is_users_aggregate(tokens, position, users):
+            message = f"{token.text} is an aggregate of yours: it is for views with GROUP BY window(...) and a deadline. {needed}"
+            raise UnsupportedError(message, script, token.start, token.end + 1)
+
+
+def _refuse_in_where(where: Clause, users: Collection[str]) -> None:
+    tokens = tokenize(where.text, where.start, where.script)
     for position, token in enumerate(tokens):
         if is_users_aggregate(tokens, position, users):
             message = (
-                f"{token.text} is an aggregate of yours: it is for views with GROUP BY window(...) and a deadline. "
-                "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ..."
+                f"{token.text} is an aggregate of yours, and no aggregate can stand in WHERE, which judges single tuples. "
+                f"Judge windows with HAVING: {_FORM} HAVING {token.text}(...) ..."
             )
-            raise UnsupportedError(message, script, token.start, token.end + 1)
+            raise where.error(UnsupportedError, message, token.start, token.end + 1)
 
 
 def _missing(name: str, names: dict[str, str]) -> str:

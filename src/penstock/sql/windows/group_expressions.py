@@ -116,19 +116,7 @@ class GroupExpressions:
                 if found is not None:
                     replaced.append((start, column.end, found))
                 elif column.name.upper() not in BARE_FUNCTIONS:
-                    name = clause.text[start : column.last]
-                    message = (
-                        f"{name} is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it."
-                    )
-                    if (
-                        position > 1
-                        and tokens[position - 2].token_type is TokenType.VAR
-                        and is_call(tokens, position - 2)
-                    ):
-                        message += (
-                            f" {name_of(tokens[position - 2])} is no aggregate function. {ALLOWED_AGGREGATES}"
-                        )
-                    raise clause.error(SqlError, message, start, column.last)
+                    raise self._ungrouped(clause, tokens, position, column.last)
                 position = _after(tokens, column.last)
                 continue
             position += 1
@@ -136,6 +124,24 @@ class GroupExpressions:
         for start, end, name in reversed(replaced):
             text = text[:start] + name + text[end:]
         return text.strip()
+
+    def _ungrouped(self, clause: Clause, tokens: Sequence[Token], position: int, last: int) -> SqlError:
+        """What is wrong with a column that is neither grouped nor aggregated: often a function around it that is no aggregate."""
+        start = tokens[position].start
+        what = f"{clause.text[start:last]} is neither grouped nor aggregated"
+        around = _call_around(tokens, position)
+        if around is None:
+            return clause.error(SqlError, f"{what}. Add it to GROUP BY, or aggregate it.", start, last)
+        function = name_of(around) or around.text
+        if function.upper() not in {node.name.upper() for node in parse_tree(clause).find_all(exp.Anonymous)}:
+            message = f"{what}. Add it to GROUP BY, or aggregate it. {function} is no aggregate function. {ALLOWED_AGGREGATES}"
+            return clause.error(SqlError, message, start, last)
+        users = ", ".join(sorted(each.lower() for each in self._users)) or "none so far"
+        message = (
+            f"{function} is no aggregate function, and {what}. {ALLOWED_AGGREGATES} Of your own, with DEADLINE: {users}; "
+            "declare one with Engine.aggregate, or in AGGREGATES of the module given by --functions."
+        )
+        return clause.error(SqlError, message, around.start, around.end + 1)
 
     def _aggregate(self, call: AggregateCall) -> str:
         self._found.setdefault(call.identity, call)
@@ -235,6 +241,19 @@ def _words(expression: str) -> tuple[str, ...]:
     while in_parentheses(tokens):
         tokens = tokens[1:-1]
     return spelling(tokens)
+
+
+def _call_around(tokens: Sequence[Token], position: int) -> Token | None:
+    """The name of the innermost function in whose arguments a token is."""
+    depth = 0
+    for at in range(position - 1, 0, -1):
+        kind = tokens[at].token_type
+        depth += (kind is TokenType.R_PAREN) - (kind is TokenType.L_PAREN)
+        if depth < 0:
+            depth = 0
+            if tokens[at - 1].token_type is TokenType.VAR and is_call(tokens, at - 1):
+                return tokens[at - 1]
+    return None
 
 
 def _after(tokens: Sequence[Token], offset: int) -> int:

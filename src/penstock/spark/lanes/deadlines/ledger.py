@@ -67,9 +67,9 @@ class Outcome:
 
     @property
     def predicted(self) -> float | None:
-        """Seconds it was predicted to take; None: no prediction was made."""
+        """Seconds it was predicted to take; None: nothing was known of its view's costs yet."""
         found = self.decided.get("predicted_seconds")
-        return found if isinstance(found, float) else None
+        return found if isinstance(found, float) and found else None
 
 
 @dataclass(frozen=True, slots=True)
