@@ -13,6 +13,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
+from penstock.monitor.deadlines import repeats
 from penstock.monitor.lanes import LANE_HANDLERS
 from penstock.monitor.networks import network_reached
 
@@ -34,7 +35,6 @@ MEASURED = frozenset(
         "plan_compiled",
         "lag",
         "cut",
-        "losses_exceeded",
         "prediction_adjusted",
         "network_reached",
     }
@@ -101,7 +101,8 @@ class StatusBook:
             if take_in is not None:
                 take_in(self._document, event)
             if event.get("kind") not in MEASURED:
-                self._document["news"] = [*self._document["news"], dict(event)][-_KEPT:]
+                earlier = [each for each in self._document["news"] if not repeats(each, event)]
+                self._document["news"] = [*earlier, dict(event)][-_KEPT:]
 
     def take_standing(self, lane: str, standing: Mapping[str, Any]) -> None:
         """Takes in how the running order of a join's lane stands; no event tells of it."""

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+#: kinds that a view may bring about again and again: the newest of each view is news, and on a run's screen the first
+REPEATED = frozenset({"losses_exceeded"})
+
+
+def repeats(earlier: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    """Whether an event says again of a view what an earlier one has said."""
+    return event.get("kind") in REPEATED and all(
+        earlier.get(name) == event.get(name) for name in ("kind", "view")
+    )
+
 
 def deadline_words(view: Mapping[str, Any]) -> str:
     """What became of the windows of a view, and how it stands: `created`, `released`, `shed`, `missed` and `failed`, where lost windows are

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.monitor.book import MEASURED, Document
-from penstock.monitor.deadlines import deadline_lines
+from penstock.monitor.deadlines import REPEATED, deadline_lines
 from penstock.monitor.joins import standing_lines
 from penstock.monitor.networks import network_line
 
@@ -357,6 +357,7 @@ class News:
     def __init__(self, events: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         self._events = events
         self._seen: Mapping[str, Any] | None = None
+        self._repeated: set[tuple[str, str]] = set()
 
     def lines(self) -> list[str]:
         """Those since the last call, a line each."""
@@ -367,7 +368,16 @@ class News:
             fresh.append(event)
         if fresh:
             self._seen = fresh[0]
-        return [event_line(event) for event in reversed(fresh) if event["kind"] not in MEASURED | _COUNTED]
+        return [event_line(event) for event in reversed(fresh) if self._is_told(event)]
+
+    def _is_told(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event is to be read; what repeats is once for each view."""
+        again = (event["kind"], event.get("view", ""))
+        if event["kind"] in MEASURED | _COUNTED or again in self._repeated:
+            return False
+        if event["kind"] in REPEATED:
+            self._repeated.add(again)
+        return True
 
 
 def _plain(value: object) -> str:
