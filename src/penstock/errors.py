@@ -20,6 +20,23 @@ class InputError(PenstockError, ValueError):
     exit_code = 2
 
 
+class OptionError(InputError):
+    """An option has a value that is not allowed.
+
+    Args:
+        message: which value, and what is allowed.
+        option: its name.
+    """
+
+    def __init__(self, message: str, option: str) -> None:
+        self.message = message
+        self.option = option
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[OptionError], tuple[str, str]]:
+        return type(self), (self.message, self.option)
+
+
 class SqlError(InputError):
     """A mistake at a place in SQL text.
 
@@ -76,6 +93,10 @@ class ConnectionFailedError(SqlError):
 
 class StreamFailedError(PenstockError):
     """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
+
+
+class StartStoppedError(PenstockError):
+    """A run was told to stop before all its streams had begun. The same checkpoint begins them."""
 
 
 class StoppedOutsideError(PenstockError):

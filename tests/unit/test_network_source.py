@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
-from penstock.errors import CheckpointError, InputError
+from penstock.cli.run import Starting
+from penstock.errors import CheckpointError, InputError, StartStoppedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.report import status_lines
 from penstock.simulate.networks import trace
@@ -19,6 +24,9 @@ from penstock.simulate.networks.readings import PacketCounts, arrived_readings, 
 from penstock.simulate.networks.settings import NetworkSettings
 from penstock.spark.sources.network import NetworkSource, open_network
 from penstock.spark.sources.reader_options import plain_option
+from penstock.spark.sources.replay import Pace, ReplaySource
+from penstock.spark.sources.source import untold
+from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import parse_script
 
@@ -61,7 +69,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[NetworkSettings]:
     """The networks that were simulated, all with the same packets."""
     asked: list[NetworkSettings] = []
 
-    def simulate(settings: NetworkSettings) -> SimpleNamespace:
+    def simulate(settings: NetworkSettings, reached: Callable[[float], None]) -> SimpleNamespace:  # noqa: ARG001 - at once
         asked.append(settings)
         return SimpleNamespace(packets=PACKETS)
 
@@ -69,14 +77,20 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[NetworkSettings]:
     return asked
 
 
-def _prepared(source: NetworkSource, folder: Path) -> list[dict[str, Any]]:
+def _layout(folder: Path) -> Layout:
+    return Layout(folder / "out", folder / "checkpoint")
+
+
+def _prepared(
+    source: ReplaySource, folder: Path, progress: Callable[[str], None] = untold
+) -> list[dict[str, Any]]:
     told = Told()
-    source.prepare(Layout(folder / "out", folder / "checkpoint"), "readings", told)  # type: ignore[arg-type]
+    source.prepare(_layout(folder), "readings", told, progress)  # type: ignore[arg-type]
     return told.events
 
 
 def _replay(folder: Path) -> Path:
-    return Layout(folder / "out", folder / "checkpoint").replay("readings")
+    return _layout(folder).replay("readings")
 
 
 def test_a_table_has_the_columns_of_a_reading() -> None:
@@ -97,7 +111,16 @@ def test_a_table_has_the_columns_of_a_reading() -> None:
         ),
         ("protocol 'olsr'", "Option protocol is 'olsr'; allowed: 'dual-channel', 'multipath', 'single-path'"),
         ("maxspeed 'fast'", "Option max_speed is 'fast'; allowed: numbers from 0 to 100"),
+        ("sources '60'", "Option sources is 60; with 50 nodes at most 49"),
+        ("sensing_metres '9'", "Option sensing_metres is 9; at least range_metres, 250"),
         ("start 'noon'", "Option start is 'noon'; allowed: a moment such as '2026-01-01 00:00:00'"),
+        (
+            "start '0001-01-01T00:00+05:00'",
+            "Option start is '0001-01-01T00:00+05:00'; allowed: a moment from 1970 on that leaves the 600 simulated seconds",
+        ),
+        ("start '1970-01-01T00:00+00:01'", "allowed: a moment from 1970 on"),
+        ("start '9998-12-31 23:50:01'", "that leaves the 600 simulated seconds before 9999"),
+        ("start '9999-12-31 23:59:59-05:00'", "that leaves the 600 simulated seconds before 9999"),
         ("speed '0'", "speed is '0'; allowed: 'max' or a number above 0"),
         ("path 'data'", "a network has no option path; allowed: protocol, nodes, load"),
         ("static 'true'", "a network has no option static"),
@@ -110,6 +133,11 @@ def test_a_mistake_in_the_options_is_told_at_its_place(options: str, told: str) 
     name = options.partition(" ")[0]
     shown, underlined = str(error.value).splitlines()[-2:]
     assert shown[underlined.index("^") : underlined.rindex("^") + 1].lower().startswith(name)
+
+
+def test_a_network_may_begin_in_1970_and_end_with_9998() -> None:
+    for options in ("start '1970-01-01'", "start '9998-12-31 23:50:00'"):
+        assert _opened(options).event_time == "measured"
 
 
 def test_declared_columns_are_refused() -> None:
@@ -168,11 +196,74 @@ def test_the_checkpoint_of_a_replay_is_refused(tmp_path: Path) -> None:
         _prepared(_opened(""), tmp_path)
 
 
+@pytest.mark.usefixtures("simulated")
+def test_the_checkpoint_of_a_network_is_refused_by_a_replay(tmp_path: Path) -> None:
+    network = _opened("")
+    _prepared(network, tmp_path)
+    pace = Pace(1.0, 100_000)
+    replay = ReplaySource(network.schema, lambda: pa.table({}), "measured", "arrived", pace, in_scan=True)
+    with pytest.raises(CheckpointError, match="is that of a simulated network, not of a stored table"):
+        _prepared(replay, tmp_path)
+
+
+def test_a_simulation_that_is_stopped_is_begun_anew(tmp_path: Path) -> None:
+    options = "nodes '10', sources '2', load '5', seconds '3.5', speed 'max'"
+    printed, told, now = io.StringIO(), threading.Event(), [0.0]
+    console = Console(file=printed, width=200)
+    starting = Starting(console, told.is_set, lambda: now[0])
+
+    def later(what: str) -> None:
+        now[0] += 4
+        if now[0] > 8:
+            told.set()
+        starting(what)
+
+    with pytest.raises(StartStoppedError):
+        _prepared(_opened(options), tmp_path, later)
+    assert printed.getvalue() == "stream readings: simulating the network: 2 s of 3.5 s\n"
+    assert not (_replay(tmp_path) / "schedule.json").exists()
+    told.clear()
+    seen: list[str] = []
+    _prepared(_opened(options), tmp_path, seen.append)
+    assert [text.partition("network: ")[2] for text in seen] == [
+        f"{second} s of 3.5 s" for second in (1, 2, 3)
+    ]
+    assert (_replay(tmp_path) / "schedule.json").exists()
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize(
+    ("published", "told"),
+    [(-1, []), (0, [(0.0, 3)]), (1, [(1.0, 4)])],
+    ids=["nothing", "the first", "the last"],
+)
+def test_a_restart_tells_what_is_reached_with_the_published_batches(
+    tmp_path: Path, published: int, told: list[tuple[float, int]]
+) -> None:
+    """A run that was killed has told nothing of its last batches, and after the last one no other follows."""
+    options = "seconds '1', speed 'max', rows_per_trigger '3'"
+    _prepared(_opened(options), tmp_path)
+    layout = _layout(tmp_path)
+    (layout.spark("readings") / "offsets").mkdir(parents=True)
+    layout.manifests("readings").mkdir(parents=True)
+    for batch in range(2):
+        # both are planned and released, the published ones are answered
+        chunk = f"{batch:08d}.parquet"
+        (_replay(tmp_path) / "waiting" / chunk).rename(_replay(tmp_path) / "released" / chunk)
+        offsets = f'v1\n{{}}\n{{"logOffset":{batch}}}'
+        (layout.spark("readings") / "offsets" / str(batch)).write_text(offsets)
+        if batch <= published:
+            manifest = {"first": batch, "last": batch, "files": [], "batches": [{"batch": batch}]}
+            MANIFEST.replace(layout.manifests("readings") / f"{batch}.json", manifest)
+    events = _prepared(_opened(options), tmp_path)
+    assert [(event["seconds"], event["arrived"]) for event in events] == told
+
+
 def test_a_network_of_which_nothing_arrives_says_so_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = PACKETS.filter(PACKETS["arrived"].is_null())
-    monkeypatch.setattr(trace, "simulate", lambda _: SimpleNamespace(packets=lost))
+    monkeypatch.setattr(trace, "simulate", lambda *_, **__: SimpleNamespace(packets=lost))
     (event,) = _prepared(_opened("seconds '2'"), tmp_path)
     assert event == {
         **{"kind": "network_reached", "stream": "readings", "seconds": 2.0, "of_seconds": 2.0},
@@ -185,6 +276,7 @@ def test_at_each_moment_every_packet_is_counted_once() -> None:
     told = [counts.until(moment) for moment in range(-1, 9)]
     assert [each["created"] for each in told] == [0, 1, 2, 3, 4, 5, 6, 6, 6, 6]
     assert [each["arrived"] for each in told] == [0, 0, 0, 0, 1, 1, 1, 3, 4, 4]
+    assert [each["under_way"] for each in told] == [0, 1, 2, 3, 2, 3, 4, 2, 1, 1]
     assert [each["lost"] for each in told] == [{}] * 4 + [{"no route": 1}] * 6
     for each in told:
         assert each["created"] == each["arrived"] + each["under_way"] + sum(each["lost"].values())

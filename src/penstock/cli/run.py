@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,13 @@ import typer
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
-from penstock.errors import InputError
+from penstock.errors import InputError, StartStoppedError
 
 if TYPE_CHECKING:
     from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
+
+#: time between two lines on what a start is at
+_PRINTED_SECONDS = 5.0
 
 
 def run(
@@ -59,7 +63,12 @@ def run(
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
         with _told_to_stop() as told:
-            running = engine.start(output, checkpoint, trigger, available_now, ended)
+            try:
+                starting = Starting(console, told.is_set)
+                running = engine.start(output, checkpoint, trigger, available_now, ended, starting)
+            except StartStoppedError:
+                console.print("stopped while it was starting; the same command starts again")
+                return
             for event in running.events("views_changed"):
                 for what, happened in (
                     ("redefined", "redefined, answered anew from here on"),
@@ -100,6 +109,39 @@ def run(
             finally:
                 running.stop()
     console.print(f"results in {output}")
+
+
+class Starting:
+    """Given what a start is at, again and again; prints it every few seconds, and ends the start where that is asked for.
+
+    Args:
+        console: where it is printed.
+        is_told_to_stop: whether somebody has asked for the end.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        is_told_to_stop: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._is_told_to_stop = is_told_to_stop
+        self._clock = clock
+        self._printed = clock()
+
+    def __call__(self, what: str) -> None:
+        """Takes in what the start is at.
+
+        Raises:
+            StartStoppedError: the end is asked for.
+        """
+        if self._is_told_to_stop():
+            raise StartStoppedError("told to stop while the run was starting")
+        if self._clock() - self._printed >= _PRINTED_SECONDS:
+            self._printed = self._clock()
+            self._console.print(what)
 
 
 @contextmanager

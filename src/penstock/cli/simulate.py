@@ -71,7 +71,7 @@ def simulate(
     settings = NetworkSettings.from_options({**{name: str(value) for name, value in chosen.items()}, **given})
     from penstock.simulate.networks.readings import BEGINNING, arrived_readings, beginning_of, lost_readings
 
-    beginning = BEGINNING if start is None else beginning_of(start)
+    beginning = BEGINNING if start is None else beginning_of(start, settings.seconds)
     _check_places(output, lost)
     from penstock.simulate.networks.trace import simulate as simulated
 

@@ -22,6 +22,7 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction
+from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import check_columns, stream_source
 from penstock.spark.storage.layout import Layout
 from penstock.sql.text.intervals import trigger_microseconds
@@ -234,6 +235,7 @@ class Engine:
         trigger: str = "0 seconds",
         available_now: bool = False,
         ended: bool = False,
+        progress: Progress = untold,
     ) -> Run:
         """Starts an ingest query for every stream that has views.
 
@@ -244,6 +246,7 @@ class Engine:
             available_now: stop when everything available now has been answered, every window with what is there.
                 Windows that later tuples may still change are not final, and the next run goes on with them.
             ended: with `available_now`: what is there now is all there will ever be, so that every window is final.
+            progress: told what the start of a stream is at, again and again while that takes long; what it raises ends the start.
 
         Raises:
             InputError: nothing to run, `ended` without `available_now`, a trigger that is no length of time, or folders that do not fit.
@@ -266,6 +269,7 @@ class Engine:
                 Trigger(available_now, trigger, ended),
                 self._functions,
                 self._declaring.aggregates,
+                progress,
             )
             self._run.set_sinks(self._declared.sinks_by_stream())
             try:

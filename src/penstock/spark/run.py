@@ -38,7 +38,7 @@ from penstock.spark.results import read as results
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
-from penstock.spark.sources.source import Source
+from penstock.spark.sources.source import Progress, Source, untold
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -66,8 +66,10 @@ class Run:
         trigger: Trigger,
         functions: Mapping[str, Callable[..., Any]],
         aggregates: Mapping[str, UserAggregate],
+        progress: Progress = untold,
     ) -> None:
         self._spark = spark
+        self._progress = progress
         self._layout = layout
         self._settings = settings
         self._trigger = trigger
@@ -252,7 +254,7 @@ class Run:
     ) -> None:
         """Starts the ingest query of a stream; its probe, where there is one, tells of outages and lag."""
         added = results.added_columns(self._layout, name, source.schema)
-        source.prepare(self._layout, name, self._events)
+        source.prepare(self._layout, name, self._events, self._progress)
         query = IngestQuery(
             self._spark,
             name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from random import Random
 
 import numpy as np
@@ -84,8 +84,11 @@ class Network:
         ]  # fmt: skip
         self.router.attach(self.media)
 
-    def run(self) -> None:
+    def run(self, reached: Callable[[float], None] = lambda _: None) -> None:
         """Simulates all of it.
+
+        Args:
+            reached: told of each simulated second that is over; what it raises ends the simulation.
 
         Raises:
             RuntimeError: the packets in buffers, queues and radios at the end are not those whose fate the ledger leaves open: one
@@ -93,7 +96,11 @@ class Network:
         """
         self._environment.process(self._move())
         self._environment.process(self._measure())
-        self._environment.run(until=round(self.settings.seconds * SECOND))
+        end = round(self.settings.seconds * SECOND)
+        for second in range(SECOND, end, SECOND):
+            self._environment.run(until=second)
+            reached(second / SECOND)
+        self._environment.run(until=end)
         self._account()
 
     def _account(self) -> None:

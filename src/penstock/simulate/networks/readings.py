@@ -10,13 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InputError
+from penstock.errors import OptionError
 
 #: moment at which a simulated network begins, unless another one is named
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 #: how the fates of packets begin that the network lost; the cause follows
 LOST_FOR = "lost: "
+
+#: the moments in which a network lies; beyond them programs differ on what a moment is
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 _MOMENT = pa.timestamp("us", "UTC")
 #: columns of a packet that came through: which sensor measured what and when, when the packet came, by which channel (0, 1) and
@@ -38,19 +41,29 @@ LOST = pa.schema(
 )
 
 
-def beginning_of(text: str) -> datetime:
-    """The moment at which a network begins; UTC unless the text says otherwise.
+def beginning_of(text: str, seconds: float) -> datetime:
+    """The moment at which a network begins.
+
+    Args:
+        text: the moment; in UTC unless it says otherwise.
+        seconds: for how long the network is simulated.
 
     Raises:
-        InputError: it is none.
+        OptionError: it is none, or the network would lie before 1970 or after 9998.
     """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(
-            f"Option start is '{text}'; allowed: a moment such as '2026-01-01 00:00:00'"
+        raise OptionError(
+            f"Option start is '{text}'; allowed: a moment such as '2026-01-01 00:00:00'", "start"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment < _EARLIEST or _LATEST - moment < timedelta(seconds=seconds):
+        raise OptionError(
+            f"Option start is '{text}'; allowed: a moment from 1970 on that leaves the {seconds:g} simulated seconds before 9999",
+            "start",
+        )
+    return moment
 
 
 def microseconds(moment: datetime) -> int:
@@ -95,6 +108,10 @@ def _with_moments(packets: pa.Table, beginning: datetime, schema: pa.Schema) -> 
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
+#: later than any arrival, microseconds
+_NEVER = np.iinfo(np.int64).max
+
+
 class PacketCounts:
     """Counts the packets of a trace up to a moment of its time.
 
@@ -106,6 +123,10 @@ class PacketCounts:
         fates = packets["fate"].cast(pa.string())
         self._created = _moments(packets["created"])
         self._arrived = _moments(packets["arrived"])
+        coming = packets.filter(pc.invert(pc.starts_with(fates, LOST_FOR)))
+        #: of each packet that the network does not lose when it is created, and when it has arrived
+        self._begins = coming["created"].to_numpy()
+        self._ends = pc.fill_null(coming["arrived"], _NEVER).to_numpy()
         self._lost = {
             fate.removeprefix(LOST_FOR): _moments(packets["created"].filter(pc.equal(fates, fate)))
             for fate in sorted(fates.unique().to_pylist())
@@ -127,7 +148,7 @@ class PacketCounts:
         return {
             "created": created,
             "arrived": arrived,
-            "under_way": created - arrived - sum(lost.values()),
+            "under_way": int(np.count_nonzero((self._begins <= time_us) & (time_us < self._ends))),
             "lost": {fate: count for fate, count in lost.items() if count},
         }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from penstock.errors import InputError
+from penstock.errors import InputError, OptionError
 
 
 class Protocol(StrEnum):
@@ -91,7 +91,7 @@ class NetworkSettings:
         buffer_packets, buffer_seconds: so many packets of a source wait for a route, and for so long.
 
     Raises:
-        InputError: an option has a value that is not allowed; the message names all three.
+        OptionError: an option has a value that is not allowed; the message names all three.
     """
 
     protocol: Protocol = Protocol.DUAL_CHANNEL
@@ -125,10 +125,13 @@ class NetworkSettings:
             )
         sensors = self.nodes - (self.traffic is Traffic.SINK)
         if self.sources > sensors:
-            raise InputError(f"Option sources is {self.sources}; with {self.nodes} nodes at most {sensors}")
+            raise OptionError(
+                f"Option sources is {self.sources}; with {self.nodes} nodes at most {sensors}", "sources"
+            )
         if self.sensing_metres < self.range_metres:
-            raise InputError(
-                f"Option sensing_metres is {self.sensing_metres:g}; at least range_metres, {self.range_metres:g}"
+            raise OptionError(
+                f"Option sensing_metres is {self.sensing_metres:g}; at least range_metres, {self.range_metres:g}",
+                "sensing_metres",
             )
 
     @classmethod
@@ -154,7 +157,7 @@ def _choice(name: str, value: str, choices: type[StrEnum]) -> StrEnum:
         return choices(value)
     except ValueError:
         allowed = ", ".join(f"'{each}'" for each in choices)
-        raise InputError(f"Option {name} is '{value}'; allowed: {allowed}") from None
+        raise OptionError(f"Option {name} is '{value}'; allowed: {allowed}", name) from None
 
 
 def _number(name: str, value: float | str) -> float:
@@ -167,5 +170,5 @@ def _number(name: str, value: float | str) -> float:
         number = math.nan
     if not least <= number <= most or (whole and not isinstance(value, str) and number != value):
         kind = "whole numbers" if whole else "numbers"
-        raise InputError(f"Option {name} is '{value}'; allowed: {kind} from {least:g} to {most:g}")
+        raise OptionError(f"Option {name} is '{value}'; allowed: {kind} from {least:g} to {most:g}", name)
     return number

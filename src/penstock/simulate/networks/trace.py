@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,19 +63,22 @@ class NetworkTrace:
         return {fate.label: int(counts[fate]) for fate in Fate}
 
 
-def simulate(settings: NetworkSettings, bandwidth: float = 1.0) -> NetworkTrace:
+def simulate(
+    settings: NetworkSettings, bandwidth: float = 1.0, reached: Callable[[float], None] = lambda _: None
+) -> NetworkTrace:
     """Simulates a network; the same arguments give the same trace in any process.
 
     Args:
         settings: what to simulate.
         bandwidth: of each channel, as a share of that which the settings' rate needs: 0.5 in a comparison of two channels with one in
             the same spectrum.
+        reached: told of each simulated second that is over; what it raises ends the simulation.
 
     Raises:
         RuntimeError: packets went astray (`Network.run`), which each simulation checks.
     """
     network = Network(settings, bandwidth)
-    network.run()
+    network.run(reached)
     return NetworkTrace(
         settings,
         _packets(network),

@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.sources.source import BoundBatch, DataFrameSource, Source, stamped
+from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, Source, stamped, untold
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -131,7 +131,7 @@ class KafkaJsonSource:
     one_topic: bool = False
     load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:

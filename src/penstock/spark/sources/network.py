@@ -6,6 +6,7 @@ the chunks, and told as the stream reaches the moments at which they were create
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import CheckpointError, InputError, SqlError, UnknownNameError
+from penstock.errors import CheckpointError, OptionError, SqlError, UnknownNameError
 from penstock.simulate.networks.readings import (
     ARRIVED,
     BEGINNING,
@@ -30,13 +31,15 @@ from penstock.simulate.networks.readings import (
     microseconds,
 )
 from penstock.simulate.networks.settings import NetworkSettings, option_names
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.sources.reader_options import PLAYING, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource, is_prepared
-from penstock.spark.sources.source import BoundBatch
+from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import make_folder, sync_file
 from penstock.spark.storage.formats import NETWORK
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.past import read_offset
 from penstock.spark.tasks.worker import TaskReport
 from penstock.sql.script.script import CreateTable
 
@@ -65,25 +68,33 @@ class NetworkSource(ReplaySource):
         self._settings = settings
         self._beginning = beginning
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
-        """Simulates the network, unless an earlier run has.
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
+        """Simulates the network, unless an earlier run has; tells how far it is reached with what is published.
+
+        A process that is killed takes what it has not told with it, and after the last batch nothing else would tell it.
 
         Raises:
             CheckpointError: the packets of the checkpoint are those of another network.
         """
-        self._stream, self._events = stream, events
-        folder = layout.replay(stream)
-        said = self._said()
-        if is_prepared(folder):
-            _refuse_other(stream, NETWORK.read(folder / "network.json"), said)
-        else:
-            make_folder(folder)
-            NETWORK.replace(folder / "network.json", said)
-        self._packets = folder / "packets.parquet"
-        super().prepare(layout, stream, events)
+        self._stream, self._events, self._progress = stream, events, progress
+        self._packets = layout.replay(stream) / "packets.parquet"
+        super().prepare(layout, stream, events, progress)
         self._counts = PacketCounts(pq.read_table(self._packets, columns=["created", "arrived", "fate"]))
+        offset = read_offset(layout.spark(stream), read_published(layout, stream).last)
         if not self._due:
             self._tell(self._end_us)
+        elif offset is not None:
+            # Spark logs one chunk at a time
+            self._tell(self._until_us(int(json.loads(offset)["logOffset"])))
+
+    def _refuse_others(self, stream: str) -> None:
+        """Makes sure that the packets of the checkpoint are those of this network; where there are none, says whose will be."""
+        told, said = self._folder / "network.json", self._said()
+        if is_prepared(self._folder):
+            _refuse_other(stream, NETWORK.read(told), said)
+        else:
+            make_folder(self._folder)
+            NETWORK.replace(told, said)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """The Parquet source's jobs; tells what has become of the packets created up to the newest of the batch."""
@@ -98,10 +109,15 @@ class NetworkSource(ReplaySource):
         # the simulator loads what no other stream needs
         from penstock.simulate.networks.trace import simulate
 
-        packets = simulate(self._settings).packets
+        packets = simulate(self._settings, reached=self._reached).packets
         pq.write_table(packets, self._packets)
         sync_file(self._packets)
         return arrived_readings(packets, self._beginning)
+
+    def _reached(self, second: float) -> None:
+        self._progress(
+            f"stream {self._stream}: simulating the network: {second:,g} s of {self._settings.seconds:,g} s"
+        )
 
     def _said(self) -> dict[str, Any]:
         """What the script says of the network, as the checkpoint keeps it."""
@@ -167,10 +183,11 @@ def open_network(
     network = {name: value for name, value in given.items() if name not in PLAYING}
     try:
         settings = NetworkSettings.from_options(network)
-        beginning = beginning_of(given["start"]) if "start" in given else BEGINNING
-    except InputError as error:
-        about = next((name for name in said if f"Option {name} " in str(error)), "")
-        raise SqlError(f"table {table.name}: {error}", *table.at(said.get(about, ""))) from error
+        beginning = beginning_of(given["start"], settings.seconds) if "start" in given else BEGINNING
+    except OptionError as error:
+        raise SqlError(
+            f"table {table.name}: {error}", *table.at(said.get(error.option, error.option))
+        ) from error
     return NetworkSource(
         settings, beginning, event_time or "measured", Pace.of(table, options), in_scan=in_scan
     )

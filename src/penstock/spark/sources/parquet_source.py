@@ -22,7 +22,7 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.offenders import CHECKED, EXACTLY, offenders, read_exactly, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, rescue
-from penstock.spark.sources.source import BoundBatch
+from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch
@@ -66,7 +66,7 @@ class ParquetSource:
     options: Mapping[str, str]
     in_scan: bool = True
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -29,7 +29,7 @@ from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.parquet_source import ParquetSource
-from penstock.spark.sources.source import BoundBatch
+from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import (
     make_folder,
@@ -180,15 +180,22 @@ class ReplaySource:
         #: what ended the clock before it had released everything
         self._failure: Exception | None = None
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:  # noqa: ARG002 - tells nothing
+    def prepare(
+        self,
+        layout: Layout,
+        stream: str,
+        events: EventLog,  # noqa: ARG002 - tells nothing
+        progress: Progress = untold,  # noqa: ARG002 - tells nothing
+    ) -> None:
         """Writes the arrival-ordered copy, unless an earlier run has.
 
         Raises:
-            CheckpointError: the table has columns that the copy of an earlier run has not.
+            CheckpointError: the table has columns that the copy of an earlier run has not, or the checkpoint is that of a network.
         """
         self.close()
         self._begun, self._failure = False, None
         self._folder = layout.replay(stream)
+        self._refuse_others(stream)
         if not is_prepared(self._folder):
             stored = self._read().cast(arrow_schema(self.schema))
             prepare(stored, self._arrival, self._pace, self._folder)
@@ -201,6 +208,14 @@ class ReplaySource:
         self._count = len(released)
         self._newest = self._modified(released[-1]) if released else 0
         self._parquet = self._released_into(self._released)
+
+    def _refuse_others(self, stream: str) -> None:
+        """Makes sure that what the checkpoint holds is for this source to play."""
+        if (self._folder / "network.json").exists():
+            raise CheckpointError(
+                f"stream {stream}: its checkpoint is that of a simulated network, not of a stored table; start with a new output "
+                "folder and checkpoint"
+            )
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The paths of the chunks; starts the clock, again where it failed."""

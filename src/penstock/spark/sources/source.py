@@ -103,6 +103,14 @@ class BoundBatch:
         return files_of_batch(self.checkpoint, self.number) or []
 
 
+#: told what a start is at, again and again while that takes long; what it raises ends the start
+Progress = Callable[[str], None]
+
+
+def untold(_: str) -> None:
+    """Nobody asks what a start is at."""
+
+
 class Source(Protocol):
     """A stream's source.
 
@@ -124,13 +132,14 @@ class Source(Protocol):
         """Name of the event time column, or None."""
         ...
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Gets ready under a run's folders, before the first frame is asked for.
 
         Args:
             layout: the run's folders.
             stream: the stream's name.
             events: where the source tells what it notices by itself.
+            progress: told what takes long.
         """
         ...
 
@@ -191,7 +200,7 @@ class DataFrameSource:
     kind: str = ""
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -19,7 +19,7 @@ from penstock.errors import StreamFailedError
 from penstock.plan.expressions import Derived
 from penstock.spark.recovery.causes import DATA_LOST, SOURCE_UNREACHABLE, Cause, cause_of
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
-from penstock.spark.sources.source import BoundBatch, Source
+from penstock.spark.sources.source import BoundBatch, Progress, Source, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import numbered, replace_bytes
 from penstock.spark.storage.formats import TOPICS
@@ -61,12 +61,12 @@ class TopicsSource:
         """Name of the event time column, or None."""
         return self._source.event_time
 
-    def prepare(self, layout: Layout, stream: str, events: EventLog) -> None:
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Remembers where the stream's checkpoint is."""
         self._layout = layout
         self._stream = stream
         self._events = events
-        self._source.prepare(layout, stream, events)
+        self._source.prepare(layout, stream, events, progress)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The streaming frame; topics that were created again are read from their beginning.
