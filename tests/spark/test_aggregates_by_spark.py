@@ -132,7 +132,7 @@ def test_work_is_abandoned_in_a_worker_that_goes_on_with_the_next(spark: SparkSe
         ),
         (
             "SELECT names_of(name) FROM",
-            r"aggregate names_of raised in add at test_aggregates_by_spark.py line \d+: TypeError: ",
+            "aggregate names_of raised in add: TypeError: ",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_view_with_an_aggregate_is_refused_with_its_hint(
 ) -> None:
     write_orders(tmp_path / "in", 1, 10)
     engine.execute(script(tmp_path / "in", {}))
-    with pytest.raises(UnsupportedError, match=r"is an aggregate of yours: .* DEADLINE\('3 seconds'\)"):
+    with pytest.raises(UnsupportedError, match=r"is an aggregate of yours[:,] .* DEADLINE\('3 seconds'\)"):
         engine.execute(f"CREATE VIEW v AS {query}")
     with pytest.raises(UnsupportedError, match="is an aggregate of yours"):
         engine.view("v", query)
