@@ -37,7 +37,8 @@ FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 PLACES = (*NAMES, *CUT_NAMES, "cut_compaction_merged", "cut_compaction_named", "cut_compaction_listed")
 KAFKA_PLACES = PLACES if FULL else ("cut_answered", "cut_marked")
 WINDOW_PLACES = (*PLACES, *ROW_NAMES) if FULL else ROW_NAMES
-ROWS, FILES_A_START = 60, 2
+#: more files than a cut of a run that ends takes entries
+ROWS, FILES_A_START = 60, 6
 LANE = join_lane(0)
 #: every cut with new flights has rows; of `lonely` each run ends before some partners are there
 VIEWS = {
@@ -48,7 +49,8 @@ VIEWS = {
     "near": "SELECT a.k, a.ts AS first, b.ts AS later, b.name FROM flights a JOIN flights b ON a.k = b.k AND "
     "b.ts BETWEEN a.ts AND a.ts + INTERVAL 9 SECONDS",
 }
-FILE_PLACES = PLACES if FULL else ("cut_put", "cut_half_published", "cut_published")
+#: the first run ends: what it tells to have no partner is withdrawn by later ones
+FILE_PLACES = ("", *(PLACES if FULL else ("cut_put", "cut_half_published", "cut_published")))
 ALONE = [("pairs",), ("lonely",)] if FULL else []
 #: over `pairs`; and what DuckDB is asked for the same
 WINDOWS = "SELECT k % 3 AS g, window(first, '20 seconds') AS w, count(*) AS c, max(later) AS last FROM pairs GROUP BY g, w"
