@@ -2,15 +2,17 @@
 
 Rows: an event time (100,000 rows of a file lie within 10 s, shuffled among them), keys of 64 bits and a double, Parquet files
 of 100,000 rows, written once to `out/bench/data`; results in Parquet on both sides. One file of each stream a batch (Spark) or
-batch of the ingest (ours; a cut takes what there is). Spark: `stateFormatVersion` 4, RocksDB with changelog checkpoints,
+batch of the ingest (ours; a cut takes what there is), but of `second`. Spark: `stateFormatVersion` 4, RocksDB with changelog checkpoints,
 2 shuffle partitions, watermarks of 5 s. A rate is input rows by the time from the beginning of the first batch to
-the last visible row, in a session that has run the same once before on two files; the median of three runs. Beside it what a second of a processor joins, of all
+the last visible row, in a session in which both sides have run the same before (`warm_batches`: a stream runs for days, and a JVM
+is warm after minutes); the sides take turns, the median of three runs counts. Beside it what a second of a processor joins, of all
 processes, which other work on the machine changes less. The exit code is 1 where a goal is missed. Parts:
 
 many     10,000 keys, within 5 s either way: about 5 pairs a row
 few      100,000 keys, the same
 three    three streams by two different keys
 static   one stream, each row of which finds one in a static table of 100,000
+second   the same with ten files a batch, a second of a stream of 1,000,000 rows/s
 
 Run: python benchmarks/joins_spark.py [--runs N] [--only ours|spark] [part ...]
 """
@@ -22,9 +24,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -44,7 +47,6 @@ DATA = Path(__file__).resolve().parent.parent / "out" / "bench" / "data"
 FILE_ROWS, FILE_SECONDS = 100_000, 10
 TABLE_ROWS = 100_000
 SEED = 7
-WARM_FILES = 2
 CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -67,6 +69,8 @@ class Work:
         text: the view.
         goal: times Spark's rate.
         spark_text: the same for Spark, where it refuses `text`: of joined rows it takes one event time.
+        batch_files: of a stream in a batch.
+        warm_batches: both sides run so many before they are measured.
     """
 
     streams: int
@@ -75,6 +79,8 @@ class Work:
     text: str
     goal: float
     spark_text: str | None = None
+    batch_files: int = 1
+    warm_batches: int = 2
 
 
 PAIR = f"SELECT s0.k0, s0.ts, s0.v AS v0, s1.v AS v1 FROM s0 JOIN s1 ON s0.k0 = s1.k0 AND {NEAR.format('s1', 's0')}"
@@ -98,13 +104,16 @@ WORKS = {
         (TABLE_ROWS,),
         "SELECT s0.k0, s0.ts, s0.v, names.name FROM s0 JOIN names ON s0.k0 = names.k0",
         2,
+        warm_batches=40,
     ),
 }
+WORKS["second"] = replace(WORKS["static"], files=120, batch_files=10, warm_batches=12)
 
 
-def data(part: str, work: Work) -> Path:
+def data(work: Work) -> Path:
     """The folders of a work's streams, `s0` and so on, and of the static table `names`."""
-    folder = DATA / f"joins-{part}-{work.files}x{FILE_ROWS}"
+    keys = "-".join(map(str, work.keys))
+    folder = DATA / f"joins-{work.streams}x{work.files}x{FILE_ROWS}-{keys}"
     if folder.is_dir():
         return folder
     rng = np.random.default_rng(SEED)
@@ -156,7 +165,9 @@ def ours(spark: SparkSession, folder: Path, work: Work, output: Path) -> Measure
     """Penstock's side."""
     engine = Engine(spark)
     for stream in range(work.streams):
-        options = f"path '{folder / f's{stream}'}', event_time 'ts', max_files_per_trigger '1'"
+        options = (
+            f"path '{folder / f's{stream}'}', event_time 'ts', max_files_per_trigger '{work.batch_files}'"
+        )
         engine.execute(f"CREATE TABLE s{stream} USING parquet OPTIONS ({options})")
     engine.execute(f"CREATE TABLE names USING parquet OPTIONS (path '{folder / 'names'}', static 'true')")
     engine.view("joined", work.text)
@@ -176,7 +187,11 @@ def spark_query(spark: SparkSession, folder: Path, work: Work, output: Path) -> 
     def stream(number: int) -> DataFrame:
         path = folder / f"s{number}"
         frame = spark.readStream.schema(spark.read.parquet(str(path)).schema)
-        return frame.option("maxFilesPerTrigger", 1).parquet(str(path)).withWatermark("ts", "5 seconds")
+        return (
+            frame.option("maxFilesPerTrigger", work.batch_files)
+            .parquet(str(path))
+            .withWatermark("ts", "5 seconds")
+        )
 
     for number in range(work.streams):
         stream(number).createOrReplaceTempView(f"s{number}")
@@ -198,27 +213,34 @@ def sparks(spark: SparkSession, folder: Path, work: Work, output: Path) -> Measu
 SIDES: dict[str, Callable[[SparkSession, Path, Work, Path], Measured]] = {"ours": ours, "Spark": sparks}
 
 
-def measured(side: str, spark: SparkSession, folder: Path, work: Work, runs: int) -> tuple[Rates, int]:
-    """The median rates of a side, and the rows it put out."""
-    measure = SIDES[side]
+def measured(
+    sides: Sequence[str], spark: SparkSession, folder: Path, work: Work, runs: int
+) -> tuple[dict[str, Rates], set[int]]:
+    """By side its median rates, and how many rows they put out."""
     rows_in = work.streams * work.files * FILE_ROWS
-    found, put_out = [], 0
+    found: dict[str, list[Rates]] = {side: [] for side in sides}
+    put_out: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="penstock-joins-") as place:
         (Path(place) / "few").mkdir()
-        few = first_files(folder, WARM_FILES, Path(place) / "few")
-        measure(spark, few, work, Path(place) / "warm")
-        for number in range(runs):
+        few = first_files(folder, work.warm_batches * work.batch_files, Path(place) / "few")
+        for side in sides:
+            SIDES[side](spark, few, work, Path(place) / f"warm-{side}")
+        for number, side in product(range(runs), sides):
             before = processor_seconds(os.getpid())
-            run = measure(spark, folder, work, Path(place) / str(number))
+            run = SIDES[side](spark, folder, work, Path(place) / f"{number}-{side}")
             processor = processor_seconds(os.getpid()) - before
-            found.append(Rates(rows_in / run.seconds, rows_in / processor))
-            put_out = run.rows
+            found[side].append(Rates(rows_in / run.seconds, rows_in / processor))
+            put_out.add(run.rows)
             print(
                 f"{side}: {rows_in / run.seconds:,.0f} rows/s in {run.seconds:.1f} s, {processor:.1f} s of a processor, "
                 f"{run.rows:,} rows out",
                 flush=True,
             )
-    return Rates(median(each.clock for each in found), median(each.processor for each in found)), put_out
+    rates = {
+        side: Rates(median(each.clock for each in runs), median(each.processor for each in runs))
+        for side, runs in found.items()
+    }
+    return rates, put_out
 
 
 def main() -> int:
@@ -237,17 +259,13 @@ def main() -> int:
     holds = True
     for part in given.parts or WORKS:
         work = WORKS[part]
-        folder = data(part, work)
-        rates: dict[str, Rates] = {}
-        put_out: dict[str, int] = {}
-        for side in SIDES:
-            if given.only in (None, side.lower()):
-                rates[side], put_out[side] = measured(side, spark, folder, work, given.runs)
+        sides = [side for side in SIDES if given.only in (None, side.lower())]
+        rates, put_out = measured(sides, spark, data(work), work, given.runs)
         cells = [f"{rates[side].clock:,.0f}" if side in rates else "" for side in SIDES]
         verdict = ["", "", f"{work.goal:g}", ""]
         if len(rates) == len(SIDES):
             own, theirs = (rates[side] for side in SIDES)
-            is_met = own.clock >= work.goal * theirs.clock and len(set(put_out.values())) == 1
+            is_met = own.clock >= work.goal * theirs.clock and len(put_out) == 1
             holds = holds and is_met
             verdict = [
                 f"{own.clock / theirs.clock:.1f}",
@@ -256,9 +274,7 @@ def main() -> int:
                 "held" if is_met else "NOT HELD",
             ]
         rows = f"{work.streams * work.files * FILE_ROWS:,}"
-        table.add_row(
-            part, rows, " or ".join(f"{each:,}" for each in set(put_out.values())), *cells, *verdict
-        )
+        table.add_row(part, rows, " or ".join(f"{each:,}" for each in put_out), *cells, *verdict)
     Console(width=130).print(table)
     spark.stop()
     return 0 if holds else 1
