@@ -103,7 +103,8 @@ class PlannedDiscipline:
     Attributes:
         violation: weight of a violation, instances.
         tightness: weight of a run of m without a loss left, instances.
-        early_from: losses are taken early where more than so many times what the processors can do is asked,
+        early_from: losses are taken early where more than so many times what the processors can do is asked; what it is above 1
+            counts by the square of what a loss saves, too: by 4 where that is a half of an instance's time,
         early_up_to: and no more than so many times that were all lost that the allowances let.
         largest_margin: predictions are taken to be longer by their relative spread, but by no more than this share.
         probe_seconds: a query of which no instance would be in time even if it were begun at its creation, and whose costs were
@@ -174,8 +175,10 @@ class PlannedDiscipline:
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
         asked = sum(each.demand.whole for each in backlogs) / processors
+        alone = sum(each.demand.whole * each.demand.alone for each in backlogs) / processors
         least = asked - sum(each.demand.allowed for each in backlogs) / processors
-        return asked > self.early_from and least <= self.early_up_to
+        excess = (asked - 1) * alone**2 / asked**2 if asked else 0.0
+        return excess > self.early_from - 1 and least <= self.early_up_to
 
     def _first_late(self, kept: Sequence[_Link], free: Sequence[float], early: bool = False) -> int | None:
         """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one, or
