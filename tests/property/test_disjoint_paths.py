@@ -35,7 +35,7 @@ def found(graph: nx.Graph, path: Route, random: Random) -> tuple[Route, Route]:
     """What the source has in the end, each hop with a delay of its own; a pass through a node of the path is later."""
     search, number = ReplySearch(), 0
     best = (path, path)
-    underway = [(0.0, 0, TARGET, PairReply(Discovery(SOURCE, TARGET, 1), path, (TARGET,), 0), False)]
+    underway = [(0.0, 0, TARGET, PairReply(Discovery(SOURCE, TARGET, 1), 0, path, (TARGET,), 0), False)]
     while underway:
         now, _, sender, reply, shares = heapq.heappop(underway)
         if shares and not search.passes(sender, reply):

@@ -10,8 +10,9 @@ import pytest
 import simpy
 
 from network_paths import disjoint_paths
+from penstock.simulate.networks import routing
 from penstock.simulate.networks.disjoint import shared_nodes
-from penstock.simulate.networks.frames import Kind
+from penstock.simulate.networks.frames import Kind, data
 from penstock.simulate.networks.ledger import Fate, Ledger
 from penstock.simulate.networks.measures import measure
 from penstock.simulate.networks.medium import Medium
@@ -19,7 +20,7 @@ from penstock.simulate.networks.radio import SECOND, RadioTiming
 from penstock.simulate.networks.routing import Router
 from penstock.simulate.networks.settings import NetworkSettings, Protocol
 from penstock.simulate.networks.topology import Topology, members
-from penstock.simulate.networks.trace import simulate
+from penstock.simulate.networks.trace import NetworkTrace, simulate
 
 Places = dict[int, tuple[float, float]]
 #: a source 0, its target 1 out of range, two relays
@@ -31,22 +32,27 @@ class Stage:
     """Nodes at given places; node 0 creates a packet for node 1 every 20 ms."""
 
     def __init__(
-        self, protocol: Protocol, places: Places, packets: int = 500, buffer_seconds: float = 10
+        self,
+        protocol: Protocol,
+        places: Places,
+        packets: int = 500,
+        buffer_seconds: float = 10,
+        sent_by_hand: int = 0,
     ) -> None:
         self.settings = NetworkSettings(protocol, nodes=len(places), sources=1, buffer_seconds=buffer_seconds)
         self.environment = simpy.Environment()
         self.topology = Topology(250, 550)
         self.places = places
         self.place({})
-        created = np.arange(packets) * SECOND // 50
-        self.ledger = Ledger(created, np.zeros(packets, np.int64))
+        created = np.arange(packets + sent_by_hand) * SECOND // 50
+        self.ledger = Ledger(created, np.zeros(len(created), np.int64))
         self.router = Router(self.environment, self.settings, self.topology, Random(1), self.ledger, {0: 1})
         self.media = [
             Medium(self.environment, self.topology, RadioTiming(), Random(2), self.router, channel, len(places), 50)
             for channel in range(protocol.channels)
         ]  # fmt: skip
         self.router.attach(self.media)
-        for packet, at in enumerate(created.tolist()):
+        for packet, at in enumerate(created[:packets].tolist()):
             self.environment.timeout(at).callbacks.append(
                 lambda _, packet=packet: self.router.originate(packet)
             )
@@ -110,6 +116,34 @@ def test_a_new_discovery_when_both_paths_are_gone(protocol: Protocol) -> None:
     assert last.paths == ((0, 2, 1), (0, 2, 1))
 
 
+def test_a_break_empties_the_queues_of_both_channels() -> None:
+    stage = Stage(Protocol.DUAL_CHANNEL, DIAMOND, packets=20, sent_by_hand=8)
+    stage.run(1)
+    assert stage.ledger.totals()["delivered"] == 20
+    first, *later = (data(64, (0, 2, 1), packet) for packet in range(20, 24))
+    for frame in later:
+        stage.media[1].send(0, frame)
+    stage.router.failed(0, first, 0)
+    in_radio = later[0]
+    assert [frame for frame in stage.media[1].held() if frame.route == (0, 2, 1)] == [in_radio]
+    assert {frame.route for medium in stage.media for frame in medium.held()} == {(0, 2, 1), (0, 3, 1)}
+    first, *later = (data(64, (0, 2, 1), packet) for packet in range(24, 28))
+    for frame in (first, *later):
+        frame.at = 1
+    for frame in later:
+        stage.media[1].send(2, frame)
+    stage.router.failed(2, first, 0)
+    assert [stage.ledger.fate[packet] for packet in range(24, 28)] == [
+        Fate.LINK_BREAK,
+        Fate.IN_FLIGHT,
+    ] + 2 * [Fate.LINK_BREAK]
+    assert [frame.kind for medium in stage.media for frame in medium.held() if frame.packet < 0] == [
+        Kind.ERROR
+    ]
+    stage.run(2)
+    assert stage.ledger.totals()["delivered"] == 25
+
+
 def test_a_full_buffer_loses_packets() -> None:
     stage = Stage(Protocol.SINGLE_PATH, DIAMOND | {2: AWAY, 3: AWAY})
     stage.run(5)
@@ -149,14 +183,38 @@ def test_neighbours_use_their_link_and_a_way_around_it() -> None:
     assert len(found.paths[1]) == 3
 
 
+def missed(trace: NetworkTrace) -> int:
+    """Answered discoveries that did not give two disjoint paths where there are two."""
+    some = 0
+    for found in trace.found:
+        links = [(node, other) for node, reached in enumerate(found.reach) for other in members(reached)]
+        two = disjoint_paths(links, found.source, found.target) >= 2
+        assert not found.paths or two or shared_nodes(found.paths) > 0
+        some += bool(found.paths) and two and shared_nodes(found.paths) > 0
+    return some
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_discoveries_on_a_quiet_network_give_disjoint_paths_where_there_are_any(seed: int) -> None:
     trace = simulate(NetworkSettings(load=10, seconds=5, max_speed=0, seed=seed, area_metres=900))
     assert len(trace.found) >= 10
-    for found in trace.found:
-        links = [(node, other) for node, reached in enumerate(found.reach) for other in members(reached)]
-        two = disjoint_paths(links, found.source, found.target) >= 2
-        assert not found.paths or (shared_nodes(found.paths) == 0) == two
+    assert missed(trace) == 0
     figures = measure(trace)
     assert figures.delivery_ratio > 0.9
     assert figures.throughput == 8 * 64 * trace.fates()["delivered"] / 5
+
+
+def test_a_second_path_that_a_flood_lost_is_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = NetworkSettings(load=10, seconds=10, max_speed=0, seed=5)
+    trace = simulate(settings)
+    assert missed(trace) == 0
+    assert trace.routing.searches > 0
+    monkeypatch.setattr(routing, "MORE_SEARCHES", 0)
+    assert missed(simulate(settings)) > 0
+
+
+def test_what_cannot_be_found_is_searched_for_so_often() -> None:
+    stage = Stage(Protocol.DUAL_CHANNEL, DIAMOND | {3: AWAY})
+    stage.run(9)
+    assert stage.router.counts.discoveries == 1
+    assert stage.router.counts.searches == routing.MORE_SEARCHES

@@ -29,7 +29,7 @@ class Forward(NamedTuple):
 
 
 class ReplySearch:
-    """What the nodes remember of the replies of one discovery: the least shared at their entries and exits."""
+    """What the nodes remember of the replies of one search: the least shared at their entries and exits."""
 
     def __init__(self) -> None:
         self._entries: dict[int, int] = {}
@@ -40,7 +40,7 @@ class ReplySearch:
 
         Args:
             node: who hears it.
-            reply: of this discovery.
+            reply: of this search.
         """
         path = reply.path
         if node in (path[0], path[-1]):

@@ -74,11 +74,21 @@ class PathReply:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchAgain:
+    """A source asks its target to flood the reply once more, for the so-manieth time: the paths it has share nodes."""
+
+    discovery: Discovery
+    path: Route
+    search: int
+
+
+@dataclass(frozen=True, slots=True)
 class PairReply:
     """A flooded reply that looks for a second path.
 
     Attributes:
         discovery: to which it belongs.
+        search: how often the target was asked to flood it once more; what nodes remember is of one search.
         path: the path of the request, source first.
         trail: the nodes it came along, the target first, its sender last.
         shared: nodes and links of the path that it uses as the path does.
@@ -86,6 +96,7 @@ class PairReply:
     """
 
     discovery: Discovery
+    search: int
     path: Route
     trail: Route
     shared: int

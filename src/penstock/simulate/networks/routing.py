@@ -26,6 +26,7 @@ from penstock.simulate.networks.frames import (
     PathReply,
     Request,
     Route,
+    SearchAgain,
     control,
     data,
 )
@@ -43,6 +44,8 @@ SHARING_WAIT = 60 * SECOND // 1000
 MOST_HOPS = 60
 #: a discovery is begun anew after so long without an answer, then after twice as long, up to
 FIRST_WAIT, LARGEST_WAIT = SECOND // 2, 4 * SECOND
+#: so often a source whose two paths share nodes asks for another reply of the same discovery, after waits as those of requests
+MORE_SEARCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class RoutingCounts:
 
     Attributes:
         discoveries: requests that sources flooded.
+        searches: replies that were flooded once more, as the paths of a discovery shared nodes.
         breaks: links that were given up.
         false_breaks: of these, those whose nodes were in range of each other: contention looked like a break.
         relayed: data packets of others that were handed on and acknowledged, by node.
@@ -77,6 +81,7 @@ class RoutingCounts:
 
     relayed: list[int]
     discoveries: int = 0
+    searches: int = 0
     breaks: int = 0
     false_breaks: int = 0
     lost_control: int = 0
@@ -131,7 +136,7 @@ class Router:
         self._sessions = {source: _Session(source, target) for source, target in targets.items()}
         self._media: list[Medium] = []
         self._seen: dict[Discovery, int] = {}
-        self._searches: dict[Discovery, ReplySearch] = {}
+        self._searches: dict[tuple[Discovery, int], ReplySearch] = {}
 
     def attach(self, media: list[Medium]) -> None:
         """The channels, which call back."""
@@ -237,8 +242,24 @@ class Router:
             frame = control(Kind.REPLY, PathReply(discovery, path), len(path), path[::-1])
             self._media[0].send(discovery.target, frame)
             return
-        self._searches[discovery] = ReplySearch()
-        self._flood_reply(PairReply(discovery, path, (discovery.target,), 0))
+        self._search(discovery, path, 0)
+
+    def _search(self, discovery: Discovery, path: Route, search: int) -> None:
+        self._searches[discovery, search] = ReplySearch()
+        self._flood_reply(PairReply(discovery, search, path, (discovery.target,), 0))
+
+    def _improve(
+        self, session: _Session, discovery: Discovery, path: Route
+    ) -> Generator[simpy.Event, None, None]:
+        wait = FIRST_WAIT
+        for search in range(1, MORE_SEARCHES + 1):
+            yield self._environment.timeout(wait)
+            if session.number != discovery.number or session.shared <= 0:
+                return
+            self.counts.searches += 1
+            again = SearchAgain(discovery, path, search)
+            self._media[0].send(session.source, control(Kind.REQUEST, again, len(path), path))
+            wait *= 2
 
     def _flood_reply(self, reply: PairReply) -> None:
         self._broadcast(Kind.REPLY, reply, len(reply.path) + len(reply.trail), len(self._media) - 1)
@@ -246,11 +267,11 @@ class Router:
     def _hear_pair_reply(self, node: int, reply: PairReply) -> None:
         if node == reply.discovery.source:
             if reply.opened:
-                self._accept(reply.discovery, pair(reply.path, (*reply.trail, node)))
+                self._accept(reply.discovery, reply.path, pair(reply.path, (*reply.trail, node)))
             return
         if len(reply.trail) >= MOST_HOPS:
             return
-        search = self._searches[reply.discovery]
+        search = self._searches[reply.discovery, reply.search]
         for forward, shares in search.heard(node, reply):
             self._later(
                 self._jitter() + shares * SHARING_WAIT,
@@ -261,7 +282,7 @@ class Router:
         if not shares or search.passes(node, reply):
             self._flood_reply(reply)
 
-    def _accept(self, discovery: Discovery, paths: tuple[Route, ...]) -> None:
+    def _accept(self, discovery: Discovery, asked: Route, paths: tuple[Route, ...]) -> None:
         session = self._sessions[discovery.source]
         if discovery.number != session.number:
             return
@@ -277,6 +298,8 @@ class Router:
         self.found[discovery] = FoundPaths(known.at, known.source, known.target, known.reach, paths)
         if not answered.triggered:
             answered.succeed()
+            if shared:
+                self._environment.process(self._improve(session, discovery, asked))
         self._expire(session)
         waiting, session.waiting = session.waiting, deque()
         for packet in waiting:
@@ -299,7 +322,9 @@ class Router:
         if frame.receiver >= 0:
             self._media[channel].send(node, frame)
         elif isinstance(body, PathReply):
-            self._accept(body.discovery, (body.path,))
+            self._accept(body.discovery, body.path, (body.path,))
+        elif isinstance(body, SearchAgain):
+            self._search(body.discovery, body.path, body.search)
         elif isinstance(body, LinkError):
             self._broken(self._sessions[node], body.link)
         else:
@@ -310,25 +335,26 @@ class Router:
         self._ledger.lose(frame.packet, Fate.QUEUE_FULL)
 
     def failed(self, node: int, frame: Frame, channel: int) -> None:
-        """A node gave a frame up: if it is data, the link is broken for all data behind it."""
+        """A node gave a frame up: if it is data, the link is broken for all data that waits for it, on either channel."""
         if frame.kind is not Kind.DATA:
             self.counts.lost_control += 1
             return
         link = (node, frame.receiver)
         self.counts.breaks += 1
         self.counts.false_breaks += self._topology.reach[node] >> frame.receiver & 1
-        told: dict[int, Frame] = {}
+        told: dict[int, tuple[Frame, Medium]] = {}
         own: list[int] = []
-        for each in (frame, *self._media[channel].withdraw(node, frame.receiver)):
+        behind = [(each, medium) for medium in self._media for each in medium.withdraw(node, frame.receiver)]
+        for each, medium in [(frame, self._media[channel]), *behind]:
             source = each.route[0]
             if source == node:
                 own.append(each.packet)
             else:
                 self._ledger.lose(each.packet, Fate.LINK_BREAK)
-                told.setdefault(source, each)
-        for each in told.values():
+                told.setdefault(source, (each, medium))
+        for each, medium in told.values():
             back = each.route[each.at :: -1]
-            self._media[channel].send(node, control(Kind.ERROR, LinkError(link), 2 + len(back), back))
+            medium.send(node, control(Kind.ERROR, LinkError(link), 2 + len(back), back))
         if own:
             session = self._sessions[node]
             self._broken(session, link)
