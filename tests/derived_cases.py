@@ -115,8 +115,13 @@ def derived_engine(spark: SparkSession, folder: Path) -> Engine:
 
 
 def expected(spark: SparkSession, data: Path, views: Mapping[str, str]) -> dict[str, DataFrame]:
-    """What Spark answers, each view a temporary view for those after it."""
+    """What Spark answers over the table of a folder."""
     spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("rides")
+    return answers_of(spark, views)
+
+
+def answers_of(spark: SparkSession, views: Mapping[str, str]) -> dict[str, DataFrame]:
+    """What Spark answers, each view a temporary view for those after it."""
     answers = {}
     for name, text in views.items():
         answers[name] = spark.sql(text)

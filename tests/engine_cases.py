@@ -117,3 +117,18 @@ def folder_bag(output: Path, stream: str, by_manifest: bool) -> Counter[tuple[ob
         for key, queries in zip(table["id"].to_pylist(), table["queries"].to_pylist(), strict=True):
             bag.update((key, query) for query in queries)
     return bag
+
+
+def put_rides(folder: Path, name: int, rows: int, begin: float, seconds: float) -> pa.Table:
+    """A file of `folder/rides`: moments of so many seconds from `begin` on (since the epoch), in any order; k and x with NULLs."""
+    rng = np.random.default_rng(name)
+    moments = begin + rng.random(rows) * seconds
+    table = pa.table(
+        {
+            "ts": pa.array((moments * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC")),
+            "k": pa.array(rng.choice(["a", "b", None], rows).tolist(), pa.string()),
+            "x": pa.array(rng.integers(-50, 50, rows), mask=rng.random(rows) < 0.1),
+        }
+    )
+    put_file(folder / "rides" / f"{name}.parquet", partial(pq.write_table, table))
+    return table

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine_cases import put_file
+from engine_cases import put_file, put_rides
 from joined_inputs import multiset, wait
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.monitor.folder import folder_status
@@ -111,18 +111,8 @@ def _engine(spark: SparkSession, folder: Path, tables: str = TABLE, **tune: obje
 
 def _put(folder: Path, number: int, parts: int = 1) -> pa.Table:
     """A part of the rides, in order of time but within it."""
-    rng = np.random.default_rng(number)
-    rows = ROWS // parts
-    moments = 1_700_000_000 + (number + rng.random(rows)) * SECONDS / parts
-    table = pa.table(
-        {
-            "ts": pa.array((moments * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC")),
-            "k": pa.array(rng.choice(["a", "b", None], rows).tolist(), pa.string()),
-            "x": pa.array(rng.integers(-50, 50, rows), mask=rng.random(rows) < 0.1),
-        }
-    )
-    put_file(folder / "rides" / f"{number}.parquet", partial(pq.write_table, table))
-    return table
+    seconds = SECONDS / parts
+    return put_rides(folder, number, ROWS // parts, 1_700_000_000 + number * seconds, seconds)
 
 
 def _answered(engine: Engine, out: Path) -> Run:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from engine_cases import put_file
+from engine_cases import put_rides
 from joined_inputs import multiset, wait
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
@@ -69,17 +67,7 @@ def _engine(spark: SparkSession, folder: Path, **tune: object) -> Engine:
 
 def _put(folder: Path, name: int, number: int) -> pa.Table:
     """Some seconds of rides, as one file more."""
-    rng = np.random.default_rng(name)
-    moments = BEGIN + (number + rng.random(ROWS)) * SECONDS
-    table = pa.table(
-        {
-            "ts": pa.array((moments * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC")),
-            "k": pa.array(rng.choice(["a", "b", None], ROWS).tolist(), pa.string()),
-            "x": pa.array(rng.integers(-50, 50, ROWS), mask=rng.random(ROWS) < 0.1),
-        }
-    )
-    put_file(folder / "rides" / f"{name}.parquet", partial(pq.write_table, table))
-    return table
+    return put_rides(folder, name, ROWS, BEGIN + number * SECONDS, SECONDS)
 
 
 def _answered(engine: Engine, out: Path) -> Run:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from derived_cases import answers_of, assert_same_rows
 from engine_cases import put_file
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
@@ -61,19 +62,9 @@ def engine_on(spark: SparkSession, data: Path) -> Engine:
 
 
 def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, DataFrame]:
-    """What Spark answers, each view a temporary view for those after it."""
+    """What Spark answers over the table of a folder."""
     spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("tuples")
-    answers = {}
-    for name, text in views.items():
-        answers[name] = spark.sql(text)
-        answers[name].createOrReplaceTempView(name)
-    return answers
-
-
-def assert_same_rows(found: DataFrame, wanted: DataFrame) -> None:
-    assert found.schema.simpleString() == wanted.schema.simpleString()
-    assert found.exceptAll(wanted).limit(3).collect() == []
-    assert wanted.exceptAll(found).limit(3).collect() == []
+    return answers_of(spark, views)
 
 
 def assert_shared(explained: str, *views: str) -> None:
