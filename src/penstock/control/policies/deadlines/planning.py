@@ -114,7 +114,7 @@ class PlannedDiscipline:
         trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
     """
 
-    violation: float = 2.0
+    violation: float = 1.0
     tightness: float = 0.2
     early_from: float = 1.05
     early_up_to: float = 1.2
