@@ -46,7 +46,7 @@ chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twent
 	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
 
 equality: java $(INSTALLED) ## 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
-	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/property $(PYTEST_OPTIONS)
+	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/spark/test_windows_over_windows.py tests/property $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data

@@ -25,6 +25,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from random_examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -49,8 +50,8 @@ def test_in_the_end_they_are_their_text_over_the_view_beneath(spark: SparkSessio
     """Three runs: what the first has told beforehand the second corrects, the third makes final; one view is away in the second."""
     data, out = tmp_path / "data", tmp_path / "out"
     rng = np.random.default_rng(3)
-    random = {f"random_{number}": random_view(rng) for number in range(12)}
-    early = dict(list(random.items())[:6])
+    random = {f"random_{number}": random_view(rng) for number in range(examples(12))}
+    early = dict(list(random.items())[: len(random) // 2])
     raising = {name: text for name, (text, _) in RAISING.items()}
     views = {**OVER, **raising, **random}
     without = {name: text for name, text in views.items() if name != "ended"}
