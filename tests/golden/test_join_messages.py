@@ -51,6 +51,8 @@ QUERIES = [
     f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} WHERE upperr(f.origin) = 'X'",
     f"SELECT f.k, rand() AS r FROM flights f JOIN weather w ON {_BOUND}",
     f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND w.seen > current_timestamp()",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND}\nWHERE f.k",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND}\nWHERE f.x > 1 AND rand() > 0.5",
     f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} AND f.k IN",
     "SELECT a.k FROM airports a JOIN airports b ON a.k = b.k",
     "SELECT a.k FROM airports a LEFT JOIN flights f ON a.k = f.k",

@@ -14,6 +14,7 @@ from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, Unsu
 from penstock.plan.expressions import JoinHost
 from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan
 from penstock.plan.spark_types import spark_name
+from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
@@ -59,12 +60,12 @@ def bind_join(
     try:
         scope, inner, last, where = _conditions(query, inputs)
         outputs = select_list(query, scope)
-        schema = _schema(text, host)
+        schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
         for selection in query.selected:
             text = selected_from(text, selection)
             outputs, further = selected_outputs(selection, outputs, schema.names)
             where += further
-            schema = _schema(text, host)
+            schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
     except UnknownNameError as error:
         _require_refused(text, host, error)
         raise
@@ -126,11 +127,19 @@ def _conditions(
     return scope, inner, on, conjuncts(query.where, scope) if query.where is not None else []
 
 
-def _schema(text: PlacedText, host: JoinHost) -> pa.Schema:
+def _schema(
+    text: PlacedText,
+    inputs: tuple[Input, ...],
+    conditions: Sequence[Conjunct],
+    outputs: Sequence[Output],
+    host: JoinHost,
+) -> pa.Schema:
     try:
         return host.schema_of(text.text)
     except SqlError as error:
-        raise text.placed(error) from None
+        is_of_all = (error.start, error.end) == (0, len(text.text))
+        found = blamed(error, inputs, conditions, outputs, host) if is_of_all else None
+        raise found or text.placed(error) from None
 
 
 def _require_refused(text: PlacedText, host: JoinHost, error: UnknownNameError) -> None:
