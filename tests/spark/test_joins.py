@@ -40,7 +40,10 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     dividing = PAIRS.replace(" ON ", " ON 1 / f.n > 0.3 AND ")
     views = {"pairs": PAIRS, "computed": computed, "dividing": dividing}
     engine = Engine(spark).execute(inputs.script()).views(views)
-    assert "new tuples of f meet w (merge by key 0)" in engine.explain()
+    declared = engine.explain()
+    assert "stream flights: 3 views, map stage " in declared
+    assert "0 queries" not in declared
+    assert "new tuples of f meet w (merge by key 0)" in declared
     engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
     run = answered(engine, tmp_path / "out")
     inputs.register(spark)

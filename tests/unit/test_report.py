@@ -40,6 +40,7 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     assert news.lines() == ["z files changed: a was replaced (count 1)"]
     counts = {
         "views": 2,
+        "selections": 2,
         "batches": 1,
         "tuples": 4,
         "matched": 3,
@@ -61,6 +62,10 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     assert snapshot.line() == (
         "SOURCE UNREACHABLE | orders: 4 tuples | 2/s | 3 matched, 25.0% matched by no query | 2 queries | "
         "backlog 1,200 records"
+    )
+    (windows,) = take_snapshot({"orders": {**status, "matched": 0, "selections": 0}})
+    assert windows.line() == (
+        "SOURCE UNREACHABLE | orders: 4 tuples | 2/s | 2 window views | backlog 1,200 records"
     )
 
 

@@ -22,7 +22,8 @@ class StreamSnapshot:
 
     Attributes:
         name: the stream.
-        views: standing queries registered.
+        views: views registered: selections, and windows over the stream itself.
+        selections: of these, the selections; what is matched is matched by them.
         batches, tuples, matched, pairs: published so far.
         quarantined: records set aside.
         unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
@@ -43,6 +44,7 @@ class StreamSnapshot:
 
     name: str
     views: int
+    selections: int
     batches: int
     tuples: int
     matched: int
@@ -73,9 +75,11 @@ class StreamSnapshot:
             f"{self.name}: {counted(self.tuples, 'tuple')}",
             f"{self.tuples_per_second:,.0f}/s",
         ]
-        if self.views:
+        if self.selections:
             parts.append(f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query")
-            parts.append(counted(self.views, "query"))
+            parts.append(counted(self.selections, "query"))
+        if windows := self.views - self.selections:
+            parts.append(counted(windows, "window view"))
         if self.state not in ("running", "waiting"):
             parts.insert(0, self.state.upper())
         if self.backlog:
@@ -141,6 +145,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
         StreamSnapshot(
             name=name,
             views=stream["views"],
+            selections=stream["selections"],
             batches=stream["batches"],
             tuples=stream["tuples"],
             matched=stream["matched"],

@@ -119,6 +119,14 @@ class Declared:
             if isinstance(view.definition, DeadlineDefinition)
         }
 
+    def reading(self, stream: str) -> list[str]:
+        """The names of all views that read a stream: those on it, joins of it and those with a deadline."""
+        return [
+            *self.on(stream),
+            *(view for view, each in self.joins.items() if stream in each.streams),
+            *(view for view, (on, _) in self.deadlines.items() if on == stream),
+        ]
+
     @property
     def mapped(self) -> set[str]:
         """The streams whose tuples are read from their logs: by join views and views with a deadline."""

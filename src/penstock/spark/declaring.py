@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
+from penstock.monitor.report import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -229,8 +230,8 @@ class Declaring:
             bound = self._bind(stream.source.schema, stream.host, conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
-            lines.append(f"stream {name}: {len(views)} views, map stage {place}")
-            lines += explain_bound(bound) + explain_windows(windows)
+            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, map stage {place}")
+            lines += [*(explain_bound(bound) if selections else ()), *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             lines.append(explain_deadline(name, stream_name, deadline.bound.view))
         for definition in declared.joins.values():
@@ -238,7 +239,9 @@ class Declaring:
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
         for (name, below), derived in declared.derived.items():
-            lines.append(f"stream {rows_of(name, below)}: the rows of {below}, {len(derived)} views")
+            lines.append(
+                f"stream {rows_of(name, below)}: the rows of {below}, {counted(len(derived), 'view')}"
+            )
             lines += [
                 f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
             ]

@@ -202,16 +202,8 @@ class Engine:
     @property
     def declared(self) -> dict[str, list[str]]:
         """The views on each stream."""
-        joins, deadlines = self._declared.joins.items(), self._declared.deadlines.items()
         derived = (rows_of(*beneath) for beneath in self._declared.derived)
-        return {
-            name: [
-                *self._declared.on(name),
-                *(view for view, each in joins if name in each.streams),
-                *(view for view, (stream, _) in deadlines if stream == name),
-            ]
-            for name in (*self._declared.streams, *derived)
-        }
+        return {name: self._declared.reading(name) for name in (*self._declared.streams, *derived)}
 
     @property
     def warnings(self) -> list[str]:

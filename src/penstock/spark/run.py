@@ -532,6 +532,7 @@ class Run:
             "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),
+            "selections": len(query.plans.views),
             "windows": {},
             "lanes": {},
             "view_pairs": dict(totals.view_pairs),
