@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.errors import InputError
+from penstock.errors import InputError, OptionError
 from penstock.simulate.networks.ledger import Fate
 from penstock.simulate.networks.network import Network
 from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
@@ -115,3 +115,9 @@ def test_what_is_not_allowed_is_told(options: dict[str, str], message: str) -> N
     with pytest.raises(InputError) as told:
         NetworkSettings.from_options(options)
     assert str(told.value).startswith(message)
+
+
+def test_too_many_packets_are_laid_to_an_option_that_a_script_can_show() -> None:
+    with pytest.raises(OptionError) as told:
+        NetworkSettings(load=100_000, seconds=86_400)
+    assert told.value.option == "load"

@@ -119,9 +119,10 @@ class NetworkSettings:
         for name in _NUMBERS:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
         if self.load * self.seconds > MOST_PACKETS:
-            raise InputError(
+            raise OptionError(
                 f"Options load and seconds are {self.load:g} and {self.seconds:g}, {self.load * self.seconds:,.0f} packets; "
-                f"allowed: {MOST_PACKETS:,} packets at most"
+                f"allowed: {MOST_PACKETS:,} packets at most",
+                "load",
             )
         sensors = self.nodes - (self.traffic is Traffic.SINK)
         if self.sources > sensors:
