@@ -56,6 +56,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
 
     told_of = run.explain()
+    assert "stream flights: plan 0, 0 selections, 0 window views, map stage " in told_of
     assert "measured: f" in told_of
     assert "nothing predicted before it is known how fast event time passes, measured " in told_of
     progress = {each.name: each.line() for each in take_lanes(run.status())}

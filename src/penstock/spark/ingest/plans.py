@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from penstock.monitor.report import counted
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
@@ -297,9 +298,10 @@ class StreamPlans:
             return f"stream {self._stream}: no plan yet"
         plan = self.compiled(version)
         place = self._source.place(plan.derived)
-        number = len(plan.views) + len(plan.windows.bound)
-        head = f"stream {self._stream}: plan {version}, {number} views, map stage {place}"
-        return "\n".join([head, *explain_bound(plan.bound), *explain_windows(plan.windows)])
+        views = f"{counted(len(plan.views), 'selection')}, {counted(len(plan.windows.bound), 'window view')}"
+        head = f"stream {self._stream}: plan {version}, {views}, map stage {place}"
+        selections = explain_bound(plan.bound) if plan.views else []
+        return "\n".join([head, *selections, *explain_windows(plan.windows)])
 
     def forget(self, before_batch: int) -> None:
         """Removes what no replay can need any more."""
