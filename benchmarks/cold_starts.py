@@ -1,0 +1,179 @@
+"""Slack from a cold start, for `disorder.py`: twenty stretches of three days of flights, each by an operator that knows nothing.
+
+An hour sliding by fifteen minutes, batches of five minutes, COUNT(*), SUM(distance) and AVG(dep_delay) of the flights that departed
+(event time: scheduled, arrival: actual departure). A day begins at 08:00 UTC, the night in New York. Each once as it is, and once
+after a tuple of 24 hours: the operator has seen that delay before the stretch begins, with the horizon that it leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.demo_data import read_flights
+from penstock.operators.windows.slack import FixedSlack, RequiredSlack, SlackMemory, WindowOutcome
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.simulate.disorder import SECOND, Arrivals, recorded
+from penstock.simulate.slack_baselines import LargestDelaySlack
+from penstock.simulate.windows import play, wilson
+
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+WINDOWS = Windows(HOUR, HOUR // 4)
+STEP, GAMMA = 5 * 60 * SECOND, HOUR // 4
+AGGREGATES = {"count": None, "sum": "distance", "avg": "dep_delay"}
+#: days from the beginning of one stretch to that of the next, and of the first
+APART, FIRST, LENGTH, STRETCHES = 18, 5, 3, 20
+#: what is expected: satisfied in the worst stretch, and mean slack in best fixed slacks (median over stretches)
+LEAST_SATISFIED, MOST_SLACK = 0.88, 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What one policy did on one stretch; slacks in seconds."""
+
+    kept: int
+    windows: int
+    mean_slack: float
+    best_fixed: float
+
+    @property
+    def satisfied(self) -> float:
+        """Share of the windows whose early answer was within epsilon."""
+        return self.kept / self.windows
+
+
+class Hindsight:
+    """Answers without slack and notes what each window would have needed."""
+
+    def __init__(self) -> None:
+        self.slack = 0
+        self.required: list[int] = []
+
+    def arrived(self, delays: np.ndarray) -> None:
+        """Not looked at."""
+
+    def known(self, outcome: WindowOutcome) -> None:
+        """Keeps what was required in the end."""
+        if outcome.final:
+            self.required += outcome.required.tolist()
+
+
+def stretches(number: int) -> list[Arrivals]:
+    """The first of the stretches."""
+    table = read_flights().filter(pc.field("dep_delay").is_valid())
+    table = table.select(["sched_dep", "arrival", "distance", "dep_delay"])
+    scheduled = table.column("sched_dep").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    begin = scheduled.min() // DAY * DAY + 8 * HOUR + FIRST * DAY
+    found = []
+    for start in (begin + APART * DAY * place for place in range(number)):
+        own = table.filter(pa.array((scheduled >= start) & (scheduled < start + LENGTH * DAY)))
+        found.append(recorded("flights", own, "sched_dep", "arrival"))
+    return found
+
+
+def _best_fixed(arrivals: Arrivals, plan: WindowPlan) -> int:
+    """The least slack, microseconds, that keeps the bound on a stretch, as is known in the end."""
+    hindsight = Hindsight()
+    play(arrivals, plan, hindsight, STEP, GAMMA, DAY)
+    return max(1, int(np.quantile(hindsight.required, 1 - plan.bound.delta)))
+
+
+def _played(arrivals: Arrivals, plan: WindowPlan, fixed: int, largest: int) -> dict[str, Stretch]:
+    """Every policy on one stretch.
+
+    Args:
+        arrivals: the stretch.
+        plan: the view.
+        fixed: its best fixed slack, microseconds.
+        largest: delay that was seen before it began, microseconds; the horizon is a quarter longer.
+    """
+    horizon = largest * 5 // 4
+    sides = {
+        "best fixed slack": FixedSlack(fixed),
+        "MP-K-slack": LargestDelaySlack(largest),
+        "ours": RequiredSlack(plan.bound, memory=SlackMemory(largest)),
+    }
+    found = {}
+    for name, policy in sides.items():
+        played, _ = play(arrivals, plan, policy, STEP, GAMMA, horizon)
+        share, _, _, windows = played.satisfied()
+        found[name] = Stretch(round(share * windows), windows, played.mean_slack, fixed / SECOND)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One policy over all stretches: share of windows within the bound with its interval, the worst stretch's, mean slack and best fixed
+    one in minutes, and the median of their quotient."""
+
+    satisfied: float
+    low: float
+    high: float
+    worst: float
+    slack: float
+    fixed: float
+    ratio: float
+
+    @classmethod
+    def of(cls, own: Sequence[Stretch]) -> Summary:
+        """Sums stretches up."""
+        share, low, high, _ = wilson(sum(each.kept for each in own), sum(each.windows for each in own))
+        return cls(
+            share,
+            low,
+            high,
+            min(each.satisfied for each in own),
+            float(np.mean([each.mean_slack for each in own])) / 60,
+            float(np.mean([each.best_fixed for each in own])) / 60,
+            float(np.median([each.mean_slack / each.best_fixed for each in own])),
+        )
+
+    def holds(self, bound: ErrorBound) -> bool:
+        """Whether it is what is expected."""
+        return (
+            self.satisfied >= 1 - bound.delta and self.worst >= LEAST_SATISFIED and self.ratio <= MOST_SLACK
+        )
+
+
+def from_cold_starts(console: Console, bound: ErrorBound, number: int = STRETCHES) -> bool:
+    """Plays the stretches, prints them, and says whether ours does what is expected in all of them.
+
+    Args:
+        console: where to.
+        bound: of the views.
+        number: of stretches.
+    """
+    arrivals, kept = stretches(number), True
+    table = Table(
+        "aggregate", "before", "policy", "satisfied", "95 % interval", "worst stretch", "mean slack min", "best fixed min",
+        "slack / best fixed, median", title=f"Flights, {number} stretches of {LENGTH} days, each from a cold start",
+    )  # fmt: skip
+    lines = []
+    for function, argument in AGGREGATES.items():
+        plan = WindowPlan("view", "time", WINDOWS, (), (Aggregate(function, argument, pa.float64()),), bound)
+        fixed = [_best_fixed(each, plan) for each in arrivals]
+        for before, largest in (("nothing", 0), ("a tuple of 24 h", DAY)):
+            every = [_played(each, plan, best, largest) for each, best in zip(arrivals, fixed, strict=True)]
+            for policy in every[0]:
+                told = Summary.of([each[policy] for each in every])
+                table.add_row(
+                    function, before, policy, f"{told.satisfied:.4f}", f"{told.low:.4f} - {told.high:.4f}",
+                    f"{told.worst:.3f}", f"{told.slack:.0f}", f"{told.fixed:.0f}", f"{told.ratio:.2f}",
+                )  # fmt: skip
+            kept &= told.holds(bound)
+            lines.append(
+                f"{'HELD    ' if told.holds(bound) else 'NOT HELD'} {function} after {before}: satisfied {told.satisfied:.4f} "
+                f"(at least {1 - bound.delta}), {told.worst:.3f} in the worst stretch (at least {LEAST_SATISFIED}), "
+                f"slack {told.ratio:.2f} times the best fixed one (median, at most {MOST_SLACK})"
+            )
+    console.print(table)
+    for line in lines:
+        console.print(line)
+    return kept
