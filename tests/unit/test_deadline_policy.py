@@ -41,7 +41,12 @@ from penstock.control.policies.deadlines.feedback import PAPER_FEEDBACK, Feedbac
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
-from penstock.control.policies.deadlines.prediction import PredictionSettings, UnitCosts, expiration_factor
+from penstock.control.policies.deadlines.prediction import (
+    CostPredictor,
+    PredictionSettings,
+    UnitCosts,
+    expiration_factor,
+)
 from penstock.optimizer.averages import AveragingSettings
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan, WindowWork, carried_work
 from penstock.simulate.deadlines import Outcome
@@ -507,3 +512,47 @@ def released_of_a_cheap_query(trial_share: float) -> int:
             if isinstance(action, StartOrder):
                 running = action, clock[0] + costs[action.stream]
     return policy.standing("q").outcomes.released
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.7])
+def test_a_decision_of_very_many_that_wait_costs_what_one_of_some_hundred_does(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    predicted = []
+    predict = CostPredictor.predict
+    monkeypatch.setattr(CostPredictor, "predict", lambda *given: predicted.append(1) or predict(*given))
+    counts = []
+    for waiting in (200, 2_000):
+        shell = Shell(PlannedDiscipline(), DeadlineSettings(believed=UnitCosts(new=seconds)))
+        for number in range(waiting):
+            shell.create(number, number, number + 1)
+        predicted.clear()
+        *_, order = shell.tell(ProcessorsIdle(1))
+        assert isinstance(order, StartOrder)
+        counts.append(len(predicted))
+    assert counts[1] <= 1.1 * counts[0]
+
+
+@pytest.mark.parametrize("back", [50.0, 100_000.0])
+def test_a_clock_that_is_set_back_stops_nothing(back: float) -> None:
+    """What was measured before counts as if it had been now, and periods end again."""
+    shell = Shell(PlannedDiscipline(), DeadlineSettings(feedback=FeedbackSettings(period=10.0)))
+    for number in range(3):
+        shell.create(number, number, number + 1, at=200_000.0)
+        shell.tell(ProcessorsIdle(1))
+        shell.tell(OrderEnded("q", 1, number, 0.2, 0.2, 0.0))
+    for number in range(3, 13):
+        begun = 200_000.0 - back + 2.5 * number
+        shell.create(number, number, number + 1, at=begun)
+        shell.tell(ProcessorsIdle(1))
+        shell.tell(OrderEnded("q", 1, number, 2.0, 2.0, 0.0), begun + 2.0)
+    assert shell.policy.standing("q").costs.new == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_period_ends_after_a_clock_was_set_back() -> None:
+    shell = Shell(BEST_EFFORT, DeadlineSettings(feedback=FeedbackSettings(period=10.0)))
+    told = []
+    for number in range(30):
+        told += shell.create(number, 0, 1, at=100_000.0 * (number < 3) + float(number))
+        told += shell.tell(ProcessorsIdle(0), shell.now + 3.5)
+    assert any(isinstance(each, RaiseOverload) for each in told)

@@ -30,6 +30,8 @@ def deadline_words(view: Mapping[str, Any]) -> str:
         parts.append(f"(k', m') = ({standing['constraint']['k']}, {standing['constraint']['m']})")
         violations = standing["violations"]
         parts.append(f"allowance exceeded: {violations:,}" if violations else "allowance kept")
+        if standing.get("rho", 1.0) != 1.0:
+            parts.append(f"rho {standing['rho']:.3g}")
         if standing.get("slack") is not None:
             promised = "" if standing["promised"] else " (no bound can be promised yet)"
             parts.append(f"slack K {standing['slack'] / 1e6:.4g} s{promised}")

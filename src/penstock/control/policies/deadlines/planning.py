@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapreplace
+from heapq import heapreplace, nsmallest
+from itertools import takewhile
 from math import inf
 
 from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
@@ -19,6 +20,8 @@ from penstock.plan.deadlines import WindowSpan
 _MISSES = "predicted to miss its deadline"
 #: an instance that has waited for no more than so much of its deadline may still be in time, if it costs less than predicted
 _FRESH = 0.25
+#: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
+_PLANNED = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -38,10 +41,13 @@ class _Link:
 class _Chain:
     """The instances of a query that wait and that are expected, each worked out from the last one before it that is kept."""
 
-    def __init__(self, backlog: Backlog, due: float, now: float, violation: float, tightness: float) -> None:
+    def __init__(
+        self, backlog: Backlog, last: Instance, now: float, violation: float, tightness: float
+    ) -> None:
         self.backlog = backlog
-        self.waiting = len(backlog.instances)
-        instances = [*backlog.instances, *backlog.expected(due, now)]
+        waiting = list(takewhile(lambda each: _urgency(each) <= _urgency(last), backlog.instances))
+        self.waiting = len(waiting)
+        instances = [*waiting, *backlog.expected(last.deadline, now)]
         self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
         self._violation = violation * backlog.demand.alone**2
         self._tightness = tightness
@@ -129,11 +135,11 @@ class PlannedDiscipline:
         tried = self._tried(backlogs, now)
         if tried is not None:
             return tried
-        due = max(each.instances[-1].deadline for each in backlogs if each.instances)
-        chains = [_Chain(each, due, now, self.violation, self.tightness) for each in backlogs]
+        last = nsmallest(_PLANNED, (each for backlog in backlogs for each in backlog.instances), _urgency)[-1]
+        chains = [_Chain(each, last, now, self.violation, self.tightness) for each in backlogs]
         kept = sorted(
             (link for chain in chains for link in chain.links),
-            key=lambda link: (link.instance.deadline, link.instance.arrival),
+            key=lambda link: _urgency(link.instance),
         )
         while (late := self._first_late(kept, free)) is not None:
             dropped = max(kept[: late + 1], key=lambda link: link.merit)
@@ -225,6 +231,10 @@ class PlannedDiscipline:
         return _only(
             backlogs, number, place, "no prediction fits: measured again, and carried from", firm=False
         )
+
+
+def _urgency(instance: Instance) -> tuple[float, int]:
+    return instance.deadline, instance.arrival
 
 
 def _only(backlogs: Sequence[Backlog], number: int, place: int, reason: str, firm: bool) -> Choice:

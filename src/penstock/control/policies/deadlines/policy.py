@@ -361,9 +361,12 @@ class DeadlinePolicy:
         }
 
     def _end_periods(self, now: float) -> Iterator[Action]:
+        period = self._settings.feedback.period
+        if now < self._period_end - period:
+            # the clock was set back
+            self._period_end = now + period
         if now < self._period_end:
             return
-        period = self._settings.feedback.period
         self._period_end += ((now - self._period_end) // period + 1) * period
         for query in self._queries.values():
             ended = query.feedback.end_period()

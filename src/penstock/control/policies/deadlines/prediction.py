@@ -125,7 +125,7 @@ class CostPredictor:
         """
         error = sum(seconds) / predicted - 1 if predicted else 0.0
         self._sums.add(
-            0.0 if self.measured_at == -inf else now - self.measured_at,
+            0.0 if self.measured_at == -inf else max(0.0, now - self.measured_at),
             {
                 "new": work.new,
                 "adding": seconds[0],

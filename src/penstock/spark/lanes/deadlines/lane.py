@@ -95,6 +95,8 @@ class DeadlineLane(Lane):
         self._jobs: tuple[RunningOrders, ...] = ()
         #: when what the policy is told has happened, seconds since the epoch
         self._now = time.time()
+        #: the machine's clock as it was last believed
+        self._heard = self._now
         #: entries that were followed since it was last said which are needed
         self._unmarked = 0
         #: numbers of the views whose states could not be carried, which is told once
@@ -255,9 +257,10 @@ class DeadlineLane(Lane):
 
     def _pass_time(self, ahead: float) -> None:
         """Tells the policy's clock what time it is, or will be in so many seconds: it goes back where the machine's was set back alone."""
-        now = time.time() + ahead
-        if now > self._now or now < self._now - self._publication.seconds - _SET_BACK_SECONDS:
-            self._now = now
+        now = time.time()
+        if now > self._heard or now < self._heard - _SET_BACK_SECONDS:
+            self._heard = now
+        self._now = self._heard + ahead
 
     def _schedule(self, running: RunningOrders) -> list[Outcome]:
         """Begins orders, and gives instances up."""
@@ -339,9 +342,11 @@ class DeadlineLane(Lane):
         publication, number = self._publication, self._publication.number
         self._late.settle(judged)
         stands = self._stands()
-        counts = publication.publish(judged, began, self._reach, stands)
-        self.retries.succeeded()
+        counts, published = publication.publish(judged, began, self._reach, stands)
+        # told first: what a sink does not take is handed over again, and not told again
         self._tell(number, counts)
+        publication.hand_over(number, published)
+        self.retries.succeeded()
         self._mark(stands)
         failpoint("order_marked", number)
         publication.compact()

@@ -157,7 +157,7 @@ class OutcomePublication:
         began: float,
         reach: Mapping[str, Reach],
         stands: Mapping[int, ViewStands],
-    ) -> dict[str, dict[str, int]]:
+    ) -> tuple[dict[str, dict[str, int]], Sequence[Mapping[str, Any]]]:
         """Makes outcomes and what was released visible.
 
         Args:
@@ -167,7 +167,7 @@ class OutcomePublication:
             stands: how views stand, by their numbers.
 
         Returns:
-            By view with outcomes, how many of each, and `rows`; see `late_counts`.
+            By view with outcomes, how many of each, and `rows`, see `late_counts`; the files to hand over.
         """
         number = self.number
         staging = self._context.layout.staging(self._name, number)
@@ -213,8 +213,7 @@ class OutcomePublication:
         for folder in judged.staging:
             shutil.rmtree(folder, ignore_errors=True)
         self._tell_given_up(judged.late)
-        self._hand_over(number, published)
-        return counts
+        return counts, published
 
     def mark(self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands]) -> None:
         """Says which entries of a log are needed no more: whoever goes on reads the others again.
@@ -275,9 +274,9 @@ class OutcomePublication:
         """
         known = self.publisher.published(self.number - 1) if last < self.number - 1 else None
         if known is not None and known.files is not None:
-            self._hand_over(self.number - 1, known.files)
+            self.hand_over(self.number - 1, known.files)
 
-    def _hand_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
+    def hand_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
         """Hands what was released to the sinks of its views."""
         for sink in self._context.sinks():
             changes = self._orders.rows(sink.view, number, files)
