@@ -134,6 +134,8 @@ def test_work_counts_from_the_last_processed_instance() -> None:
     base = WindowSpan(0, 10)
     assert carried_work(WindowSpan(3, 12), base) == WindowWork(2, 3, carried=True)
     assert carried_work(WindowSpan(20, 27), base) == WindowWork(7, 10, carried=True)
+    assert carried_work(base, WindowSpan(3, 12)) == WindowWork(3, 2, carried=True)
+    assert carried_work(base, WindowSpan(20, 27)) == WindowWork(10, 7, carried=True)
 
 
 class Shell:

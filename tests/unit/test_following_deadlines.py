@@ -80,6 +80,25 @@ def _written(folder: Path) -> StreamLog:
     return log
 
 
+def _with_a_silence(folder: Path) -> StreamLog:
+    """Tuples at 5 and 12, silence to 62, then what was held back meanwhile."""
+    log = StreamLog(folder)
+    log.path(KIND, "").mkdir(parents=True)
+    newest = 0
+    for number, (times, reached) in enumerate(
+        [([5, 12], None), ([], 42), ([], 62), ([15, 25, 35, 45, 55], None), ([71], None)]
+    ):
+        newest, files = max([newest, *times]), {}
+        if times:
+            columns = {"k": ["a"] * len(times), "x": [1.0] * len(times)}
+            table = pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+            write_run_file(log.path(KIND, f"{number}.arrow"), table, RunPlan((), "ts", ROUTER))
+            files = {KIND: (f"{number}.arrow",)}
+        entry = Entry(number, number, 0, number * 1_000_000, newest, newest, files=files, reached=reached)
+        assert log.append(entry)
+    return log
+
+
 def _followed(
     log: StreamLog, stands: ViewStands | None, kept_after: int, *, waits: bool, plan: WindowPlan = PLAN
 ) -> FollowedView:
@@ -136,6 +155,29 @@ def test_restarts_and_the_tidying_of_the_log_change_nothing(
     assert log.first > 0, "what is needed no more is gone"
     waited = [each.slack for each, _ in wanted[len(wanted) // 2 :]]
     assert (np.mean(waited) > 20) == waits
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("stop", [0, 1, 2, 3, 4])
+def test_what_comes_after_a_silence_is_in_windows(tmp_path: Path, stop: int, waits: bool) -> None:
+    """Only the window that was open is cut off; the next ones are created when tuples pass their end, over a restart too."""
+    log, codec = _with_a_silence(tmp_path / "log"), Codec(ViewStands)
+    plan = replace(PLAN, windows=Windows(10, 10))
+    view = _followed(log, None, -1, waits=waits, plan=plan)
+    found = {each.end: each for entry in log.between(-1, stop) for each, _ in view.take_in(entry)}
+    stands = codec.value(json.loads(json.dumps(codec.document(view.stands))))
+    mark = view.first_needed(stop) - 1
+    view = _followed(log, stands, mark, waits=waits, plan=plan)
+    for entry in log.between(mark, 4):
+        for each, _ in view.take_in(entry):
+            assert found.setdefault(each.end, each) == each
+    assert sorted(found) == [10, 20, 30, 40, 50, 60]
+    assert found[20].entry == 1
+    assert _tuples_for_orders(view, found[20]) == 1
+    assert all(
+        found[end].entry in (3, 4) and _tuples_for_orders(view, found[end]) == 1 for end in (30, 40, 50, 60)
+    )
+    assert {each.coverage for each in found.values()} == {None}
 
 
 @pytest.mark.parametrize("waits", [True, False])

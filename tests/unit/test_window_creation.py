@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,13 @@ class Fed:
     told: list[CreatedWindow] = field(default_factory=list)
 
     def close(
-        self, times: Sequence[int], moment: int | None, *, every: bool = False
+        self, times: Sequence[int], newest: int | None, *, silent_to: int | None = None, every: bool = False
     ) -> list[tuple[int, WindowSpan]]:
         self.entry += 1
         own = np.array(times, np.int64)
         tuples = Tuples(pa.table({}), own, np.full(len(own), self.entry))
-        found = self.creation.take_in(Brought(self.entry, tuples, moment, moment, every=every))
+        moment = newest if silent_to is None else silent_to
+        found = self.creation.take_in(Brought(self.entry, tuples, newest, moment, every=every))
         self.told += [window for window, _ in found]
         return [(window.end, span) for window, span in found]
 
@@ -86,6 +87,30 @@ def test_a_stream_that_is_taken_to_have_ended_goes_on() -> None:
     later = Fed(WindowCreation(Windows(10, 10), fed.state()), fed.entry)
     assert [end for end, _ in later.close([25, 3_605], 4_000)] == [30], "one told far ahead holds no other up"
     assert later.state().beforehand == ()
+
+
+def test_silence_creates_the_windows_that_are_open_and_closes_none() -> None:
+    fed = _made(Windows(10, 10))
+    assert fed.close([5, 12], 12) == [(10, WindowSpan(0, 1))]
+    assert fed.close([], 12, silent_to=62) == [(20, WindowSpan(1, 2))]
+    assert fed.close([], 12, silent_to=92) == []
+    assert fed.told[-1] == CreatedWindow(20, 1, 42)
+    assert fed.state().closed == 12
+    assert fed.state().beforehand == (20,)
+    later = Fed(WindowCreation(Windows(10, 10), fed.state()), fed.entry)
+    assert later.close([15, 25, 35, 45, 55], 55) == [
+        (end, WindowSpan(first, first + 1)) for first, end in enumerate((30, 40, 50), 1)
+    ], "what held nothing is created when it is passed, what was created is not again"
+    assert later.state().beforehand == ()
+    assert [end for end, _ in later.close([61], 61)] == [60]
+
+
+def test_a_window_far_ahead_is_created_by_silence_before_those_that_come_after_it() -> None:
+    fed = _made(Windows(10, 5))
+    assert [end for end, _ in fed.close([102, 3], 3, silent_to=110)] == [5, 10, 105, 110]
+    assert fed.close([11], 11, silent_to=11) == []
+    assert [end for end, _ in fed.close([21], 21)] == [15, 20]
+    assert fed.state().beforehand == (105, 110)
 
 
 @pytest.mark.parametrize("batches", [1, 4])
@@ -181,7 +206,7 @@ def test_what_is_created_beforehand_claims_no_coverage() -> None:
     for each in stream:
         assert waiting.take_in(each) == cut_off.take_in(each)
     due = waiting.take_in(last)
-    every = cut_off.take_in(Brought(**{**_fields(last), "every": True}))
+    every = cut_off.take_in(replace(last, every=True))
     assert due == every[: len(due)]
     assert all(window.coverage is not None for window, _ in due)
     beforehand = [window for window, _ in every[len(due) :]]
@@ -189,12 +214,37 @@ def test_what_is_created_beforehand_claims_no_coverage() -> None:
     assert {window.coverage for window in beforehand} == {None}
 
 
+def test_silence_promises_nothing_and_teaches_nothing() -> None:
+    """What is created after it is what would have been without it, with the same slack and coverage."""
+    plan = _plan(COUNT, ErrorBound(0.02, 0.1), Windows(200, 50))
+    stream = Disordered.drawn(3, 400, 25, few_late).brought
+    nothing = _nothing(stream[0].tuples)
+    going_on, interrupted = _waiting(plan), _waiting(plan)
+    wanted, told, cut_off = list[CreatedWindow](), list[CreatedWindow](), list[CreatedWindow]()
+    for number, each in enumerate(stream):
+        here = replace(each, entry=2 * number)
+        wanted += [window for window, _ in going_on.take_in(here)]
+        told += [window for window, _ in interrupted.take_in(here)]
+        assert each.newest is not None
+        moment = each.newest + (10**9 if number in (5, 350) else 0)
+        silent = Brought(2 * number + 1, nothing, each.newest, moment)
+        wanted += [window for window, _ in going_on.take_in(replace(silent, moment=each.newest))]
+        # with an entry without tuples windows close too, where less is waited than before
+        for window, _ in interrupted.take_in(silent):
+            (told if window.slack < 10**8 else cut_off).append(window)
+    assert len(cut_off) > 8
+    assert {window.coverage for window in cut_off} == {None}
+    ends = {window.end for window in cut_off}
+    assert told == [window for window in wanted if window.end not in ends]
+    assert told[-1].coverage is not None
+
+
 def test_a_view_without_keys_and_columns_waits() -> None:
     plan = WindowPlan("v", "ts", Windows(200, 50), (), COUNT, ErrorBound(0.02, 0.1))
     waiting = _waiting(plan)
     for each in Disordered.drawn(3, 200, 25, few_late).brought:
         bare = pa.table({}), each.tuples.times, each.tuples.entries
-        waiting.take_in(Brought(**{**_fields(each), "tuples": Tuples(*bare)}))
+        waiting.take_in(replace(each, tuples=Tuples(*bare)))
     assert waiting.slack is not None
     assert waiting.slack.promised
     assert waiting.slack.slack > 0
@@ -210,7 +260,12 @@ def test_whoever_goes_on_creates_the_same_windows(data: st.DataObject) -> None:
     delay = data.draw(st.sampled_from([few_late, growing]))
     stream = Disordered.drawn(data.draw(st.integers(0, 5)), 70, 5, delay).brought
     for number in data.draw(st.lists(st.integers(0, 69), max_size=3)):
-        stream[number] = Brought(**{**_fields(stream[number]), "every": True})
+        stream[number] = replace(stream[number], every=True)
+    for number in data.draw(st.lists(st.integers(0, 69), max_size=3)):
+        # a silence; it is told behind the tuples, which here is the same
+        newest = stream[number].newest
+        assert newest is not None
+        stream[number] = replace(stream[number], moment=newest + data.draw(st.integers(1, 200)))
     whole = _waiting(plan)
     wanted = [(window, span.tuples) for each in stream for window, span in whole.take_in(each)]
     creation, unsettled = _waiting(plan), dict[int, CreatedWindow]()
@@ -245,5 +300,5 @@ def test_whoever_goes_on_creates_the_same_windows(data: st.DataObject) -> None:
     assert list(found.values()) == wanted
 
 
-def _fields(brought: Brought) -> dict[str, object]:
-    return {name: getattr(brought, name) for name in Brought.__slots__}
+def _nothing(like: Tuples) -> Tuples:
+    return Tuples(like.columns.slice(0, 0), like.times[:0], like.entries[:0])

@@ -173,10 +173,12 @@ class WindowWork:
 
 
 def carried_work(span: WindowSpan, base: WindowSpan) -> WindowWork:
-    """Work from the last processed instance: new = W_t - W_base, expired = W_base - W_t, whatever was shed between."""
-    return WindowWork(
-        span.last - max(span.first, base.last), min(span.first, base.last) - base.first, carried=True
-    )
+    """Work from the last processed instance: new = W_t - W_base, expired = W_base - W_t, whatever was shed between.
+
+    The base may be the later of them: silence creates windows before others that end sooner.
+    """
+    common = max(0, min(span.last, base.last) - max(span.first, base.first))
+    return WindowWork(span.tuples - common, base.tuples - common, carried=True)
 
 
 def fresh_work(span: WindowSpan) -> WindowWork:

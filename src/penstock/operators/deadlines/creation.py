@@ -27,9 +27,10 @@ class CreatedWindow:
     Attributes:
         end: its end, microseconds; instances of a view are told apart by it.
         entry: it holds the tuples that came with log entries up to this one.
-        slack: from its end to where the stream had come, microseconds; negative where it was created beforehand.
-        coverage: estimated share of its tuples that it holds; None where nothing can be promised, as where it was created before it
-            had waited for late tuples.
+        slack: from its end to where the stream had come, or was taken to have come, microseconds; negative where it was created
+            beforehand as what was there was all there was.
+        coverage: estimated share of its tuples that it holds; None where nothing can be promised, as where it was created
+            beforehand.
     """
 
     end: int
@@ -47,7 +48,8 @@ class CreationState:
         floor: windows that begin before it lack tuples, which came before the view: they are not created, microseconds.
         closed: windows that end by then have been created if they had tuples, microseconds.
         open: those that nothing has become of yet.
-        beforehand: the ends of later windows that have been created, as what was there was all there was then.
+        beforehand: the ends of later windows that have been created, as the stream was silent or what was there was all there
+            was then; all of them had tuples.
         learned: what was learned of slack, base64; "" where the view waits for no late tuples.
     """
 
@@ -67,7 +69,7 @@ class Brought:
         entry: its number; entries follow each other.
         tuples: the view's.
         newest: largest event time of the stream up to here, microseconds, None where there is none.
-        moment: how far the stream has come, or is taken to have come, microseconds; None: nowhere.
+        moment: how far the stream has come, or is taken to have come as it is silent, microseconds; None: nowhere.
         delays: of some of the stream's tuples, the largest among them, microseconds.
         every: whether later windows are created too: what is there is all there is for now.
     """
@@ -82,6 +84,10 @@ class Brought:
 
 class WindowCreation:
     """Counts the tuples of a view by time, and tells the windows that close.
+
+    Event times alone close windows. Silence, and the end of what there is for now, create those that are open and have tuples
+    *beforehand*, each once, and close none: a window that had no tuples by then is created when it is closed, and what is learned
+    of slack is what would be without them.
 
     It is a function of the entries: whoever takes in the same ones from the same state creates the same windows with the same
     entries. Counts and what slack is learned from are no part of the state, but made of the entries up to it. While these are taken
@@ -156,11 +162,12 @@ class WindowCreation:
             return self._placed(again)
         self._entry = brought.entry
         moment = brought.moment
-        frontier = BEFORE_ALL if moment is None else moment
+        frontier = BEFORE_ALL if brought.newest is None else brought.newest
+        until = frontier if moment is None else max(frontier, moment)
         if self._slack is not None:
             self._slack.take_in(brought.tuples, arrival, brought.newest, np.array(brought.delays, np.int64))
-            frontier = self._slack.frontier(frontier)
-        ends = self._due(frontier, every=brought.every)
+            frontier, until = self._slack.frontier(frontier), until - self._slack.slack
+        closing, ends = self._due(frontier, AFTER_ALL if brought.every else max(frontier, until))
         coverage = None if self._slack is None else self._slack.coverage
         found = self._placed(
             [
@@ -174,7 +181,7 @@ class WindowCreation:
             ]
         )
         if self._slack is not None:
-            self._slack.created(ends, arrival)
+            self._slack.closed(closing, arrival)
         self._forget()
         return found
 
@@ -184,16 +191,18 @@ class WindowCreation:
         for each, count in zip(panes.tolist(), counts.tolist(), strict=True):
             self._counts[each] = self._counts.get(each, 0) + count
 
-    def _due(self, frontier: int, *, every: bool) -> list[int]:
-        """The ends of the windows with tuples that end by then and were not created before."""
+    def _due(self, frontier: int, until: int) -> tuple[list[int], list[int]]:
+        """The ends of the windows with tuples that close, as they end by one moment, and of those that are created, by another."""
         self._closed, before = max(self._closed, frontier), self._closed
-        if not self._counts or not (every or frontier > before):
-            return []
+        if not self._counts or until <= before:
+            return [], []
         ends = ends_of(self._windows, np.array(list(self._counts), np.int64))
-        due = ends[(ends > before) & (ends - self._windows.size >= self._then.floor)]
-        found = set((due if every else due[due <= frontier]).tolist()) - self._beforehand
-        self._beforehand = {end for end in self._beforehand | found if end > self._closed}
-        return sorted(found)
+        due = ends[
+            (ends > before) & (ends <= until) & (ends - self._windows.size >= self._then.floor)
+        ].tolist()
+        found = [end for end in due if end not in self._beforehand]
+        self._beforehand = {end for end in self._beforehand.union(found) if end > self._closed}
+        return [end for end in due if end <= frontier], found
 
     def _placed(self, found: list[CreatedWindow]) -> list[tuple[CreatedWindow, WindowSpan]]:
         if not found:

@@ -108,19 +108,19 @@ class LearnedSlack:
             state = self._windows
             for end in ends_of(self._plan.windows, self._panes_of(tuples.times)).tolist():
                 if state.final < end <= state.frontier and end not in self._judge.state.watched:
-                    # none of its tuples had come when it would have been created
+                    # none of its tuples had come when it closed
                     self._judge.answered(end, BEFORE_ALL)
         if newest is not None or oldest is not None:
             self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
 
     def frontier(self, moment: int) -> int:
-        """Until which end windows are created once the stream has come to a moment, microseconds; it never goes back."""
+        """Until which end windows are closed once the stream has come to a moment, microseconds; it never goes back."""
         state = self._windows
         state.frontier = max(state.frontier, moment - self.slack, self._clocks.known)
         return state.frontier
 
-    def created(self, ends: Iterable[int], arrival: int) -> None:
-        """Windows have been created with what had arrived by then; looks at what those before turned out to be worth."""
+    def closed(self, ends: Iterable[int], arrival: int) -> None:
+        """Windows have closed with what had arrived by then; looks at what those before turned out to be worth."""
         for end in ends:
             self._judge.answered(end, arrival)
         newest, state = self._clocks.newest, self._windows
