@@ -13,6 +13,8 @@ BATCHES ?= 100000
 MINUTES ?= 1440
 CUTS ?= 10000
 WINDOWS ?= 24000
+# benchmarks one after the other: all of them run, and the target fails where one of them did
+benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
 .PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
@@ -61,21 +63,16 @@ format: $(INSTALLED) ## rewrite the sources in the one style
 	$(BIN)/ruff format .
 
 bench-selection: java $(INSTALLED) ## tables and pictures: the paper's findings, scale, Spark
-	$(BIN)/python benchmarks/selection_paper.py
-	$(BIN)/python benchmarks/selection_scale.py
-	$(BIN)/python benchmarks/selection_spark.py
+	$(call benchmarks,selection_paper selection_scale selection_spark)
 
 bench-disorder: $(INSTALLED) ## slack policies on disordered streams, in virtual time
 	$(BIN)/python benchmarks/disorder.py
 
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
-	$(BIN)/python benchmarks/windows_spark.py
-	$(BIN)/python benchmarks/windows_latency.py
+	$(call benchmarks,windows_spark windows_latency)
 
 bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
-	$(BIN)/python benchmarks/joins_spark.py
-	$(BIN)/python benchmarks/joins_skew.py
-	$(BIN)/python benchmarks/joins_views.py
+	$(call benchmarks,joins_spark joins_skew joins_views)
 
 bench-joins-state: java $(INSTALLED) ## bytes a join view keeps of a tuple beside Spark's, and memory and files over 10,000 cuts (CUTS)
 	$(BIN)/python benchmarks/joins_state.py --cuts $(CUTS)
@@ -108,12 +105,10 @@ bench-startup: java $(INSTALLED) ## how soon commands say something, beside thei
 	$(BIN)/python benchmarks/startup.py
 
 bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline; idle and busy
-	$(BIN)/python benchmarks/cut_floor.py
-	$(BIN)/python benchmarks/order_floor.py
+	$(call benchmarks,cut_floor order_floor)
 
 bench-weeks: $(INSTALLED) ## 100,000 batches published and 100,000 entries of a log, without Spark
-	$(BIN)/python benchmarks/publication_weeks.py
-	$(BIN)/python benchmarks/log_weeks.py
+	$(call benchmarks,publication_weeks log_weeks)
 
 checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present layout that tests start from
 	$(BIN)/python tests/checkpoint_sample.py

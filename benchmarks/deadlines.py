@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deadline_workloads import CONSTRAINTS, DEADLINE, HOP, SIZE, TRACES, arrivals, doubled, nine, one
+from expectations import Expectations
 from network_streams import bursts
 from penstock.control.controller import Controller
 from penstock.control.policies.deadlines.disciplines import (
@@ -94,18 +95,6 @@ SIDES = [
     Side("the paper's, rho = 1", PAPER),
     Side("ours", PLANNED, OURS),
 ]
-
-
-@dataclass
-class Expectations:
-    """What was expected and whether it came."""
-
-    broken: int = 0
-
-    def hold(self, what: str, held: bool, figures: str) -> None:
-        """Prints whether an expectation holds."""
-        self.broken += not held
-        CONSOLE.print(f"{'HELD    ' if held else 'NOT HELD'} {what}: {figures}")
 
 
 def run(queries: Sequence[SimulatedQuery], side: Side, processors: int = 1) -> PlayedDeadlines:
@@ -338,7 +327,7 @@ def main(folder: Path, small: bool = False) -> int:
     over_networks(expect, seconds)
     rules(packets["DEC"], seconds)
     doubling(expect, packets["DEC"], 60.0)
-    return 1 if expect.broken else 0
+    return expect.exit_code
 
 
 if __name__ == "__main__":
@@ -352,5 +341,5 @@ if __name__ == "__main__":
     if chosen.networks:
         expectations = Expectations()
         over_networks(expectations, 60.0 if chosen.small else 300.0)
-        sys.exit(1 if expectations.broken else 0)
+        sys.exit(expectations.exit_code)
     sys.exit(main(chosen.data, chosen.small))

@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
+from expectations import Expectations
 from penstock.simulate.networks.disjoint import shared_nodes
 from penstock.simulate.networks.measures import Measures, measure
 from penstock.simulate.networks.routing import FoundPaths
@@ -114,18 +115,6 @@ class Run:
 
 #: by axis, value and side, one run a seed
 Runs = dict[tuple[str, float, str], list[Run]]
-
-
-@dataclass
-class Expectations:
-    """What was expected and whether it came."""
-
-    broken: int = 0
-
-    def hold(self, what: str, held: bool, figures: str) -> None:
-        """Prints whether an expectation holds."""
-        self.broken += not held
-        CONSOLE.print(f"{'HELD    ' if held else 'NOT HELD'} {what}: {figures}")
 
 
 def axes(seconds: float) -> list[Axis]:
@@ -400,7 +389,7 @@ def main(small: bool, workers: int, most_seeds: int) -> int:
     accounts(expect, varied, runs)
     write(runs)
     CONSOLE.print(f"pictures and figures: {OUTPUT}/network*")
-    return 1 if expect.broken else 0
+    return expect.exit_code
 
 
 if __name__ == "__main__":

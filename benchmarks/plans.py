@@ -24,6 +24,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from expectations import Expectations
 from penstock.control.controller import Controller
 from penstock.control.policies.output_rate import JoinOrderPolicy, OperatorOrderPolicy, SwitchSettings
 from penstock.operators.joins.cell import CellJoin
@@ -67,19 +68,6 @@ NESTED_PAIRS = 10**7
 TRIANGLE = [(0, 1), (0, 2), (1, 2)]
 #: what unit costs are believed to be at first; the true ones are other multiples of each
 BELIEVED = UnitCosts().times(2000)
-
-
-@dataclass
-class Expectations:
-    """What was expected and whether it came."""
-
-    broken: int = 0
-
-    def at_most(self, what: str, figure: float, most: float) -> None:
-        """Prints whether a figure is as small as it should be."""
-        held = figure <= most
-        self.broken += not held
-        CONSOLE.print(f"{'HELD    ' if held else 'NOT HELD'} {what}: {figure:.3f} (at most {most})")
 
 
 def by_output_rate(clock: Callable[[], float]) -> Controller:
@@ -587,7 +575,7 @@ def main(small: bool = False) -> int:
     regret(expect, small)
     printed_forms()
     planning_time(expect)
-    return 1 if expect.broken else 0
+    return expect.exit_code
 
 
 if __name__ == "__main__":

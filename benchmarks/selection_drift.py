@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from expectations import Expectations
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
 from penstock.operators.selection.encode import ColumnEncoder
@@ -101,8 +102,8 @@ def optimum(index: AscIndex, codes: Codes) -> tuple[float, float]:
     return best.evaluations / tuples, index.evaluate(codes, settled).evaluations / tuples
 
 
-def run_drift(spark: SparkSession, output: Path, small: bool) -> None:
-    """Runs the stream, prints what `events.jsonl` says of it and draws the picture."""
+def run_drift(spark: SparkSession, output: Path, small: bool, expect: Expectations) -> None:
+    """Runs the stream, prints what `events.jsonl` says of it and whether it is what is expected, and draws the picture."""
     scale = SMALL if small else FULL
     with tempfile.TemporaryDirectory(dir=output) as name:
         folder = Path(name)
@@ -142,11 +143,16 @@ def run_drift(spark: SparkSession, output: Path, small: bool) -> None:
         [encoder.encode(pa.array(after[a])) for encoder, a in zip(encoders, columns_of, strict=True)]
     )
     best, settled = optimum(index, codes)
-    report(scale, events, best, settled, output)
+    report(scale, events, best, settled, output, expect)
 
 
 def report(
-    scale: DriftScale, events: list[dict[str, Any]], best: float, settled: float, output: Path
+    scale: DriftScale,
+    events: list[dict[str, Any]],
+    best: float,
+    settled: float,
+    output: Path,
+    expect: Expectations,
 ) -> None:
     """Batch by batch: what a tuple cost and what was decided after it."""
     least = min(best, settled)
@@ -169,12 +175,12 @@ def report(
     print(
         f"optimum for D2: best fixed order {best:.3f}, Hybrid found at leisure {settled:.3f} evaluations a tuple"
     )
-    aim = f"within {TOLERANCE:.0%} of the optimum within {PERIODS} recomputation periods of {scale.file_rows:,} tuples"
+    aim = f"drift: within {TOLERANCE:.0%} of the optimum within {PERIODS} recomputation periods of {scale.file_rows:,} tuples"
     if recovered is None:
-        print(f"NOT HELD drift: {aim}; never for good in this run")
+        expect.hold(aim, False, "never for good in this run")
     else:
         periods = (recovered * scale.file_rows - change) / scale.file_rows
-        print(f"{'HELD    ' if periods <= PERIODS else 'NOT HELD'} drift: {aim}; took {periods:g}")
+        expect.hold(aim, periods <= PERIODS, f"took {periods:g}")
     figure, axes = plt.subplots(figsize=(8, 4))
     axes.step(
         np.arange(len(costs) + 1) * scale.file_rows, [*costs, costs[-1]], where="post", label="Penstock"

@@ -7,7 +7,8 @@ encoding included: the median of the repetitions. Beside it, on the same tuples 
 ready columns to unsorted pairs, their best of three: the plain loop (numba, queries one by one, early exit
 per tuple, most selective predicate first; on fewer tuples where there are many queries), the same over
 16-bit columns in blocks that numba vectorises, and numpy brute force. Every side's matches are compared.
-Times are CPU times of the one thread; building is wall-clock.
+Times are CPU times of the one thread; building is wall-clock. The exit code is 1 where ours is not faster than each loop, or all of it takes
+a gigabyte of memory.
 
 Run: python benchmarks/selection_scale.py [--small]
 """
@@ -31,6 +32,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from expectations import Expectations
 from penstock.operators.selection.batch_index import BatchIndex
 from penstock.operators.selection.matches import Matches
 from penstock.operators.selection.selector import SelectionPlan, Selector, compile_selections, warm_up
@@ -311,11 +313,25 @@ def draw(results: list[Result]) -> Path:
     return path
 
 
-def main(small: bool = False) -> list[Result]:
+def judge(results: list[Result]) -> int:
+    """Prints whether what is expected holds; 1 where it does not."""
+    expect = Expectations()
+    for result in results:
+        what = f"{result.workload}, {result.queries:,} queries: ours, times the faster loop"
+        expect.at_least(what, result.ours / max(result.plain, result.vector), 1)
+    most = max(results, key=lambda result: result.peak_mb)
+    expect.at_most(f"peak MB, up to {most.queries:,} queries", most.peak_mb, 1024)
+    return expect.exit_code
+
+
+def main(small: bool = False) -> int:
     """Runs the benchmark.
 
     Args:
-        small: two small query counts and few repetitions, for tests.
+        small: two small query counts and few repetitions.
+
+    Returns:
+        1 where an expectation does not hold.
     """
     numba.set_num_threads(1)
     warm_up()
@@ -325,10 +341,10 @@ def main(small: bool = False) -> list[Result]:
     results.sort(key=lambda result: list(WORKLOADS).index(result.workload))
     report(results)
     print(f"\npicture: {draw(results)}")
-    return results
+    return judge(results)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="few queries and repetitions")
-    main(parser.parse_args().small)
+    sys.exit(main(parser.parse_args().small))

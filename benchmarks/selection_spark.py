@@ -8,6 +8,7 @@ is taken inside foreachBatch, for ours from its `batch` event (binding, job, pub
 is the median over its batches of all rounds, the first batch of every run, which pays for plans,
 workers and kernels, and a last one of what remained left out. One run of ours is not counted at all: beside its batches the driver
 compiles the controller's kernels. The sides take turns in rounds, so that load on the machine meets all.
+The exit code is 1 where a ratio, or the recovery from a drift, is not what is expected (`judge`).
 
 Run: python benchmarks/selection_spark.py [--small] [part ...]
 """
@@ -37,6 +38,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from expectations import Expectations
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
@@ -106,20 +108,6 @@ class Side:
         self.rates += [tuples / seconds for seconds, tuples in batches[1:] if tuples > whole]
         self.wall = wall
         print(f"{self.name}: {self.rate:,.0f} rows/s, load average {load()}", flush=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A ratio that is expected between two sides."""
-
-    what: str
-    ratio: float
-    least: float
-
-    def line(self) -> str:
-        """The figure and whether it holds."""
-        verdict = "HELD    " if self.ratio >= self.least else "NOT HELD"
-        return f"{verdict} {self.what}: {self.ratio:.2f} times (expected: at least {self.least:g})"
 
 
 def write_rows(folder: Path, files: int, rows: int) -> Path:
@@ -316,35 +304,29 @@ def _measure(side: Side, measured: tuple[Side, Batches]) -> None:
     side.note = run.note
 
 
-def targets(
-    scale: Scale, parquet: dict[str, Side], native: list[Side], kafka: tuple[Side, Side] | None
-) -> list[Target]:
+def judge(
+    expect: Expectations,
+    scale: Scale,
+    parquet: dict[str, Side],
+    native: list[Side],
+    kafka: tuple[Side, Side] | None,
+) -> None:
     """What is expected of the ratios, of those parts that were run."""
-    found = []
     few = str(scale.queries[0])
     if parquet:
         unit = parquet["one_way"].rate
-        found += [
-            Target(
-                f"in the scan, {count} queries, against the one-way mapInArrow",
-                parquet[str(count)].rate / unit,
-                least,
-            )
-            for count, least in zip(scale.queries, (3, 2, 0.6), strict=False)
-        ]
-        behind = parquet["behind"].rate / unit
-        found.append(
-            Target(f"behind a DataFrame, {few} queries, against the one-way mapInArrow", behind, 0.8)
-        )
+        for count, least in zip(scale.queries, (3, 2, 0.6), strict=False):
+            what = f"in the scan, {count} queries, times the one-way mapInArrow"
+            expect.at_least(what, parquet[str(count)].rate / unit, least)
+        what = f"behind a DataFrame, {few} queries, times the one-way mapInArrow"
+        expect.at_least(what, parquet["behind"].rate / unit, 0.8)
     if parquet and native:
         fastest = max(side.rate for side in native)
-        what = f"in the scan, {few} queries, against the fastest native formulation"
-        found.append(Target(what, parquet[few].rate / fastest, 80))
+        what = f"in the scan, {few} queries, times the fastest native formulation"
+        expect.at_least(what, parquet[few].rate / fastest, 80)
     if kafka:
         ours, plain = kafka
-        what = "from Kafka, against from_json and a one-way mapInArrow"
-        found.append(Target(what, ours.rate / plain.rate, 1.3))
-    return found
+        expect.at_least("from Kafka, times from_json and a one-way mapInArrow", ours.rate / plain.rate, 1.3)
 
 
 def report(sides: list[Side], unit: float | None, loads: tuple[str, str]) -> None:
@@ -376,12 +358,15 @@ def load() -> str:
     return ", ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def main(small: bool, parts: Sequence[str]) -> None:
-    """Runs the sides of some parts, prints the table, the targets and the picture.
+def main(small: bool, parts: Sequence[str]) -> int:
+    """Runs the sides of some parts, prints the table, the expectations and the picture.
 
     Args:
-        small: few rows and queries; the ratios then mean little.
+        small: few rows and queries; the ratios then mean little and are not judged.
         parts: some of `PARTS`.
+
+    Returns:
+        1 where an expectation does not hold.
     """
     scale = SMALL if small else FULL
     OUTPUT.mkdir(parents=True, exist_ok=True)
@@ -402,12 +387,13 @@ def main(small: bool, parts: Sequence[str]) -> None:
     if sides:
         report(sides, parquet["one_way"].rate if parquet else None, (before, load()))
     if small:
-        print("small run: the floor of a batch outweighs everything, the ratios mean little")
-    for target in targets(scale, parquet, native, kafka):
-        print(target.line())
+        print("small run: the floor of a batch outweighs everything, the ratios are not judged")
+    expect = Expectations(judged=not small)
+    judge(expect, scale, parquet, native, kafka)
     if "drift" in parts:
-        run_drift(spark, OUTPUT, small)
+        run_drift(spark, OUTPUT, small, expect)
     spark.stop()
+    return expect.exit_code
 
 
 if __name__ == "__main__":
@@ -417,4 +403,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; allowed: {', '.join(PARTS)}")
-    main(arguments.small, arguments.parts or PARTS)
+    sys.exit(main(arguments.small, arguments.parts or PARTS))

@@ -14,6 +14,8 @@ many     one view by 10 keys, and 80 that differ in window and aggregate on the 
 tasks    the sliding view with one task at a time (`local[1]`)
 keys     one view of 10 s by 10,000, 100,000 and 1,000,000 keys, all touched by every batch
 
+The exit code is 1 where a ratio is not what is expected.
+
 Run: python benchmarks/windows_spark.py [--small] [part ...]
 """
 
@@ -38,6 +40,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from expectations import Expectations
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 
@@ -209,14 +212,9 @@ def report(sides: Sequence[Side]) -> None:
     Console(width=150).print(table)
 
 
-def held(what: str, ratio: float, least: float) -> None:
-    """Prints a ratio and whether it is what is expected."""
-    verdict = "HELD    " if ratio >= least else "NOT HELD"
-    print(f"{verdict} {what}: {ratio:.2f} (expected: at least {least:g})")
-
-
-def main(small: bool, parts: Sequence[str]) -> None:
-    """Runs some parts, prints the table and the ratios."""
+def main(small: bool, parts: Sequence[str]) -> int:
+    """Runs some parts, prints the table and the ratios; 1 where one is not what is expected."""
+    expect = Expectations(judged=not small)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     long, files, file_rows = (16, 16, 50_000) if small else (100, 40, 1_000_000)
     rows = Rows(long, file_rows).write()
@@ -233,8 +231,8 @@ def main(small: bool, parts: Sequence[str]) -> None:
         behind = ours(spark, "ours behind a DataFrame", rows, {"sliding": SLIDING}, map_in_scan=False)
         plain = warmed_native(spark, "Spark's own aggregation", rows)
         sides += [behind, plain]
-        held("in the scan, times Spark's own", scan.rate / plain.rate, 5)
-        held("behind a DataFrame, times Spark's own", behind.rate / plain.rate, 1.5)
+        expect.at_least("in the scan, times Spark's own", scan.rate / plain.rate, 5)
+        expect.at_least("behind a DataFrame, times Spark's own", behind.rate / plain.rate, 1.5)
     if "many" in parts:
         views = many_views()
         ten = Rows(long, file_rows, 10).write()
@@ -244,7 +242,9 @@ def main(small: bool, parts: Sequence[str]) -> None:
             )
             every = ours(spark, f"80 views by 10 keys, {shards} shards", ten, views, shards=shards)
             sides += [one, every]
-            held(f"80 views, {shards} shards, share of one view's rate", every.rate / one.rate, 0.7)
+            expect.at_least(
+                f"80 views, {shards} shards, share of one view's rate", every.rate / one.rate, 0.7
+            )
     if "keys" in parts:
         by_keys = {
             keys: ours(spark, f"ours by {keys:,} keys", Rows(files, file_rows, keys).write(), {"v": TUMBLING})
@@ -253,7 +253,7 @@ def main(small: bool, parts: Sequence[str]) -> None:
         sides += by_keys.values()
         for few, more in ((10_000, 100_000), (100_000, 1_000_000)):
             growth = by_keys[few].rate / by_keys[more].rate
-            held(
+            expect.at_least(
                 f"{more:,} keys for {few:,}: keys grow 10 times, time {growth:.2f} times; ratio",
                 10 / growth,
                 1,
@@ -263,14 +263,17 @@ def main(small: bool, parts: Sequence[str]) -> None:
         spark = build_session("local[1]", conf, "windows_spark")
         single = warmed(spark, "ours in the scan, one task", rows)
         sides.append(single)
-        held("two tasks, times one", scan.rate / single.rate, 1.6)
+        expect.at_least("two tasks, times one", scan.rate / single.rate, 1.6)
         spark.stop()
     report(sides)
+    return expect.exit_code
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="few rows; the ratios then mean little")
+    parser.add_argument(
+        "--small", action="store_true", help="few rows; the ratios then mean little and are not judged"
+    )
     parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all if none")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
