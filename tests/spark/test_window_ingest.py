@@ -22,7 +22,8 @@ from engine_cases import put_file
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import ROWS as ROWS_OF_GROUP
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.panes import PANE, Content
+from penstock.operators.windows.content import Content
+from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.rows import window_rows
 from penstock.operators.windows.shard import Envelope, OperatorPlan, pane_batch
 from penstock.settings import Settings

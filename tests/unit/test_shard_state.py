@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
-from penstock.operators.windows.panes import PANE, Content
+from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
+from penstock.operators.windows.slack import WindowOutcome
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import stream_of
@@ -90,21 +91,6 @@ def test_a_policy_does_not_hear_of_a_window_that_is_still_open() -> None:
     feed(39)
     feed(60)
     assert all(end > operator.newest - operator.horizon for end in listener.open)
-
-
-def test_of_a_window_with_many_groups_some_stand_for_all() -> None:
-    """None of the required slacks that are kept is too small, so that the slack is at least what it was."""
-    rng = np.random.default_rng(8)
-    policy = RequiredSlack(BOUND)
-    operator = WindowOperator([(VIEW, policy)], gamma=0, least_horizon=30)
-    for step in range(600):
-        groups = np.arange(2_000)
-        times = np.full(2_000, step * 5)
-        late = rng.random(2_000) < 0.1
-        times[late] -= rng.integers(0, 20, int(late.sum()))
-        operator.process(PaneBatch(partials(times, groups), {}, step * 5, step * 5 - times))
-    assert max(policy.memory.sizes) == 256
-    assert len(policy.memory.sizes) >= 10
 
 
 def test_a_stored_part_is_a_line_of_json_and_arrow() -> None:

@@ -13,8 +13,9 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows import panes
 from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
 from penstock.operators.windows.answers import Answer, Progress, Standing
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
-from penstock.operators.windows.panes import PANE, Content, Panes
+from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.windows.slack import (

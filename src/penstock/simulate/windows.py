@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import group_codes, lift_values
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
-from penstock.operators.windows.panes import PANE, Content
+from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.slack import FixedSlack, SlackPolicy
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan

@@ -19,7 +19,7 @@ from penstock.operators.deadlines.instances import (
 )
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
-from penstock.operators.windows.panes import Content
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.rows import OVERFLOWED, lowered
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import WindowPlan

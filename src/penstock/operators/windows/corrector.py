@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.panes import Content, Panes
+from penstock.operators.windows.content import Content
+from penstock.operators.windows.panes import Panes
 from penstock.operators.windows.rows import by_touch, differences, window_rows
 from penstock.plan.windows import WindowPlan
 

@@ -1,7 +1,8 @@
 """What the slack policy of a view hears: what its answers turned out to be worth.
 
 An answered window is looked at 2, 4, 8 ... slides after its slack was over and once more when it is final. Each look says
-what share of its tuples the answer held, and which slack each group would have needed.
+what share of its tuples the answer held, and which slack each group would have needed, of many groups each of a random
+sample (`sampling`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.operators.windows.panes import Panes
-from penstock.operators.windows.slack import Ints, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import WindowPlan
 
-#: a policy hears of every window with fewer groups, of every second one with twice as many, ...
-_GROUPS_HEARD = 64
-#: of a window with more groups so many required slacks are kept
-_MOST_GROUPS = 256
 #: weight of the newest window in the estimate of the coverage
 _NEWEST = 0.05
 
@@ -78,17 +75,14 @@ class Judge:
         """Whether the view's bound can be promised."""
         return bool(getattr(self.policy, "promised", False))
 
-    def answered(self, end: int, arrival: int, groups: int = 0) -> None:
+    def answered(self, end: int, arrival: int) -> None:
         """A window has its first answer.
 
         Args:
             end: the window.
             arrival: what had arrived by then is in it.
-            groups: of the answer; 0 where the window was empty when it closed.
         """
-        windows = self._plan.windows
-        is_heard = _spread(end // windows.slide) % (1 + groups // _GROUPS_HEARD) == 0
-        if is_heard and end - windows.size > self._since:
+        if end - self._plan.windows.size > self._since:
             self.state.watched[end] = Watched(self.policy.slack, arrival)
 
     def closed(self, end: int, arrival: int) -> None:
@@ -134,29 +128,14 @@ class Judge:
         unheard = sorted(end for end in ends if own[end].outcome is None or arrived[end] > own[end].heard)
         for history in self._panes.histories(unheard, size):
             required = history.required_slack(self._plan.aggregates, self._plan.bound)
-            shares = history.coverage({end: own[end].first for end in history.ends})
             groups = np.split(required, history.bounds[1:-1])
-            for end, share, slacks in zip(history.ends, shares, groups, strict=True):
-                kept = _standing_for(slacks)
-                weight = len(slacks) / len(kept)
-                own[end].outcome = WindowOutcome(end, own[end].slack, share, kept, is_final, weight=weight)
+            for end, slacks in zip(history.ends, groups, strict=True):
+                share = self._panes.coverage(end - size, end, own[end].first)
+                weight = 2.0 ** self._panes.halvings(end - size, end)
+                own[end].outcome = WindowOutcome(end, own[end].slack, share, slacks, is_final, weight=weight)
                 own[end].heard = arrived[end]
         for end in ends:
             known = own[end].outcome
             assert known is not None, "heard above"
             age = 0 if newest is None else newest - end - known.slack
             yield replace(known, final=is_final, age=age)
-
-
-def _standing_for(required: Ints) -> Ints:
-    """The required slacks, of many the largest of each of equal parts in order of size: none is too small."""
-    groups = len(required)
-    if groups <= _MOST_GROUPS:
-        return required
-    places = -(-np.arange(1, _MOST_GROUPS + 1) * groups // _MOST_GROUPS) - 1
-    return np.sort(required)[places]
-
-
-def _spread(number: int) -> int:
-    """A number without the periods of hours and days (Fibonacci hashing)."""
-    return (number * 11400714819323198485 % 2**64) >> 32

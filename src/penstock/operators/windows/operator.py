@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from penstock.operators.windows.aggregates import ROWS, Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks, StreamTime
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.lifecycle import Beginning
-from penstock.operators.windows.panes import PANE, Content, Panes
+from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.slack import SlackPolicy
 from penstock.operators.windows.view import View, ViewState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL

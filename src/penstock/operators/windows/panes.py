@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.windows.aggregates import Parts, merge_values
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
-from penstock.operators.windows.stored import packed, unpacked
+from penstock.operators.windows.sampling import MOST_GROUPS, GroupSample, TuplesByArrival, halvings_of
 from penstock.plan.times import BEFORE_ALL
 
 #: column of a pane's start, microseconds since the epoch
@@ -32,72 +33,6 @@ _PORTION_BYTES = 32 << 20
 _Kept = TypeVar("_Kept", "Content", WindowHistory)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Content:
-    """Rows by (keys, arrival) of one or several panes.
-
-    Attributes:
-        partials: keys, arrival and the columns of the parts.
-        values: keys, arrival, value and rows, by argument; arguments that were never there may be missing.
-    """
-
-    partials: pa.Table
-    values: Mapping[str, pa.Table]
-
-    def until(self, arrival: int) -> Content:
-        """What had arrived by then."""
-        return Content(
-            _until(self.partials, arrival),
-            {name: _until(table, arrival) for name, table in self.values.items()},
-        )
-
-    def since(self, arrival: int) -> pa.Table:
-        """The partials that have arrived since."""
-        return self.partials.filter(pa.array(self.partials.column(ARRIVAL).to_numpy() > arrival))
-
-    def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
-        """A row for each group, without arrivals."""
-        return Content(
-            parts.merge(self.partials, keys),
-            {name: merge_values(table, keys) for name, table in self.values.items()},
-        )
-
-    def by_arrival(self, parts: Parts, keys: Sequence[str]) -> Content:
-        """A row for each (keys, arrival)."""
-        return self.merged(parts, [*keys, ARRIVAL])
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return _size(self)
-
-    @classmethod
-    def loaded(cls, stored: bytes) -> Content:
-        """What `stored` gave."""
-        tables = unpacked(stored).tables
-        return cls(tables.pop(""), tables)
-
-    def stored(self) -> bytes:
-        """The rows in bytes."""
-        return packed({"": self.partials, **self.values})
-
-    def pieces(self, size: int) -> list[Content]:
-        """The rows in parts of about `size` bytes."""
-        number = min(max(1, -(-self.nbytes // size)), self.partials.num_rows or 1)
-
-        def piece(table: pa.Table, which: int) -> pa.Table:
-            first, last = (table.num_rows * place // number for place in (which, which + 1))
-            return table.slice(first, last - first)
-
-        return [
-            Content(
-                piece(self.partials, which),
-                {name: piece(table, which) for name, table in self.values.items()},
-            )
-            for which in range(number)
-        ]
-
-
 @dataclass(frozen=True, slots=True)
 class PaneChange:
     """How the stored pieces of a pane change.
@@ -111,18 +46,6 @@ class PaneChange:
     pieces: list[Content]
 
 
-def together(contents: Iterable[Content]) -> Content:
-    """The rows of all, at least one."""
-    every = list(contents)
-    if len(every) == 1:
-        return every[0]
-    names = dict.fromkeys(name for each in every for name in each.values)
-    return Content(
-        pa.concat_tables([each.partials for each in every]),
-        {name: pa.concat_tables([e.values[name] for e in every if name in e.values]) for name in names},
-    )
-
-
 @dataclass(slots=True, eq=False)
 class _Pane:
     tables: list[Content] = field(default_factory=list)
@@ -133,6 +56,21 @@ class _Pane:
     #: pieces in the state, and what is not there yet
     stored: int = 0
     unstored: list[Content] = field(default_factory=list)
+    #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since they were merged
+    sample: GroupSample | None = None
+    tuples: TuplesByArrival | None = None
+
+    def sampled(self, keys: Sequence[str]) -> GroupSample:
+        self.sample = self.sample or GroupSample(keys)
+        for content in self.tables[self.sample.tables :]:
+            self.sample.take_in(content.partials, content.values)
+        return self.sample
+
+    def counted(self) -> TuplesByArrival:
+        self.tuples = self.tuples or TuplesByArrival()
+        for content in self.tables[self.tuples.tables :]:
+            self.tuples.take_in(content.partials)
+        return self.tuples
 
     def change(self) -> PaneChange:
         kept, pieces = self.stored, together(self.unstored).pieces(_PIECE_BYTES)
@@ -157,6 +95,7 @@ class Panes:
         self._changed: set[int] = set()
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
         self._newest: dict[tuple[int, int], int] = {}
+        self._halvings: dict[tuple[int, int], int] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
@@ -189,6 +128,7 @@ class Panes:
             if len(pane.tables) > pane.settled + _LOOSE_TABLES:
                 pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
                 pane.settled = 1
+                pane.sample = pane.tuples = None
 
     def content(self, first: int, last: int) -> Content | None:
         """The rows of the panes that start in [first, last); None where there are none."""
@@ -203,6 +143,28 @@ class Panes:
             self._newest[place] = max(own, default=BEFORE_ALL)
         return self._newest[place]
 
+    def halvings(self, first: int, last: int) -> int:
+        """How often the groups of the panes that start in [first, last) are halved for `histories`."""
+        place = first, last
+        if place not in self._halvings:
+            own = [pane for start, pane in self._panes.items() if first <= start < last]
+            count = 0
+            if (
+                self._keys
+                and sum(table.partials.num_rows for pane in own for table in pane.tables) > MOST_GROUPS
+            ):
+                samples = [pane.sampled(self._keys) for pane in own]
+                count = max(sample.halvings for sample in samples)
+                count = halvings_of(np.concatenate([sample.hashes(count) for sample in samples]), count)
+            self._halvings[place] = count
+        return self._halvings[place]
+
+    def coverage(self, first: int, last: int, arrival: int) -> float:
+        """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
+        own = (pane.counted().until(arrival) for start, pane in self._panes.items() if first <= start < last)
+        known, every = np.sum(list(own), axis=0).tolist()
+        return float(known / every)
+
     def windows(self, ends: Sequence[int], size: int) -> Iterable[Content]:
         """The rows of windows [end - size, end): END, one row for each window and group.
 
@@ -214,12 +176,13 @@ class Panes:
             Portions of some windows each, in order, the rows of a window together.
         """
         place = "groups", size, tuple(ends)
-        return self._kept(place, self._portions(ends, size, [END, *self._keys]))
+        return self._kept(place, self._portions(ends, size, [END, *self._keys], {}))
 
     def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
-        """The like by arrival."""
+        """The like by arrival, of windows with many groups those of a random sample (`sampling`)."""
         keys = [END, *self._keys]
-        portions = self._portions(ends, size, [*keys, ARRIVAL])
+        halvings = {end: self.halvings(end - size, end) for end in ends}
+        portions = self._portions(ends, size, [*keys, ARRIVAL], halvings)
         histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
         return self._kept(("histories", size, tuple(ends)), histories)
 
@@ -229,35 +192,40 @@ class Panes:
             kept: list[_Kept] = self._shared[place]
             return kept
         first = list(islice(portions, 2))
-        if len(first) > 1 or sum(map(_size, first)) > _SHARED_BYTES:
+        if len(first) > 1 or sum(map(_bytes_of, first)) > _SHARED_BYTES:
             return chain(first, portions)
         self._shared[place] = first
         return first
 
-    def _portions(self, ends: Sequence[int], size: int, keys: Sequence[str]) -> Iterator[Content]:
+    def _portions(
+        self, ends: Sequence[int], size: int, keys: Sequence[str], halvings: Mapping[int, int]
+    ) -> Iterator[Content]:
         starts = sorted(self._panes)
-        held: list[tuple[int, list[int]]] = []
+        held: list[tuple[int, list[tuple[int, int]]]] = []
         total = 0
         for end in ends:
             own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
-            more = sum(self._panes[start].nbytes for start in own)
+            halved = halvings.get(end, 0)
+            more = sum(self._panes[start].nbytes for start in own) >> halved
             if held and total + more > _PORTION_BYTES:
                 yield self._portion(held, keys)
                 held, total = [], 0
-            held.append((end, own))
+            held.append((end, [(halved, start) for start in own]))
             total += more
         if held:
             yield self._portion(held, keys)
 
-    def _portion(self, windows: Sequence[tuple[int, Sequence[int]]], keys: Sequence[str]) -> Content:
-        """The rows of some windows, each with the panes it holds, merged."""
-        starts = sorted({start for _, own in windows for start in own})
-        contents = {start: together(self._panes[start].tables) for start in starts}
+    def _portion(
+        self, windows: Sequence[tuple[int, Sequence[tuple[int, int]]]], keys: Sequence[str]
+    ) -> Content:
+        """The rows of some windows, each with the halvings of its groups and the panes it holds, merged."""
+        shares = sorted({share for _, own in windows for share in own})
+        contents = {share: self._sampled(*share) for share in shares}
         every = together(contents.values())
 
-        def of_windows(table: pa.Table, counts: Mapping[int, int]) -> pa.Table:
+        def of_windows(table: pa.Table, counts: Mapping[tuple[int, int], int]) -> pa.Table:
             first = dict(
-                zip(starts, np.cumsum([0, *(counts[start] for start in starts)]).tolist(), strict=False)
+                zip(shares, np.cumsum([0, *(counts[share] for share in shares)]).tolist(), strict=False)
             )
             places = [np.arange(first[own[0]], first[own[-1]] + counts[own[-1]]) for _, own in windows]
             ends = np.repeat([end for end, _ in windows], list(map(len, places)))
@@ -265,14 +233,14 @@ class Panes:
             return taken.append_column(END, pa.array(ends))
 
         partials = of_windows(
-            every.partials, {start: each.partials.num_rows for start, each in contents.items()}
+            every.partials, {share: each.partials.num_rows for share, each in contents.items()}
         )
         values = {
             name: of_windows(
                 table,
                 {
-                    start: each.values[name].num_rows if name in each.values else 0
-                    for start, each in contents.items()
+                    share: each.values[name].num_rows if name in each.values else 0
+                    for share, each in contents.items()
                 },
             )
             for name, table in every.values.items()
@@ -283,10 +251,16 @@ class Panes:
             return merged
         return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
 
+    def _sampled(self, halved: int, start: int) -> Content:
+        """A pane's rows of the groups that are left after so many halvings."""
+        pane = self._panes[start]
+        return Content(*pane.sampled(self._keys).rows(halved)) if halved else together(pane.tables)
+
     def forget_shared(self) -> None:
         """Frees what views share."""
         self._shared.clear()
         self._newest.clear()
+        self._halvings.clear()
 
     def content_of(
         self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
@@ -333,12 +307,8 @@ class Panes:
         return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
 
 
-def _size(rows: Content | WindowHistory) -> int:
+def _bytes_of(rows: Content | WindowHistory) -> int:
     return int(rows.partials.nbytes + sum(table.nbytes for table in rows.values.values()))
-
-
-def _until(table: pa.Table, arrival: int) -> pa.Table:
-    return table.filter(pa.array(table.column(ARRIVAL).to_numpy() <= arrival))
 
 
 def _split(table: pa.Table) -> dict[int, pa.Table]:

@@ -100,19 +100,6 @@ class WindowHistory:
             needed = np.maximum(needed, slack)
         return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
 
-    def coverage(self, until: Mapping[int, int]) -> list[float]:
-        """Share of each window's tuples that had arrived by then.
-
-        Args:
-            until: an arrival for each end.
-        """
-        rows = self.partials.column(ROWS).to_numpy()[self._order]
-        first = self._segments[self.bounds]
-        limits = np.repeat([until[end] for end in self.ends], np.diff(first))
-        known = np.add.reduceat(np.where(self._arrivals <= limits, rows, 0), first[:-1])
-        shares: list[float] = (known / np.add.reduceat(rows, first[:-1])).tolist()
-        return shares
-
     def _last_violation(self, errors: Floats, epsilon: float) -> Ints:
         """Arrival of the last row of each group without which the error is not below epsilon."""
         # rows of one arrival come together: an answer ends before the first of them

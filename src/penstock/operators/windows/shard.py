@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
+from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
-from penstock.operators.windows.panes import Content, together
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
 from penstock.operators.windows.slack import RequiredSlack, SlackMemory
 from penstock.plan.times import AFTER_ALL

@@ -17,10 +17,11 @@ import pyarrow as pa
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.corrector import Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
-from penstock.operators.windows.panes import Content, Panes
+from penstock.operators.windows.panes import Panes
 from penstock.operators.windows.required_slack import END
 from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.slack import SlackPolicy
@@ -234,7 +235,7 @@ class View:
             told = state.told.get(end)
             if told is None:
                 if not is_final:
-                    self._begin(end, rows)
+                    self._begin(end)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
             elif is_final:
                 self.judge.forget(end)  # the final answer follows
@@ -258,14 +259,14 @@ class View:
             if end in told:
                 answers += self._revision(end, told[end], rows)
             else:
-                self._begin(end, rows)
+                self._begin(end)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final=False))
         return answers
 
-    def _begin(self, end: int, rows: pa.Table) -> None:
+    def _begin(self, end: int) -> None:
         """A window has its first answer and is not final."""
         self.windows.state.told[end] = Told(0, self._clocks.at)
-        self.judge.answered(end, self._clocks.at, rows.num_rows)
+        self.judge.answered(end, self._clocks.at)
 
     def _closed_empty(self, end: int) -> Told:
         """A window was empty when it closed: its first answer is a correction."""
