@@ -78,10 +78,11 @@ def test_a_sample_is_the_same_however_the_groups_came() -> None:
     groups = rng.integers(0, 3_000, 20_000)
     table = pa.table({"k": named(groups), "row": np.arange(len(groups))})
     whole, pieces = GroupSample(["k"]), GroupSample(["k"])
-    whole.take_in(table, {"v": table})
+    whole.take_in(table, {"v": table}, 1)
     places = np.sort(rng.integers(0, len(groups), 30))
     for first, last in zip([0, *places], [*places, len(groups)], strict=True):
-        pieces.take_in(table.slice(first, last - first), {"v": table.slice(first, last - first)})
+        piece = table.slice(first, last - first)
+        pieces.take_in(piece, {"v": piece}, pieces.tables + 1)
     assert pieces.halvings == whole.halvings
     for count in (whole.halvings, whole.halvings + 2):
         found, values = whole.rows(count)

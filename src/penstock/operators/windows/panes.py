@@ -62,14 +62,16 @@ class _Pane:
 
     def sampled(self, keys: Sequence[str]) -> GroupSample:
         self.sample = self.sample or GroupSample(keys)
-        for content in self.tables[self.sample.tables :]:
-            self.sample.take_in(content.partials, content.values)
+        if self.sample.tables < len(self.tables):
+            more = together(self.tables[self.sample.tables :])
+            self.sample.take_in(more.partials, more.values, len(self.tables))
         return self.sample
 
     def counted(self) -> TuplesByArrival:
         self.tuples = self.tuples or TuplesByArrival()
-        for content in self.tables[self.tuples.tables :]:
-            self.tuples.take_in(content.partials)
+        if self.tuples.tables < len(self.tables):
+            more = together(self.tables[self.tuples.tables :])
+            self.tuples.take_in(more.partials, len(self.tables))
         return self.tuples
 
     def change(self) -> PaneChange:

@@ -80,7 +80,7 @@ class GroupSample:
 
     Attributes:
         halvings: see `halvings_of`; of the groups taken in so far.
-        tables: how many tables were taken in.
+        tables: how many of the pane's tables were taken in.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -90,14 +90,15 @@ class GroupSample:
         self.halvings = 0
         self.tables = 0
 
-    def take_in(self, partials: pa.Table, values: Mapping[str, pa.Table]) -> None:
+    def take_in(self, partials: pa.Table, values: Mapping[str, pa.Table], tables: int) -> None:
         """Takes in rows: keys and anything.
 
         Args:
             partials: of the groups.
             values: kept values of the same groups, by argument.
+            tables: how many of the pane's have been taken in with these.
         """
-        self.tables += 1
+        self.tables = tables
         own = self._hashed(partials)
         self._partials = own if self._partials is None else self._partials.with_more(own)
         for name, table in values.items():
@@ -128,7 +129,7 @@ class TuplesByArrival:
     """How many tuples of a pane arrived when, taken in table by table.
 
     Attributes:
-        tables: how many tables were taken in.
+        tables: how many of the pane's tables were taken in.
     """
 
     def __init__(self) -> None:
@@ -136,9 +137,9 @@ class TuplesByArrival:
         self._rows = np.zeros(0, np.int64)
         self.tables = 0
 
-    def take_in(self, partials: pa.Table) -> None:
-        """Takes in partials of groups: ARRIVAL and ROWS."""
-        self.tables += 1
+    def take_in(self, partials: pa.Table, tables: int) -> None:
+        """Takes in partials of groups, ARRIVAL and ROWS; with them so many of the pane's tables have been taken in."""
+        self.tables = tables
         arrivals = partials.column(ARRIVAL).to_numpy()
         if len(arrivals) and (arrivals != arrivals[0]).any():
             partials = partials.group_by(ARRIVAL, use_threads=False).aggregate([(ROWS, "sum")])
