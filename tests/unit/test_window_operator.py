@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.operators.windows import panes
+from penstock.operators.windows import pane, panes
 from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
 from penstock.operators.windows.answers import Answer, Progress, Standing
 from penstock.operators.windows.content import Content
@@ -196,7 +196,7 @@ def test_the_horizon_follows_the_largest_delay() -> None:
 def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
     monkeypatch: pytest.MonkeyPatch, loose_pieces: int
 ) -> None:
-    monkeypatch.setattr(panes, "_LOOSE_PIECES", loose_pieces)
+    monkeypatch.setattr(pane, "_LOOSE_PIECES", loose_pieces)
     most_pieces, anew = 0, 0
     views = (plan(10, 5, COUNT, SUM),)
     parts = Parts.of(views[0].aggregates)
@@ -222,7 +222,7 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
 
 
 def test_a_large_pane_is_stored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panes, "_PIECE_BYTES", 2_000)
+    monkeypatch.setattr(pane, "_PIECE_BYTES", 2_000)
     parts = Parts(sums=("v",), values=("v",))
     own, again = Panes(parts, ["k"]), Panes(parts, ["k"])
     for arrival in range(2):

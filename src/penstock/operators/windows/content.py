@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts, merge_values
@@ -31,9 +32,16 @@ class Content:
             {name: _until(table, arrival) for name, table in self.values.items()},
         )
 
+    def after(self, arrival: int) -> Content:
+        """What has arrived since."""
+        return Content(
+            _after(self.partials, arrival),
+            {name: _after(table, arrival) for name, table in self.values.items()},
+        )
+
     def since(self, arrival: int) -> pa.Table:
         """The partials that have arrived since."""
-        return self.partials.filter(pa.array(self.partials.column(ARRIVAL).to_numpy() > arrival))
+        return _after(self.partials, arrival)
 
     def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
         """A row for each group, without arrivals."""
@@ -46,10 +54,31 @@ class Content:
         """A row for each (keys, arrival)."""
         return self.merged(parts, [*keys, ARRIVAL])
 
+    def arrived(self, arrival: int, keys: Sequence[str]) -> Content:
+        """The rows of a content without arrivals, as if they had arrived then."""
+
+        def stamped(table: pa.Table) -> pa.Table:
+            stamps = pa.array(np.full(table.num_rows, arrival))
+            return table.add_column(len(keys), ARRIVAL, stamps)
+
+        return Content(stamped(self.partials), {name: stamped(each) for name, each in self.values.items()})
+
+    def in_one(self) -> Content:
+        """The rows, each column in one piece of memory."""
+        tables = {name: table.combine_chunks() for name, table in self.values.items()}
+        return Content(self.partials.combine_chunks(), tables)
+
     @property
     def nbytes(self) -> int:
         """Size in memory."""
         return int(self.partials.nbytes + sum(table.nbytes for table in self.values.values()))
+
+    @property
+    def arrivals(self) -> dict[int, int]:
+        """The number of rows, values included, of each arrival, ascending."""
+        every = [self.partials, *self.values.values()]
+        stamps = np.concatenate([table.column(ARRIVAL).to_numpy() for table in every])
+        return dict(zip(*(each.tolist() for each in np.unique(stamps, return_counts=True)), strict=True))
 
     @classmethod
     def loaded(cls, stored: bytes) -> Content:
@@ -92,3 +121,7 @@ def together(contents: Iterable[Content]) -> Content:
 
 def _until(table: pa.Table, arrival: int) -> pa.Table:
     return table.filter(pa.array(table.column(ARRIVAL).to_numpy() <= arrival))
+
+
+def _after(table: pa.Table, arrival: int) -> pa.Table:
+    return table.filter(pa.array(table.column(ARRIVAL).to_numpy() > arrival))

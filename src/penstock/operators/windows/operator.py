@@ -228,13 +228,28 @@ class WindowOperator:
         delays = self._clocks.take_in(batch.newest, oldest, batch.delays)
         if partials is not None:
             wanted = self._wanted(partials, is_late=not batch.makes_whole)
-            self.panes.append(
+            grown = self.panes.append(
                 _of_panes(partials, wanted),
                 {name: _of_panes(table, wanted) for name, table in batch.values.items()},
                 self._clocks.at,
             )
+            self._merge_arrivals(grown)
         for view in self.views.values():
             view.policy.arrived(delays)
+
+    def _merge_arrivals(self, panes: Sequence[int]) -> None:
+        """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""
+        for pane in panes:
+            ends = [view.plan.windows.ends(pane) for view in self.views.values()]
+            if self._clocks.at < min(own[0] for own in ends):
+                told = [view.windows.state.told for view in self.views.values()]
+                said = {
+                    known[end].arrival
+                    for own, known in zip(ends, told, strict=True)
+                    for end in own
+                    if end in known
+                }
+                self.panes.merge_arrivals(pane, sorted(said))
 
     def _wanted(self, partials: pa.Table, *, is_late: bool) -> set[int] | None:
         """The panes that a window still wants, None: all; late rows are registered with their closed windows."""

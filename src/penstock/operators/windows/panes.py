@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -14,72 +13,18 @@ import pyarrow.compute as pc
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.pane import Pane, PaneChange
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
-from penstock.operators.windows.sampling import MOST_GROUPS, GroupSample, TuplesByArrival, halvings_of
+from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
 from penstock.plan.times import BEFORE_ALL
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
-#: a pane is consolidated when it holds this many tables more than after the last time
-_LOOSE_TABLES = 32
-#: a pane is stored in pieces of about so many bytes
-_PIECE_BYTES = 4 << 20
-#: a pane's pieces are written anew when they are so many more than twice those it needs
-_LOOSE_PIECES = 32
 #: bytes of a content of windows that is kept until the panes change
 _SHARED_BYTES = 8 << 20
 #: bytes of several windows that are merged at a time
 _PORTION_BYTES = 32 << 20
 _Kept = TypeVar("_Kept", "Content", WindowHistory)
-
-
-@dataclass(frozen=True, slots=True)
-class PaneChange:
-    """How the stored pieces of a pane change.
-
-    Attributes:
-        kept: the first ones, which stay.
-        pieces: those that follow; neither: the pane is gone.
-    """
-
-    kept: int
-    pieces: list[Content]
-
-
-@dataclass(slots=True, eq=False)
-class _Pane:
-    tables: list[Content] = field(default_factory=list)
-    settled: int = 0
-    #: when its newest rows arrived
-    newest: int = BEFORE_ALL
-    nbytes: int = 0
-    #: pieces in the state, and what is not there yet
-    stored: int = 0
-    unstored: list[Content] = field(default_factory=list)
-    #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since they were merged
-    sample: GroupSample | None = None
-    tuples: TuplesByArrival | None = None
-
-    def sampled(self, keys: Sequence[str]) -> GroupSample:
-        self.sample = self.sample or GroupSample(keys)
-        if self.sample.tables < len(self.tables):
-            more = together(self.tables[self.sample.tables :])
-            self.sample.take_in(more.partials, more.values, len(self.tables))
-        return self.sample
-
-    def counted(self) -> TuplesByArrival:
-        self.tuples = self.tuples or TuplesByArrival()
-        if self.tuples.tables < len(self.tables):
-            more = together(self.tables[self.tuples.tables :])
-            self.tuples.take_in(more.partials, len(self.tables))
-        return self.tuples
-
-    def change(self) -> PaneChange:
-        kept, pieces = self.stored, together(self.unstored).pieces(_PIECE_BYTES)
-        if kept + len(pieces) > _LOOSE_PIECES + 2 * (self.nbytes // _PIECE_BYTES):
-            kept, pieces = 0, together(self.tables).pieces(_PIECE_BYTES)
-        self.stored, self.unstored = kept + len(pieces), []
-        return PaneChange(kept, pieces)
 
 
 class Panes:
@@ -93,7 +38,7 @@ class Panes:
     def __init__(self, parts: Parts, keys: Sequence[str]) -> None:
         self._parts = parts
         self._keys = list(keys)
-        self._panes: dict[int, _Pane] = {}
+        self._panes: dict[int, Pane] = {}
         self._changed: set[int] = set()
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
         self._newest: dict[tuple[int, int], int] = {}
@@ -105,36 +50,42 @@ class Panes:
     def __len__(self) -> int:
         return len(self._panes)
 
-    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> None:
-        """Adds rows of one arrival.
+    def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> list[int]:
+        """Adds rows of one arrival, no earlier than those before.
 
         Args:
             partials: `pane`, keys and parts.
             values: `pane`, keys, value and rows, by argument.
             arrival: when they arrived.
+
+        Returns:
+            Starts of those panes that had rows before.
         """
         self.forget_shared()
         split_values = {name: _split(table) for name, table in values.items()}
+        grown = []
         for start, rows in _split(partials).items():
-            pane = self._panes.setdefault(start, _Pane())
+            pane = self._panes.get(start)
+            if pane is None:
+                pane = self._panes[start] = Pane()
+            else:
+                grown.append(start)
             own = {
-                name: self._stamped(split.get(start, values[name].slice(0, 0).drop_columns([PANE])), arrival)
+                name: split.get(start, values[name].slice(0, 0).drop_columns([PANE]))
                 for name, split in split_values.items()
             }
-            content = Content(self._stamped(rows, arrival), own)
-            pane.tables.append(content)
-            pane.unstored.append(content)
-            pane.nbytes += content.nbytes
-            pane.newest = max(pane.newest, arrival)
+            pane.append(Content(rows, own).arrived(arrival, self._keys), arrival)
             self._changed.add(start)
-            if len(pane.tables) > pane.settled + _LOOSE_TABLES:
-                pane.tables = [together(pane.tables).by_arrival(self._parts, self._keys)]
-                pane.settled = 1
-                pane.sample = pane.tuples = None
+        return grown
+
+    def merge_arrivals(self, start: int, apart: Sequence[int]) -> None:
+        """Merges arrivals of a pane no window of which has come to its end; see `Pane.merge_arrivals`."""
+        self.forget_shared()
+        self._panes[start].merge_arrivals(self._parts, self._keys, apart)
 
     def content(self, first: int, last: int) -> Content | None:
         """The rows of the panes that start in [first, last); None where there are none."""
-        own = [table for start, pane in self._panes.items() if first <= start < last for table in pane.tables]
+        own = [pane.content for start, pane in self._panes.items() if first <= start < last]
         return together(own) if own else None
 
     def newest_arrival(self, first: int, last: int) -> int:
@@ -151,10 +102,7 @@ class Panes:
         if place not in self._halvings:
             own = [pane for start, pane in self._panes.items() if first <= start < last]
             count = 0
-            if (
-                self._keys
-                and sum(table.partials.num_rows for pane in own for table in pane.tables) > MOST_GROUPS
-            ):
+            if self._keys and sum(pane.content.partials.num_rows for pane in own) > MOST_GROUPS:
                 samples = [pane.sampled(self._keys) for pane in own]
                 count = max(sample.halvings for sample in samples)
                 count = halvings_of(np.concatenate([sample.hashes(count) for sample in samples]), count)
@@ -256,7 +204,7 @@ class Panes:
     def _sampled(self, halved: int, start: int) -> Content:
         """A pane's rows of the groups that are left after so many halvings."""
         pane = self._panes[start]
-        return Content(*pane.sampled(self._keys).rows(halved)) if halved else together(pane.tables)
+        return Content(*pane.sampled(self._keys).rows(halved)) if halved else pane.content
 
     def forget_shared(self) -> None:
         """Frees what views share."""
@@ -279,7 +227,7 @@ class Panes:
         rows = partials.filter(inside).drop_columns([PANE])
         if not rows.num_rows:
             return None
-        return Content(self._stamped(rows, 0), {name: self._stamped(table, 0) for name, table in own.items()})
+        return Content(rows, own).arrived(0, self._keys)
 
     def drop_before(self, start: int, but: range | None = None) -> None:
         """Forgets the panes that start before, but for some."""
@@ -292,21 +240,18 @@ class Panes:
         """What to store of each pane that changed or was dropped since the last call."""
         panes = {start: self._panes.get(start) for start in self._changed}
         self._changed.clear()
-        return {start: PaneChange(0, []) if pane is None else pane.change() for start, pane in panes.items()}
+        return {
+            start: PaneChange(0, []) if pane is None else pane.change(self._parts, self._keys)
+            for start, pane in panes.items()
+        }
 
     def put(self, start: int, pieces: Sequence[Content]) -> None:
         """A pane as it was stored."""
-        content = together(pieces)
-        newest = pc.max(content.partials.column(ARRIVAL)).as_py()
-        newest = BEFORE_ALL if newest is None else newest
-        self._panes[start] = _Pane([content], 1, newest, content.nbytes, len(pieces))
+        self._panes[start] = Pane.stored(pieces)
 
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""
         self._panes[start] = others._panes[start]
-
-    def _stamped(self, table: pa.Table, arrival: int) -> pa.Table:
-        return table.add_column(len(self._keys), ARRIVAL, pa.array(np.full(table.num_rows, arrival)))
 
 
 def _bytes_of(rows: Content | WindowHistory) -> int:

@@ -1,0 +1,234 @@
+"""One pane: a log of what arrived when, in levels.
+
+While no window that holds the pane has come to its end, nothing asks when its rows arrived but for answers given beforehand:
+with a slack K >= 0 a window [start, end) is answered from what arrived before end + K. So the rows of such arrivals
+become one row a group. They are merged in levels, as the runs of an LSM tree: the newest arrivals, once they hold as many
+rows as the one before them. A group's rows are so fewer than twice the groups, and a row is merged a logarithmic number of times.
+
+What is stored follows: a level that was merged is written anew, what lies before it stays. Which levels there are is a
+function of the rows, so that a pane that was stored and read goes on as it would have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.sampling import GroupSample, TuplesByArrival
+from penstock.plan.times import BEFORE_ALL
+
+#: fewer rows are merged only when they are of more than so many arrivals
+_LEAST_ROWS = 256
+_MOST_ARRIVALS = 16
+#: tables that are not stored are put together when there are so many
+_LOOSE_TABLES = 32
+#: a pane is stored in pieces of about so many bytes
+_PIECE_BYTES = 4 << 20
+#: a pane's pieces are written anew when they are so many more than twice those it needs
+_LOOSE_PIECES = 32
+#: tables below this size are stored in one piece
+_SMALL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class PaneChange:
+    """How the stored pieces of a pane change.
+
+    Attributes:
+        kept: the first ones, which stay.
+        pieces: those that follow; neither: the pane is gone.
+    """
+
+    kept: int
+    pieces: list[Content]
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    """Rows of one arrival or of several that follow each other.
+
+    Attributes:
+        content: the rows.
+        arrivals: rows of each arrival, ascending.
+        nbytes: size of the content.
+        pieces: that it is stored in; 0: it is not stored.
+    """
+
+    content: Content
+    arrivals: dict[int, int]
+    nbytes: int
+    pieces: int = 0
+
+    @property
+    def oldest(self) -> int:
+        return next(iter(self.arrivals))
+
+    @property
+    def newest(self) -> int:
+        return next(reversed(self.arrivals))
+
+
+@dataclass(slots=True, eq=False)
+class Pane:
+    """The rows of a pane, in order of arrival.
+
+    Attributes:
+        newest: when the newest rows arrived.
+        is_ended: whether a window that holds the pane had come to its end when the newest rows arrived.
+    """
+
+    newest: int = BEFORE_ALL
+    is_ended: bool = True
+    _tables: list[_Table] = field(default_factory=list)
+    #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since those changed
+    _sample: GroupSample | None = None
+    _tuples: TuplesByArrival | None = None
+
+    @classmethod
+    def stored(cls, pieces: Sequence[Content]) -> Pane:
+        """The pane that has these pieces."""
+        tables = [_Table(piece, piece.arrivals, piece.nbytes, 1) for piece in pieces]
+        newest = max(table.newest for table in tables)
+        return cls(newest, _tables=tables)
+
+    @property
+    def content(self) -> Content:
+        """All rows."""
+        return together(table.content for table in self._tables)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return sum(table.nbytes for table in self._tables)
+
+    def sampled(self, keys: Sequence[str]) -> GroupSample:
+        """The rows of some of the groups."""
+        self._sample = self._sample or GroupSample(keys)
+        if self._sample.tables < len(self._tables):
+            more = together(table.content for table in self._tables[self._sample.tables :])
+            self._sample.take_in(more.partials, more.values, len(self._tables))
+        return self._sample
+
+    def counted(self) -> TuplesByArrival:
+        """The tuples by arrival."""
+        self._tuples = self._tuples or TuplesByArrival()
+        if self._tuples.tables < len(self._tables):
+            more = together(table.content for table in self._tables[self._tuples.tables :])
+            self._tuples.take_in(more.partials, len(self._tables))
+        return self._tuples
+
+    def append(self, content: Content, arrival: int) -> None:
+        """Adds rows of one arrival, no earlier than those before."""
+        rows = content.partials.num_rows + sum(table.num_rows for table in content.values.values())
+        self._tables.append(_Table(content, {arrival: rows}, content.nbytes))
+        self.newest, self.is_ended = max(self.newest, arrival), True
+        loose = self._first_loose
+        if len(self._tables) > loose + _LOOSE_TABLES:
+            self._replace(loose, None, [_joined(self._tables[loose:])])
+
+    def merge_arrivals(self, parts: Parts, keys: Sequence[str], apart: Sequence[int]) -> None:
+        """Merges arrivals of a pane no window of which has come to its end.
+
+        Args:
+            parts: what is kept of each group.
+            keys: the grouping columns.
+            apart: arrivals, ascending; rows that arrived by one of them are kept apart from those that came later.
+        """
+        self.is_ended = False
+        arrivals: dict[int, int] = {}
+        for table in self._tables:
+            for arrival, rows in table.arrivals.items():
+                arrivals[arrival] = arrivals.get(arrival, 0) + rows
+        for _, own in groupby(sorted(arrivals), lambda arrival: bisect_left(apart, arrival)):
+            several = list(own)
+            first = _first_merged([arrivals[each] for each in several])
+            if first is None:
+                continue
+            low, high = self._place(several[first]), self._place(several[-1] + 1)
+            merged = together(table.content for table in self._tables[low:high]).merged(parts, keys)
+            content = merged.arrived(several[-1], keys)
+            self._replace(low, high, [_Table(content, content.arrivals, content.nbytes)])
+
+    def change(self, parts: Parts, keys: Sequence[str]) -> PaneChange:
+        """What to store since the last call."""
+        loose = self._first_loose
+        kept = sum(table.pieces for table in self._tables[:loose])
+        tables = _by_size(self._tables[loose:])
+        pieces = [table.content.pieces(_PIECE_BYTES) for table in tables]
+        if kept + sum(map(len, pieces)) > _LOOSE_PIECES + 2 * (self.nbytes // _PIECE_BYTES):
+            content = self.content
+            if self.is_ended:
+                # no arrivals of the pane are merged any more; tasks of one batch have brought rows of one group
+                content = content.by_arrival(parts, keys)
+            content = content.in_one()
+            kept, loose, tables = 0, 0, [_Table(content, content.arrivals, content.nbytes)]
+            pieces = [content.pieces(_PIECE_BYTES)]
+        for table, own in zip(tables, pieces, strict=True):
+            table.pieces = len(own)
+        if tables != self._tables[loose:]:
+            self._replace(loose, None, tables)
+        return PaneChange(kept, [piece for own in pieces for piece in own])
+
+    def _replace(self, low: int, high: int | None, tables: Sequence[_Table]) -> None:
+        self._tables[low:high] = tables
+        if self._sample is not None and self._sample.tables > low:
+            self._sample = None
+        if self._tuples is not None and self._tuples.tables > low:
+            self._tuples = None
+
+    @property
+    def _first_loose(self) -> int:
+        """The first table that is not stored."""
+        return next((n for n, table in enumerate(self._tables) if not table.pieces), len(self._tables))
+
+    def _place(self, arrival: int) -> int:
+        """The first table with rows of an arrival or later ones; a table that has older ones too is split."""
+        place = next(
+            (n for n, table in enumerate(self._tables) if table.newest >= arrival), len(self._tables)
+        )
+        mixed = self._tables[place:]
+        if all(table.oldest >= arrival for table in mixed):
+            return place
+        content = together(table.content for table in mixed)
+        parts = content.until(arrival - 1), content.after(arrival - 1)
+        self._replace(place, None, [_Table(part, part.arrivals, part.nbytes) for part in parts])
+        return place + 1
+
+
+def _first_merged(rows: Sequence[int]) -> int | None:
+    """The first of the newest levels that become one; None where they stay as they are.
+
+    >>> _first_merged([2000, 600, 300, 310]), _first_merged([1000, 600, 300]), _first_merged([100, 50, 60])
+    (1, None, None)
+    """
+    found, newer = None, 0
+    for number in range(len(rows) - 1, -1, -1):
+        if rows[number] <= newer and (newer >= _LEAST_ROWS or len(rows) - number > _MOST_ARRIVALS):
+            found = number
+        newer += rows[number]
+    return found
+
+
+def _by_size(tables: Sequence[_Table]) -> list[_Table]:
+    """Tables that are stored apart: one is put together with the newer ones where those are as large, or it is small."""
+    found: list[_Table] = []
+    rest = list(tables)
+    while rest:
+        first, size = len(rest) - 1, rest[-1].nbytes
+        while first and rest[first - 1].nbytes <= max(size, _SMALL_BYTES):
+            first -= 1
+            size += rest[first].nbytes
+        found.append(_joined(rest[first:]))
+        del rest[first:]
+    return found[::-1]
+
+
+def _joined(tables: Sequence[_Table]) -> _Table:
+    if len(tables) == 1:
+        return tables[0]
+    content = together(table.content for table in tables).in_one()
+    return _Table(content, content.arrivals, content.nbytes)
