@@ -419,14 +419,18 @@ def _percentiles(
     fraction: float,
 ) -> pa.Array:
     """Exact percentiles with linear interpolation, as Spark's `percentile`; codes and numbers ascend."""
-    found = np.zeros(groups)
     total = np.bincount(codes, counts, groups).astype(np.int64)
-    start = np.searchsorted(codes, np.arange(groups + 1))
-    for group in np.flatnonzero(total):
-        own = slice(start[group], start[group + 1])
-        reached = np.cumsum(counts[own])
-        position = (int(total[group]) - 1) * fraction
-        low, high = numbers[own][np.searchsorted(reached, [np.floor(position), np.ceil(position)], "right")]
-        share = position - np.floor(position)
-        found[group] = low if low == high or share == 0 else (1 - share) * low + share * high
+    own = np.flatnonzero(total)
+    reached = np.cumsum(counts)
+    before = np.append(0, np.cumsum(total))[own]
+    position = (total[own] - 1) * fraction
+    low, high = (
+        numbers[np.searchsorted(reached, before + end(position).astype(np.int64), "right")]
+        for end in (np.floor, np.ceil)
+    )
+    share = position - np.floor(position)
+    with np.errstate(invalid="ignore"):
+        between = (1 - share) * low + share * high
+    found = np.zeros(groups)
+    found[own] = np.where((low == high) | (share == 0), low, between)
     return pa.array(found, mask=total == 0)

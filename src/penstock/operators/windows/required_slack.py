@@ -8,7 +8,7 @@ and any dependence of the values on lateness, for whatever aggregates the view h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.kernels.compiled import filling
-from penstock.kernels.segments import extremes_before, sums_before
+from penstock.kernels.segments import extremes_before, percentiles_before, sums_before
 from penstock.operators.windows.aggregates import (
     KEEPING_VALUES,
     ROWS,
@@ -74,6 +74,7 @@ class WindowHistory:
         self.ends: list[int] = self._ends[self.bounds[:-1]].tolist()
         # several views look at one history
         self._known_sums: dict[str, _BeforeAndWhole] = {}
+        self._known_values: dict[str, _ValueHistory] = {}
         self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
     def required_slack(self, aggregates: Sequence[Aggregate], bound: ErrorBound) -> Ints:
@@ -89,25 +90,17 @@ class WindowHistory:
         needed = np.full(len(self._ends), _NEVER)
         for aggregate in aggregates:
             if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
-                table = self.values.get(aggregate.argument)
-                if table is None:
+                own = self._values_of(aggregate.argument)
+                if own is None:
                     continue
-                own = shared_codes([self.partials, table], self.keys)[1]
-                slack = _of_values(aggregate, bound, table, own, len(self._ends))
+                errors = _distance(bound, *own.running(aggregate))
+                codes, arrivals = own.codes, own.arrivals
             else:
                 errors = _errors(aggregate, bound, *self._running(aggregate))
-                slack = self._last_violation(errors, bound.epsilon)
+                codes, arrivals = self._codes, self._arrivals
+            slack = _last_violations(errors, bound.epsilon, codes, arrivals, len(self._ends))
             needed = np.maximum(needed, slack)
         return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
-
-    def _last_violation(self, errors: Floats, epsilon: float) -> Ints:
-        """Arrival of the last row of each group without which the error is not below epsilon."""
-        # rows of one arrival come together: an answer ends before the first of them
-        opening = np.append(True, (np.diff(self._arrivals) != 0) | (np.diff(self._codes) != 0))
-        violated = np.flatnonzero(opening & ~(errors < epsilon))
-        found = np.full(len(self._ends), _NEVER)
-        found[self._codes[violated]] = self._arrivals[violated]
-        return found
 
     def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
         """The aggregate before each row and in the end; NaN for NULL and for a group not yet seen."""
@@ -160,6 +153,16 @@ class WindowHistory:
             )
         return self._known_moments[name]
 
+    def _values_of(self, argument: str) -> _ValueHistory | None:
+        """The single values of an argument, None where there never were any."""
+        if argument not in self._known_values:
+            table = self.values.get(argument)
+            if table is None:
+                return None
+            codes = shared_codes([self.partials, table], self.keys)[1]
+            self._known_values[argument] = _ValueHistory(table, codes, len(self._ends))
+        return self._known_values[argument]
+
     def _sums(self, column: str) -> _BeforeAndWhole:
         if column not in self._known_sums:
             numbers = _floats(self.partials, column)[self._order]
@@ -173,6 +176,8 @@ def warm_up() -> None:
     bounds = np.zeros(1, np.int64)
     sums_before(np.zeros(0), bounds)
     extremes_before(np.zeros(0), bounds, True)
+    nothing = np.zeros(0, np.int64)
+    percentiles_before(np.zeros(0), nothing, nothing, bounds, 0.5)
 
 
 def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Floats) -> Floats:
@@ -198,39 +203,56 @@ def _same(early: Floats, final: Floats) -> npt.NDArray[np.bool_]:
     return same
 
 
-def _of_values(aggregate: Aggregate, bound: ErrorBound, table: pa.Table, codes: Ints, groups: int) -> Ints:
-    """Arrival of the last row that an answer from single values could not do without."""
+class _ValueHistory:
+    """Single values by group and arrival.
+
+    Args:
+        table: ARRIVAL, VALUE and ROWS, in any order.
+        codes: the group of each row.
+        groups: how many there are.
+    """
+
+    def __init__(self, table: pa.Table, codes: Ints, groups: int) -> None:
+        arrivals = table.column(ARRIVAL).to_numpy()
+        values = table.column(VALUE)
+        order = np.lexsort((arrivals, codes))
+        self.codes, self.arrivals = codes[order], arrivals[order]
+        numbers = _comparable(values, values.type)[order]
+        self._counts = table.column(ROWS).to_numpy()[order]
+        self._segments = np.searchsorted(self.codes, np.arange(groups + 1))
+        #: the rows of each group in order of their numbers, those of one number in order of arrival
+        self._ascending = np.lexsort((numbers, self.codes))
+        self._numbers = numbers[self._ascending]
+
+    def running(self, aggregate: Aggregate) -> _BeforeAndWhole:
+        """The aggregate before each row and in the end; NaN where a percentile has no value yet."""
+        if aggregate.function == "count_distinct":
+            codes, numbers = self.codes[self._ascending], self._numbers
+            again = (codes[1:] == codes[:-1]) & _same(numbers[1:], numbers[:-1])
+            is_new = np.zeros(len(codes))
+            is_new[self._ascending] = np.append(True, ~again)[: len(codes)]
+            return sums_before(is_new, self._segments)
+        places = np.empty_like(self._ascending)
+        places[self._ascending] = np.arange(len(places))
+        fraction = float(aggregate.parameter or 0.0)
+        return percentiles_before(self._numbers, places, self._counts, self._segments, fraction)
+
+
+def _last_violations(errors: Floats, epsilon: float, codes: Ints, arrivals: Ints, groups: int) -> Ints:
+    """Arrival of the last row of each group without which the error is not below epsilon.
+
+    Args:
+        errors: before each row, those of a group together, in order of arrival.
+        epsilon: the bound.
+        codes, arrivals: of the rows.
+        groups: how many there are.
+    """
+    # rows of one arrival come together: an answer ends before the first of them
+    opening = np.append(True, (np.diff(arrivals) != 0) | (np.diff(codes) != 0))[: len(codes)]
+    violated = np.flatnonzero(opening & ~(errors < epsilon))
     found = np.full(groups, _NEVER)
-    arrivals = table.column(ARRIVAL).to_numpy()
-    values = table.column(VALUE)
-    numbers = _comparable(values, values.type)
-    counts = table.column(ROWS).to_numpy()
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(groups + 1))
-    for group in np.flatnonzero(np.diff(bounds)).tolist():
-        own = order[bounds[group] : bounds[group + 1]]
-        answer = _evaluator(aggregate, numbers[own], counts[own])
-        final = answer(np.ones(len(own), np.bool_))
-        for arrival in np.unique(arrivals[own])[::-1].tolist():
-            early = answer(arrivals[own] < arrival)
-            if not _distance(bound, np.array([early]), np.array([final]))[0] < bound.epsilon:
-                found[group] = arrival
-                break
+    found[codes[violated]] = arrivals[violated]
     return found
-
-
-def _evaluator(
-    aggregate: Aggregate, numbers: Floats, counts: Ints
-) -> Callable[[npt.NDArray[np.bool_]], float]:
-    if aggregate.function == "count_distinct":
-        return lambda known: float(len(np.unique(numbers[known])))
-    fraction = aggregate.parameter or 0.0
-
-    def percentile(known: npt.NDArray[np.bool_]) -> float:
-        values = np.repeat(numbers[known], counts[known])
-        return float(np.quantile(values, fraction)) if len(values) else np.nan
-
-    return percentile
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
