@@ -43,6 +43,7 @@ class Panes:
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._halvings: dict[tuple[int, int], int] = {}
+        self._coverages: dict[tuple[int, int, int], float] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
@@ -111,9 +112,11 @@ class Panes:
 
     def coverage(self, first: int, last: int, arrival: int) -> float:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
-        own = (pane.counted().until(arrival) for start, pane in self._panes.items() if first <= start < last)
-        known, every = np.sum(list(own), axis=0).tolist()
-        return float(known / every)
+        place = first, last, arrival
+        if place not in self._coverages:
+            counts = [p.counted().until(arrival) for start, p in self._panes.items() if first <= start < last]
+            self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
+        return self._coverages[place]
 
     def windows(self, ends: Sequence[int], size: int) -> Iterable[Content]:
         """The rows of windows [end - size, end): END, one row for each window and group.
@@ -211,6 +214,7 @@ class Panes:
         self._shared.clear()
         self._newest.clear()
         self._halvings.clear()
+        self._coverages.clear()
 
     def content_of(
         self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
