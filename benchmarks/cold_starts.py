@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.demo_data import read_flights
-from penstock.operators.windows.slack import FixedSlack, RequiredSlack, SlackMemory, WindowOutcome
+from penstock.operators.windows.slack import FixedSlack, RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import SECOND, Arrivals, recorded
 from penstock.simulate.slack_baselines import LargestDelaySlack
@@ -56,7 +56,7 @@ class Hindsight:
         self.slack = 0
         self.required: list[int] = []
 
-    def arrived(self, delays: np.ndarray) -> None:
+    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:
@@ -92,17 +92,16 @@ def _played(arrivals: Arrivals, plan: WindowPlan, fixed: int, largest: int) -> d
         arrivals: the stretch.
         plan: the view.
         fixed: its best fixed slack, microseconds.
-        largest: delay that was seen before it began, microseconds; the horizon is a quarter longer.
+        largest: delay that was seen before it began, microseconds.
     """
-    horizon = largest * 5 // 4
     sides = {
         "best fixed slack": FixedSlack(fixed),
         "MP-K-slack": LargestDelaySlack(largest),
-        "ours": RequiredSlack(plan.bound, memory=SlackMemory(largest)),
+        "ours": RequiredSlack.of(plan),
     }
     found = {}
     for name, policy in sides.items():
-        played, _ = play(arrivals, plan, policy, STEP, GAMMA, horizon)
+        played, _ = play(arrivals, plan, policy, STEP, GAMMA, largest=largest)
         share, _, _, windows = played.satisfied()
         found[name] = Stretch(round(share * windows), windows, played.mean_slack, fixed / SECOND)
     return found

@@ -94,7 +94,7 @@ class Watched:
         self.slack = 0
         self.required: list[int] = []
 
-    def arrived(self, delays: np.ndarray) -> None:
+    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:
@@ -164,7 +164,7 @@ def compare(arrivals: Arrivals, plan: WindowPlan, step: int) -> list[Result]:
             True,
         ),
         ("HPM, PD tuned", f"threshold {threshold:.4f}", published(threshold), True),
-        ("ours", "none", RequiredSlack(BOUND), True),
+        ("ours", "none", RequiredSlack.of(plan), True),
     ]
     results = []
     truth = exact(arrivals, plan)
@@ -223,7 +223,7 @@ def phases(arrivals: Arrivals, functions: Sequence[str], step: int) -> None:
     """Ours over phases of different disorder."""
     table = Table("aggregate", "windows", "satisfied", "95 % interval", "mean slack s", title=arrivals.name)
     for function in functions:
-        played, _ = play(arrivals, view(function), RequiredSlack(BOUND), step, GAMMA, GAMMA)
+        played, _ = play(arrivals, view(function), RequiredSlack.of(view(function)), step, GAMMA, GAMMA)
         ends = played.final.column("end").to_numpy()
         starts = [int(ends.min()), *arrivals.phases, int(ends.max()) + 1]
         parts = [("overall, changes included", starts[0], starts[-1])]
@@ -265,7 +265,7 @@ def on_flights(small: bool) -> None:
         stream = first_part(arrivals, 0.1) if small else arrivals
         for function, argument in (("count", ""), ("sum", "distance"), ("avg", "dep_delay")):
             plan = view(function, hourly, argument, key)
-            sides: list[tuple[str, SlackPolicy]] = [("ours", RequiredSlack(BOUND))]
+            sides: list[tuple[str, SlackPolicy]] = [("ours", RequiredSlack.of(plan))]
             if key is None:
                 sides.append(("MP-K-slack", LargestDelaySlack()))
             for name, policy in sides:

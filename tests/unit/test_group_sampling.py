@@ -47,7 +47,7 @@ class Listener:
     slack: int = 0
     heard: dict[int, WindowOutcome] = field(default_factory=dict)
 
-    def arrived(self, delays: np.ndarray) -> None:
+    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:
@@ -121,7 +121,6 @@ def test_every_window_of_many_groups_is_heard_whatever_their_number() -> None:
         outcome = heard[end]
         assert outcome.final
         assert len(outcome.required) == groups if groups <= MOST_GROUPS else 80 < len(outcome.required) <= 256
-        assert outcome.weight * len(outcome.required) == pytest.approx(groups, rel=0.4)
 
 
 @pytest.mark.parametrize("aggregates", [(COUNT,), (COUNT, MEDIAN)])
@@ -130,17 +129,15 @@ def test_the_sample_says_of_the_groups_what_all_of_them_would(aggregates: tuple[
     groups, the first, or those of many tuples would say another."""
     groups = 1_500
     late = np.arange(groups) % 10 == 0
-    shares, weights = [], []
+    shares = []
     for naming in range(60):
         outcome = outcomes(groups, late, naming, *aggregates).heard[10]
         shares.append(np.mean(outcome.required > 0))
-        weights.append(outcome.weight * len(outcome.required))
         assert outcome.coverage == pytest.approx(groups / (groups + late.sum())), "counted over all groups"
     error = np.std(shares, ddof=1) / np.sqrt(len(shares))
     assert abs(np.mean(shares) - late.mean()) < 4 * error
     # as far apart as random samples without replacement of some 180 of 1,500 are
     assert 0.5 < np.std(shares, ddof=1) / np.sqrt(0.1 * 0.9 / 180) < 1.5
-    assert abs(np.mean(weights) / groups - 1) < 4 * np.std(weights, ddof=1) / groups / np.sqrt(len(weights))
 
 
 @pytest.mark.parametrize("shards", [2, 3, 16])
@@ -161,7 +158,7 @@ def test_a_shard_that_was_restored_samples_the_same_groups() -> None:
     parts = Parts.of(plan.aggregates)
     program = KeyedProgram(0, (OperatorPlan(0, (plan,), parts, 5),), 10, 70)
     straight, interrupted, stored = Shard(), Shard(), StoredPanes()
-    for step in range(24):
+    for step in range(44):
         times = step * 5 + rng.integers(0, 5, 1_200)
         times -= np.where(rng.random(1_200) < 0.2, rng.integers(0, 25, 1_200), 0)
         tuples = pa.table(
@@ -177,7 +174,7 @@ def test_a_shard_that_was_restored_samples_the_same_groups() -> None:
         assert sorted_state(interrupted) == sorted_state(straight)
         interrupted = Shard.restored(interrupted.scalars(), stored, {0: program}.__getitem__)
     watched = straight._operators[0].snapshot().views["v"].judged.watched
-    assert any(each.outcome is not None and each.outcome.weight > 1 for each in watched.values())
+    assert any(each.outcome is not None and len(each.outcome.required) < 700 for each in watched.values())
     assert len(straight._policies[0]["v"].memory.sizes) > 3
 
 
@@ -187,6 +184,6 @@ def sorted_state(shard: Shard) -> list[object]:
     memory = shard._policies[0]["v"].memory
     heard = [(end, each.outcome) for end, each in sorted(watched.items()) if each.outcome is not None]
     return [
-        [(end, o.slack, o.coverage, o.weight, sorted(o.required.tolist())) for end, o in heard],
+        [(end, o.slack, o.coverage, sorted(o.required.tolist())) for end, o in heard],
         (memory.debt, list(memory.sizes), sorted(memory.required.tolist())),
     ]

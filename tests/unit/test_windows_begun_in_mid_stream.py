@@ -60,7 +60,7 @@ class Pupil:
     promised: bool = True
     heard: list[int] = field(default_factory=list)
 
-    def arrived(self, delays: np.ndarray) -> None:
+    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

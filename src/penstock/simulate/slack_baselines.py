@@ -20,7 +20,7 @@ class LargestDelaySlack:
 
     slack: int = 0
 
-    def arrived(self, delays: Ints) -> None:
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
         """Keeps the largest delay."""
         self.slack = max(self.slack, int(delays.max(initial=0)))
 
@@ -46,7 +46,7 @@ class RecentDelaySlack:
     _held: int = 0
     _fresh: int = 0
 
-    def arrived(self, delays: Ints) -> None:
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
         """Takes the delays in and looks at the quantile now and then."""
         self._recent.append(delays)
         self._held += len(delays)

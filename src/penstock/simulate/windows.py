@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import group_codes, lift_values
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.clocks import StreamTime
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
@@ -100,7 +101,13 @@ def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float
 
 
 def play(
-    arrivals: Arrivals, plan: WindowPlan, policy: SlackPolicy, step: int, gamma: int, horizon: int = 0
+    arrivals: Arrivals,
+    plan: WindowPlan,
+    policy: SlackPolicy,
+    step: int,
+    gamma: int,
+    horizon: int = 0,
+    largest: int = 0,
 ) -> tuple[Played, WindowOperator]:
     """Plays a stream through the operator.
 
@@ -111,8 +118,10 @@ def play(
         step: arrival time between two batches, microseconds.
         gamma: see `WindowOperator`.
         horizon: least horizon.
+        largest: delay that was seen before the stream begins, microseconds.
     """
     operator = WindowOperator([(plan, policy)], gamma, horizon)
+    operator.restore(replace(operator.snapshot(), time=StreamTime(largest=largest)))
     clock = arrivals.arrival_time
     bounds = np.searchsorted(clock, np.arange(clock[0], clock[-1] + step, step), "left")
     bounds = np.unique(np.append(bounds, [0, len(clock)]))

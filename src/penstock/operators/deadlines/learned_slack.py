@@ -49,9 +49,8 @@ class LearnedSlack:
         self._keys = [name for name, _ in plan.keys]
         self._parts = Parts.of(plan.aggregates)
         self._panes = Panes(self._parts, self._keys)
-        self._limits = most_delay, max(least_horizon, plan.windows.size)
-        self._clocks = Clocks(*self._limits)
-        self._policy = RequiredSlack(plan.bound)
+        self._clocks = Clocks(most_delay, max(least_horizon, plan.windows.size))
+        self._policy = RequiredSlack.of(plan)
         self._judge = Judge(plan, self._policy, floor - 1, self._panes)
         self._windows = WindowStates()
 
@@ -111,7 +110,8 @@ class LearnedSlack:
                     # none of its tuples had come when it closed
                     self._judge.answered(end, BEFORE_ALL)
         if newest is not None or oldest is not None:
-            self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
+            heard = self._clocks.take_in(newest, oldest, delays)
+            self._policy.arrived(heard, int(self._clocks.state.largest), self._clocks.state.age)
 
     def frontier(self, moment: int) -> int:
         """Until which end windows are closed once the stream has come to a moment, microseconds; it never goes back."""
@@ -146,11 +146,11 @@ class LearnedSlack:
             CheckpointError: another version of Penstock stored it.
         """
         state, name = read_state(stored), self._plan.name
-        self._clocks.state = state.operators[0].time
-        self._clocks.adjust(*self._limits)
+        self._clocks.restore(state.operators[0].time)
         view = state.operators[0].views[name]
         self._windows, self._judge.state = view.windows, view.judged
         self._policy.memory = state.memories[0][name]
+        self._policy.arrived(np.zeros(0, np.int64), int(self._clocks.state.largest), self._clocks.state.age)
         for watched in view.judged.watched.values():
             if watched.outcome is not None:
                 self._policy.known(watched.outcome)

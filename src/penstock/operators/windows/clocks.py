@@ -15,6 +15,11 @@ from penstock.plan.times import BEFORE_ALL
 
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
+#: event time after which half of the largest delay is forgotten, microseconds: a delay that comes back every day stays within
+#: the margin
+_HALF_LIFE = 4 * 24 * 3600 * 1_000_000
+#: nothing is final before the stream is so many times older than the largest delay: until then longer ones cannot have shown
+_BELIEVED_FROM = 6
 
 
 @dataclass(slots=True)
@@ -27,7 +32,10 @@ class StreamTime:
         arrival: stamp of the newest batch's rows: `newest` before it, and more than the stamp of the batch before;
             None before the first batch.
         batches: batches of the stream so far: before the second one nothing is known of delays, and nothing is final.
-        horizon: time after a window's end at which it is final: a quarter above the largest delay seen.
+        horizon: time after a window's end at which it is final: a quarter above the largest delay.
+        begun: `newest` after the first batch, or None.
+        largest: the largest delay seen, half of it forgotten every four days of event time; -1, as it was stored by earlier
+            versions: what the horizon says.
     """
 
     newest: int | None = None
@@ -35,11 +43,25 @@ class StreamTime:
     arrival: int | None = None
     batches: int = 0
     horizon: int = 0
+    begun: int | None = None
+    largest: float = -1.0
+
+    def __post_init__(self) -> None:
+        if self.largest < 0:
+            self.largest = self.horizon / (1 + _HORIZON_MARGIN)
+            self.begun = None if self.newest is None else int(self.newest - _BELIEVED_FROM * self.largest)
+
+    @property
+    def age(self) -> int:
+        """Event time since the stream began."""
+        return 0 if self.newest is None or self.begun is None else self.newest - self.begun
 
     @property
     def known(self) -> int:
         """Windows that end by then are final."""
-        return BEFORE_ALL if self.newest is None or self.batches < 2 else self.newest - self.horizon
+        if self.newest is None or self.batches < 2 or self.age < _BELIEVED_FROM * self.largest:
+            return BEFORE_ALL
+        return self.newest - self.horizon
 
 
 class Clocks:
@@ -55,9 +77,15 @@ class Clocks:
         self.adjust(most_delay, least_horizon)
 
     def adjust(self, most_delay: int, least_horizon: int) -> None:
-        """Other settings; the horizon never becomes shorter."""
+        """Other settings, which hold at once."""
         self._most_delay = most_delay
-        self.state.horizon = max(self.state.horizon, least_horizon)
+        self._least_horizon = least_horizon
+        self._set(self.state.largest)
+
+    def restore(self, time: StreamTime) -> None:
+        """Goes on from there, by these settings."""
+        self.state = time
+        self._set(time.largest)
 
     def begin(self, arrival: int, newest: int | None) -> None:
         """Begins with what came before the first batch."""
@@ -82,9 +110,13 @@ class Clocks:
         else:
             state.arrival = max(state.arrival + 1, BEFORE_ALL if state.newest is None else state.newest)
         state.batches += len(delays) > 0
+        before = state.newest
+        state.newest = max((each for each in (before, newest) if each is not None), default=None)
+        if before is not None and state.newest is not None:
+            state.largest *= 0.5 ** ((state.newest - before) / _HALF_LIFE)
+        state.begun = state.newest if state.begun is None else state.begun
         delays = delays[delays <= self._most_delay]
-        state.horizon = max(state.horizon, int(int(delays.max(initial=0)) * (1 + _HORIZON_MARGIN)))
-        state.newest = max((each for each in (state.newest, newest) if each is not None), default=None)
+        self._set(max(state.largest, int(delays.max(initial=0))))
         return delays
 
     def reach(self, moment: int | None) -> None:
@@ -112,3 +144,8 @@ class Clocks:
     def known(self) -> int:
         """Windows that end by then are final."""
         return self.state.known
+
+    def _set(self, largest: float) -> None:
+        """The largest delay, and the horizon that follows from it."""
+        self.state.largest = float(min(largest, self._most_delay))
+        self.state.horizon = max(self._least_horizon, int(self.state.largest * (1 + _HORIZON_MARGIN)))

@@ -1,32 +1,39 @@
 """What the slack policy of a view hears: what its answers turned out to be worth.
 
-An answered window is looked at 2, 4, 8 ... slides after its slack was over and once more when it is final. Each look says
-what share of its tuples the answer held, and which slack each group would have needed, of many groups each of a random
-sample (`sampling`).
+A closed window is looked at two slides after its end, then every slide, an old one every twentieth of its age, and once more when it is
+final. Each look says what share of its tuples the answer held, which slack each group would have needed, of many groups
+each of a random sample (`sampling`), and since when the answers are near to what is known. As long as the policy knows too
+little, windows that wait for their answer are looked at too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 import numpy as np
 
 from penstock.operators.windows.panes import Panes
-from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
-from penstock.plan.times import BEFORE_ALL
+from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
 
 #: weight of the newest window in the estimate of the coverage
 _NEWEST = 0.05
+#: a window has settled once its error stays below this share of epsilon
+_CLOSER = 1 / 3
+#: age in slides at which a window is looked at first, and looks an old window's age is apart
+_FIRST_LOOK, _LOOKS_AN_AGE = 2, 20
 
 
 @dataclass(slots=True)
 class Watched:
-    """An answered window that the policy hears of.
+    """A window that the policy hears of.
 
     Attributes:
-        slack: slack of the view when the window closed; when it was answered, as long as it is open.
+        slack: slack of the view when the window closed; when it was answered, as long as it is open; AFTER_ALL as long as
+            it has not been answered.
         first: what had arrived by then is in the answer that is judged.
         look: age in slides at which it is looked at next.
         outcome: what the policy heard last, None before.
@@ -35,7 +42,7 @@ class Watched:
 
     slack: int
     first: int
-    look: int = 2
+    look: int = _FIRST_LOOK
     outcome: WindowOutcome | None = None
     heard: int = BEFORE_ALL
 
@@ -68,12 +75,24 @@ class Judge:
         self.policy = policy
         self._since = since
         self._panes = panes
+        self._closer = replace(plan.bound, epsilon=plan.bound.epsilon * _CLOSER)
         self.state = Judged()
 
     @property
     def promised(self) -> bool:
         """Whether the view's bound can be promised."""
         return bool(getattr(self.policy, "promised", False))
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the policy hears of windows that wait for their answer."""
+        return isinstance(self.policy, RequiredSlack) and self.policy.is_learning
+
+    def awaited(self, ends: Iterable[int]) -> None:
+        """Windows are over and wait for their answer."""
+        for end in ends:
+            if end not in self.state.watched and end - self._plan.windows.size > self._since:
+                self.state.watched[end] = Watched(AFTER_ALL, BEFORE_ALL)
 
     def answered(self, end: int, arrival: int) -> None:
         """A window has its first answer.
@@ -82,28 +101,32 @@ class Judge:
             end: the window.
             arrival: what had arrived by then is in it.
         """
-        if end - self._plan.windows.size > self._since:
+        watched = self.state.watched.get(end)
+        if watched is not None:
+            self._tell(watched, arrival)
+        elif end - self._plan.windows.size > self._since:
             self.state.watched[end] = Watched(self.policy.slack, arrival)
 
     def closed(self, end: int, arrival: int) -> None:
         """A window that was answered beforehand has closed: what it was worth is what it is worth now."""
         watched = self.state.watched.get(end)
         if watched is not None:
-            watched.slack, watched.first = self.policy.slack, arrival
+            self._tell(watched, arrival)
 
     def forget(self, end: int) -> None:
         """The policy does not hear of a window any more."""
         self.state.watched.pop(end, None)
+        if isinstance(self.policy, RequiredSlack):
+            self.policy.forget(end)
 
     def look(self, newest: int, frontier: int) -> None:
-        """Tells what is known of the closed windows that are due to be looked at."""
+        """Tells what is known of the windows that are due to be looked at, closed or awaited ones."""
         slide = self._plan.windows.slide
         ends = []
         for end, watched in self.state.watched.items():
-            age = newest - end - watched.slack
-            if end <= frontier and age >= watched.look * slide:
-                while age >= watched.look * slide:
-                    watched.look *= 2
+            age = (newest - end) // slide
+            if age >= watched.look and (end <= frontier or watched.slack == AFTER_ALL):
+                watched.look = age + max(1, age // _LOOKS_AN_AGE)
                 ends.append(end)
         for outcome in self._outcomes(ends, newest, is_final=False):
             self.policy.known(outcome)
@@ -127,15 +150,37 @@ class Judge:
         arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}
         unheard = sorted(end for end in ends if own[end].outcome is None or arrived[end] > own[end].heard)
         for history in self._panes.histories(unheard, size):
-            required = history.required_slack(self._plan.aggregates, self._plan.bound)
-            groups = np.split(required, history.bounds[1:-1])
-            for end, slacks in zip(history.ends, groups, strict=True):
+            required, closer = (
+                np.split(history.required_slack(self._plan.aggregates, bound), history.bounds[1:-1])
+                for bound in (self._plan.bound, self._closer)
+            )
+            for end, slacks, settled in zip(history.ends, required, closer, strict=True):
                 share = self._panes.coverage(end - size, end, own[end].first)
-                weight = 2.0 ** self._panes.halvings(end - size, end)
-                own[end].outcome = WindowOutcome(end, own[end].slack, share, slacks, is_final, weight=weight)
+                own[end].outcome = WindowOutcome(
+                    end,
+                    own[end].slack,
+                    share,
+                    slacks,
+                    is_final,
+                    settled=_least_of(settled, 1 - self._plan.bound.delta),
+                )
                 own[end].heard = arrived[end]
         for end in ends:
             known = own[end].outcome
             assert known is not None, "heard above"
-            age = 0 if newest is None else newest - end - known.slack
-            yield replace(known, final=is_final, age=age)
+            age = 0 if newest is None else newest - end
+            own[end].outcome = known = replace(known, final=is_final, age=age)
+            yield known
+
+    def _tell(self, watched: Watched, arrival: int) -> None:
+        """A window is answered, or closed, with what has arrived by then."""
+        watched.slack, watched.first = self.policy.slack, arrival
+        if watched.outcome is not None:
+            watched.outcome = replace(watched.outcome, slack=watched.slack)
+            self.policy.known(watched.outcome)
+
+
+def _least_of(numbers: Ints, share: float) -> int:
+    """The least number that so large a share is no larger than."""
+    rank = ceil(share * len(numbers)) - 1
+    return int(np.partition(numbers, rank)[rank])

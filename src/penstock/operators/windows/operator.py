@@ -141,7 +141,7 @@ class WindowOperator:
 
     @property
     def horizon(self) -> int:
-        """Time after a window's end at which it is final: a quarter above the largest delay seen."""
+        """Time after a window's end at which it is final: a quarter above the largest delay."""
         return self._clocks.state.horizon
 
     def snapshot(self) -> OperatorState:
@@ -151,9 +151,10 @@ class WindowOperator:
 
     def restore(self, state: OperatorState) -> None:
         """Goes on from the state of an operator of the same views, or of more; its panes are put for themselves."""
-        self._clocks.state = state.time
+        self._clocks.restore(state.time)
         self._beginning.is_whole = state.is_whole
         for name, view in self.views.items():
+            view.policy.arrived(np.zeros(0, np.int64), int(state.time.largest), state.time.age)
             view.restore(state.views[name])
 
     def process(self, batch: PaneBatch) -> list[Answer]:
@@ -199,7 +200,7 @@ class WindowOperator:
             del self.views[name]
 
     def adjust(self, gamma: int, least_horizon: int, most_delay: int) -> None:
-        """Other settings hold from the next batch on; a horizon never becomes shorter."""
+        """Other settings hold from the next batch on."""
         self._clocks.adjust(most_delay, least_horizon)
         for view in self.views.values():
             view.corrector.gamma = gamma
@@ -235,7 +236,7 @@ class WindowOperator:
             )
             self._merge_arrivals(grown)
         for view in self.views.values():
-            view.policy.arrived(delays)
+            view.policy.arrived(delays, int(self._clocks.state.largest), self._clocks.state.age)
 
     def _merge_arrivals(self, panes: Sequence[int]) -> None:
         """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""

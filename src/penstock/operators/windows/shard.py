@@ -275,8 +275,7 @@ class Shard:
     ) -> WindowOperator:
         """An operator without state, but for what its policies remember."""
         policies = {
-            view.name: RequiredSlack(view.bound, memory=memories.get(view.name) or SlackMemory())
-            for view in plan.views
+            view.name: RequiredSlack.of(view, memories.get(view.name)) for view in plan.views
         }
         operator = WindowOperator(
             [(view, policies[view.name]) for view in plan.views],

@@ -85,7 +85,7 @@ def read_state(stored: bytes) -> ShardState:
                 Judged(scalars["coverage"]),
                 Registered(oldest=scalars["oldest"], newest=scalars["newest"]),
             )
-            memory = SlackMemory(scalars["largest"], scalars["debt"])
+            memory = SlackMemory(scalars["debt"])
             own[scalars["name"]], policies[scalars["name"]] = view, memory
             views.append(view)
             remembered.append(memory)
@@ -108,7 +108,6 @@ def _scalars(name: str, view: ViewState, memory: SlackMemory) -> dict[str, Any]:
         "coverage": view.judged.coverage,
         "oldest": view.registered.oldest,
         "newest": view.registered.newest,
-        "largest": memory.largest,
         "debt": memory.debt,
     }
 
@@ -138,7 +137,8 @@ def _watched(views: list[dict[int, Watched]]) -> pa.Table:
             "look": _integers(each.look for each in watched),
             "heard": _integers(each.heard for each in watched),
             "coverage": pa.array([each and each.coverage for each in outcomes], pa.float64()),
-            "weight": pa.array([each and each.weight for each in outcomes], pa.float64()),
+            "age": pa.array([each and each.age for each in outcomes], pa.int64()),
+            "settled": pa.array([each and each.settled for each in outcomes], pa.int64()),
             "required": _lists(map(len, required), required),
         }
     )
@@ -148,11 +148,11 @@ def _read_watched(table: pa.Table, views: list[ViewState]) -> None:
     """The outcomes are those that were heard while the windows were not final."""
     offsets, groups = _of_lists(table.column("required"))
     for row, each in enumerate(_rows(table.drop_columns(["required"]))):
-        number, end, slack, first, look, heard, coverage, weight = each
+        number, end, slack, first, look, heard, coverage, age, settled = each
         watched = views[number].judged.watched[end] = Watched(slack, first, look, None, heard)
         if coverage is not None:
             own = groups[offsets[row] : offsets[row + 1]]
-            watched.outcome = WindowOutcome(end, slack, coverage, own, final=False, weight=weight)
+            watched.outcome = WindowOutcome(end, slack, coverage, own, False, age, settled)
 
 
 def _registered(views: list[set[int]]) -> pa.Table:
@@ -164,7 +164,8 @@ def _remembered(memories: list[SlackMemory]) -> pa.Table:
     """A row for each final window that a policy remembers."""
     sizes = [list(memory.sizes) for memory in memories]
     required = _lists(chain.from_iterable(sizes), [memory.required for memory in memories])
-    return pa.table({"view": _views(sizes), "required": required})
+    settled = _integers(chain.from_iterable(memory.settled for memory in memories))
+    return pa.table({"view": _views(sizes), "required": required, "settled": settled})
 
 
 def _read_remembered(table: pa.Table, memories: list[SlackMemory]) -> None:
@@ -174,6 +175,7 @@ def _read_remembered(table: pa.Table, memories: list[SlackMemory]) -> None:
         own = offsets[rows[number] : rows[number + 1] + 1]
         memory.sizes.extend(np.diff(own).tolist())
         memory.required = groups[own[0] : own[-1]]
+        memory.settled.extend(table.column("settled").to_numpy()[rows[number] : rows[number + 1]].tolist())
 
 
 def _lists(lengths: Iterable[int], groups: Sequence[Ints]) -> pa.Array:

@@ -7,7 +7,8 @@ of what its answer was worth; it says which slack to use next.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Protocol
@@ -16,15 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.times import AFTER_ALL
-from penstock.plan.windows import ErrorBound
+from penstock.plan.windows import ErrorBound, WindowPlan
 
 Ints = npt.NDArray[np.int64]
 
-#: the disorder has changed where the newest windows violate the bound this many times as often as allowed
-_ALARM = 3
-_LEAST_WINDOWS = 32
-#: debt is bounded, in windows over delta: about twenty times the memory's share of violations
+#: final windows remembered, over delta
+_REMEMBERED = 20
+#: debt is bounded, in windows over delta
 _MOST_DEBT = 20
+#: the age at which windows are ripe is believed once the stream is so many times older
+_BELIEVED_FROM = 2
+#: so many windows say at which age they are ripe
+_FEW_WINDOWS = 4
+#: as long as too little is known K is at least this share of the stream's age, so that delays as long had time to show, ...
+_LEAST_OF_AGE = 2 / 3
+#: ... but no more than so many times the largest delay
+_MOST_BEYOND = 6
+#: of a window with more groups so many required slacks are kept
+_MOST_GROUPS = 64
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +44,14 @@ class WindowOutcome:
 
     Attributes:
         end: its end.
-        slack: the slack it was answered with.
+        slack: the slack it was answered with, AFTER_ALL where it has not been yet.
         coverage: share of its tuples that the answer counted, lambda of the paper.
         required: int64[groups], the required slack of each group (see `required_slack`) in any order; of many groups
             some that stand for all.
         final: whether all its tuples are known; else `coverage` and `required` may still change.
-        age: event time since it was answered.
-        weight: groups that each of `required` stands for.
+        age: event time since its end.
+        settled: the least slack from which on the answers of all but a share delta of the groups stay within half of epsilon
+            of what is known.
     """
 
     end: int
@@ -48,7 +60,12 @@ class WindowOutcome:
     required: Ints
     final: bool
     age: int = 0
-    weight: float = 1.0
+    settled: int = 0
+
+    @property
+    def violated(self) -> float:
+        """Share of the groups of which the answer broke the bound, as far as is known."""
+        return float(np.mean(self.required > self.slack))
 
 
 class SlackPolicy(Protocol):
@@ -58,8 +75,14 @@ class SlackPolicy(Protocol):
     def slack(self) -> int:
         """The slack to use now."""
 
-    def arrived(self, delays: Ints) -> None:
-        """Takes in the delays of arrived tuples, t_max - event time where positive, else 0."""
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+        """Takes in what has arrived.
+
+        Args:
+            delays: of the tuples, t_max - event time where positive, else 0.
+            largest: the largest delay so far that is not forgotten.
+            age: event time since the stream began.
+        """
 
     def known(self, outcome: WindowOutcome) -> None:
         """Takes in what a window was worth: any number of times before it is final, once as final."""
@@ -71,7 +94,7 @@ class FixedSlack:
 
     slack: int
 
-    def arrived(self, delays: Ints) -> None:
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:
@@ -107,7 +130,7 @@ class ProportionalDerivativeSlack:
         """alpha * k."""
         return int(self.alpha * self.largest)
 
-    def arrived(self, delays: Ints) -> None:
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
         """Keeps the largest delay."""
         self.largest = max(self.largest, int(delays.max(initial=0)))
 
@@ -118,7 +141,7 @@ class ProportionalDerivativeSlack:
                 self._observed.remove(outcome.end)
             return
         if not outcome.final:
-            if outcome.age < self.period:
+            if outcome.age - outcome.slack < self.period:
                 return
             self._observed.add(outcome.end)
         error = self.threshold - outcome.coverage
@@ -129,118 +152,209 @@ class ProportionalDerivativeSlack:
 
 @dataclass(slots=True)
 class SlackMemory:
-    """What `RequiredSlack` remembers.
+    """What `RequiredSlack` remembers of the newest final windows.
 
     Attributes:
-        largest: the largest delay so far.
-        debt: violations so far beyond the share delta, in groups of windows; never negative.
-        required: int64, required slacks of the newest final windows' groups, those of a window together.
+        debt: violations so far beyond the share delta, in windows; never negative.
+        required: int64, required slacks of their groups, those of a window together.
         sizes: how many of them each window has.
+        settled: of each window, see `WindowOutcome`.
     """
 
-    largest: int = 0
     debt: float = 0.0
     required: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     sizes: deque[int] = field(default_factory=deque)
+    settled: deque[int] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class RequiredSlack:
-    """Ours: the (1 - delta)-quantile of the slacks that known windows would have needed.
+    """Ours: the least slack that all but a share delta of the known windows' groups would have needed.
 
-    - The quantile is taken over the newest final windows, at the level ceil((n + 1)(1 - delta')) / n of
-      conformal prediction: the next window violates the bound with probability <= delta' where windows
-      are exchangeable.
-    - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021).
-    - Windows that are not final raise the quantile where what is known of them already does. Where more than
-      three times delta of the newest ones are violated, the disorder has changed and they alone are
-      asked too.
-    - As long as too few windows are known, K is the largest delay so far.
+    - A window's loss at K is the share of its groups that needed more. K is the least slack at which
+      (n mean loss + 1) / (n + 1) <= delta' over the n newest known windows: the expected loss of the next one is at most
+      delta' where windows are exchangeable (conformal risk control, Angelopoulos et al. 2024, Theorem 1; with one group the
+      conformal quantile). Windows that overlap tell the same thing several times: n counts them size / slide times fewer.
+    - Known are final windows, and those that are *ripe*: older than the age by which all but a share delta of the windows
+      have settled, stay within half of epsilon of what becomes of them. Of a window that is not final this is known
+      only as far as it happened within its age: the product-limit estimate for right truncation (Lynden-Bell 1971). It is
+      believed once the stream is twice as old.
+    - Windows that are not known yet raise K where what is known of them already does.
+    - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021), those of windows
+      that are not final included.
+    - Before 1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
+      least two thirds of the stream's age, up to six times the largest delay: longer ones cannot have shown.
 
     Attributes:
         bound: epsilon and delta.
-        groups: final groups of windows remembered, at least; those of the newest 32 windows, or 1 / delta,
-            always are. 0: 20 / delta.
-        rate: gamma of the repayment, a group of a window.
+        overlap: windows that a moment is in.
+        rate: gamma of the repayment, a window.
         memory: of final windows; what is known of others is told again.
     """
 
     bound: ErrorBound
-    groups: int = 0
+    overlap: float = 1.0
     rate: float = 0.005
     memory: SlackMemory = field(default_factory=SlackMemory)
     _pending: dict[int, WindowOutcome] = field(default_factory=dict)
+    _largest: int = 0
+    _age: int = 0
     _slack: int | None = None
+    _is_learning: bool = True
 
-    def __post_init__(self) -> None:
-        self.groups = self.groups or ceil(20 / self.bound.delta)
+    @classmethod
+    def of(cls, plan: WindowPlan, memory: SlackMemory | None = None) -> RequiredSlack:
+        """The policy of a view.
+
+        Args:
+            plan: the view.
+            memory: what it remembers, None: nothing.
+        """
+        windows = plan.windows
+        return cls(plan.bound, windows.size / windows.slide, memory=memory or SlackMemory())
 
     @property
     def slack(self) -> int:
-        """The quantile, or the largest delay so far."""
+        """K."""
         if self._slack is None:
-            self._slack = self._quantile() if self.promised else self.memory.largest
+            self._slack = self._chosen()
         return self._slack
 
     @property
     def promised(self) -> bool:
-        """Whether enough windows are known for the bound to be more than a hope."""
-        return len(self.memory.sizes) >= ceil(1 / self.bound.delta)
+        """Whether enough windows are final for the bound to be more than a hope."""
+        return len(self.memory.sizes) >= self._least_windows
 
     @property
-    def level(self) -> float:
-        """delta', between a tenth of delta and delta."""
-        delta = self.bound.delta
-        return max(delta / 10, delta - self.rate * self.memory.debt)
+    def is_learning(self) -> bool:
+        """Whether too few windows are known; those that wait for their answer are worth a look then."""
+        return self.slack >= 0 and self._is_learning
 
-    def arrived(self, delays: Ints) -> None:
-        """Keeps the largest delay."""
-        self.memory.largest = max(self.memory.largest, int(delays.max(initial=0)))
-        if not self.promised:
+    @property
+    def _least_windows(self) -> int:
+        return ceil(1 / self.bound.delta)
+
+    @property
+    def _most_windows(self) -> int:
+        return ceil(_REMEMBERED / self.bound.delta)
+
+    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+        """Keeps how late the stream is and how long it has been seen."""
+        self._largest, self._age = largest, age
+        if self._is_learning:
             self._slack = None
 
     def known(self, outcome: WindowOutcome) -> None:
         """Remembers a final window, or what is known of another one."""
         self._slack = None
+        required = _condensed(outcome.required)
         if not outcome.final:
-            self._pending[outcome.end] = outcome
+            self._pending[outcome.end] = replace(outcome, required=required)
             return
         self._pending.pop(outcome.end, None)
-        memory, required = self.memory, outcome.required
+        memory = self.memory
         memory.sizes.append(len(required))
-        least, forgotten = max(_LEAST_WINDOWS, ceil(1 / self.bound.delta)), 0
-        groups = len(memory.required) + len(required)
-        while len(memory.sizes) > least and groups - forgotten - memory.sizes[0] >= self.groups:
+        memory.settled.append(outcome.settled)
+        forgotten = 0
+        while len(memory.sizes) > self._most_windows:
             forgotten += memory.sizes.popleft()
+            memory.settled.popleft()
         memory.required = np.concatenate([memory.required, required])[forgotten:]
-        beyond = float((required > outcome.slack).sum()) - self.bound.delta * len(required)
-        memory.debt = min(max(0.0, memory.debt + outcome.weight * beyond), _MOST_DEBT / self.bound.delta)
+        memory.debt = self._debt_after(outcome.violated - self.bound.delta)
 
-    def _quantile(self) -> int:
-        found = _conformal(self.memory.required, self.level)
-        if not self._pending:
-            return found
-        pending = [self._pending[end] for end in sorted(self._pending, reverse=True)]
-        every = np.concatenate([self.memory.required, *(outcome.required for outcome in pending)])
-        found = max(found, _conformal(every, self.level))
-        newest, violated, wanted = [], 0, ceil(_ALARM / self.bound.delta)
-        for outcome in pending:
-            newest.append(outcome.required)
-            violated += int((outcome.required > outcome.slack).sum())
-            wanted -= len(outcome.required)
-            if wanted <= 0:
-                break
-        recent = np.concatenate(newest)
-        if wanted <= 0 and violated > _ALARM * self.bound.delta * len(recent):
-            found = max(found, _conformal(recent, self.level))
-        return found
+    def forget(self, end: int) -> None:
+        """A window is never told as final."""
+        if self._pending.pop(end, None) is not None:
+            self._slack = None
+
+    def _chosen(self) -> int:
+        pending = [self._pending[end] for end in sorted(self._pending)]
+        answered = [each for each in pending if each.slack != AFTER_ALL]
+        ripe_at = self._ripe_at(pending)
+        is_believed = ripe_at is not None and self._age >= _BELIEVED_FROM * ripe_at
+        ripe = [each for each in pending if is_believed and ripe_at is not None and each.age >= ripe_at]
+        known = len(self.memory.sizes)
+        self._is_learning = known + len(ripe) < self._least_windows
+        if self._is_learning:
+            longest = min(self._largest * _MOST_BEYOND, int(self._age * _LEAST_OF_AGE))
+            is_told = is_believed and ripe_at is not None and known + len(pending) >= _FEW_WINDOWS
+            return max(min(self._largest, ripe_at) if is_told and ripe_at is not None else self._largest, longest)
+        beyond = sum(each.violated for each in answered) - self.bound.delta * sum(
+            each.slack != AFTER_ALL for each in ripe
+        )
+        level = max(self.bound.delta / 10, self.bound.delta - self.rate * self._debt_after(beyond))
+        found = self._least_slack(ripe, level)
+        return max(found, self._least_slack(answered, level)) if answered else found
+
+    def _debt_after(self, beyond: float) -> float:
+        return min(max(0.0, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
+
+    def _ripe_at(self, pending: Sequence[WindowOutcome]) -> int | None:
+        """The age from which on windows that are not final count as known, None where nothing says so."""
+        young = [(each.settled, each.age) for each in pending if each.settled <= each.age]
+        if not young:
+            return None
+        settled = np.array([*self.memory.settled, *(each for each, _ in young)])
+        ages = np.array([*(AFTER_ALL for _ in self.memory.settled), *(age for _, age in young)])
+        return truncated_quantile(settled, ages, 1 - self.bound.delta)
+
+    def _least_slack(self, others: Sequence[WindowOutcome], level: float) -> int:
+        """The least slack at which the mean loss of the newest final windows and others is allowed."""
+        sizes = np.array([*self.memory.sizes, *(len(each.required) for each in others)])
+        required = np.concatenate([self.memory.required, *(each.required for each in others)])
+        kept = sizes[-self._most_windows :]
+        required = required[len(required) - int(kept.sum()) :]
+        return least_slack(required, kept, level, self.overlap)
 
 
-def _conformal(required: Ints, delta: float) -> int:
-    """The least slack that all but a share delta of the windows needed no more than."""
-    n = len(required)
-    rank = min(n, ceil((n + 1) * (1 - delta)))
-    return int(np.partition(required, rank - 1)[rank - 1])
+def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0) -> int:
+    """The least slack at which the expected loss of the next window is at most `level`.
+
+    Args:
+        required: int64, required slacks of the groups of windows, those of a window together.
+        sizes: int64[windows], how many each has, at least one.
+        level: of the loss, the share of a window's groups that need more.
+        overlap: windows that tell the same thing.
+
+    Returns:
+        The least K with (n mean loss(K) + 1) / (n + 1) <= level, n = windows / overlap; where there is none the largest
+        required slack. Source: conformal risk control, Angelopoulos et al. 2024, (4).
+    """
+    n = len(sizes) / overlap
+    allowed = max(0.0, ((n + 1) * level - 1) / n) * len(sizes)
+    order = np.argsort(required)[::-1]
+    losses = np.cumsum(np.repeat(1 / sizes, sizes)[order])
+    # beyond[i] is the loss of a slack just below the i-th largest
+    return int(required[order[min(int(np.searchsorted(losses, allowed + _ROUNDING, "right")), len(order) - 1)]])
+
+
+def _condensed(required: Ints) -> Ints:
+    """The required slacks, of many those in the middle of equal parts in order of size."""
+    groups = len(required)
+    if groups <= _MOST_GROUPS:
+        return required
+    places = (2 * np.arange(_MOST_GROUPS) + 1) * groups // (2 * _MOST_GROUPS)
+    return np.sort(required)[places]
+
+
+def truncated_quantile(times: Ints, limits: Ints, level: float) -> int:
+    """A quantile of times of which each is known only as it lies below a limit of its own.
+
+    Args:
+        times: int64, those known, at least one.
+        limits: int64, for each the time until which it could be known, not below it.
+        level: share of the times that lie at or below the quantile.
+
+    Returns:
+        The quantile by the product-limit estimate for right truncation: F(t) = prod over the times s > t of
+        1 - (times equal to s) / (times <= s with limits >= s). Source: Lynden-Bell 1971; Woodroofe 1985.
+    """
+    found, counts = np.unique(times, return_counts=True)
+    at_risk = np.searchsorted(np.sort(times), found, "right") - np.searchsorted(np.sort(limits), found, "left")
+    below = np.cumprod((1 - counts / np.maximum(at_risk, counts))[::-1])[::-1]
+    # the share at or below each time is what lies below the next one
+    share = np.append(below[1:], 1.0)
+    return int(found[np.argmax(share >= level)])
 
 
 def coverage_threshold(

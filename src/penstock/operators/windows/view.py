@@ -137,7 +137,8 @@ class View:
             answer_all: whether every window with tuples is answered beforehand.
         """
         newest, reached = self._clocks.newest, self._clocks.reached
-        answers = [] if newest is None else self._close(newest - self.policy.slack, self._clocks.known)
+        known = self._known()
+        answers = [] if newest is None else self._close(newest - self.policy.slack, known)
         if is_asked or self.corrector.is_due:
             answers += self.correct()
         self._beforehand = BEFORE_ALL
@@ -146,8 +147,10 @@ class View:
             self._beforehand = AFTER_ALL if answer_all else due
             answers += self._anticipate(self._beforehand)
         if newest is not None:
+            if self.judge.is_learning:
+                self.judge.awaited(self.windows.due(self._panes, newest))
             self.judge.look(newest, self.windows.state.frontier)
-            answers += self.finish(self._clocks.known)
+            answers += self.finish(known)
         return answers
 
     def correct(self) -> list[Answer]:
@@ -222,6 +225,13 @@ class View:
         final = min(state.final, int(ends[0]) - 1) if len(ends) else state.final
         return Progress(state.frontier, max(state.frontier, self._beforehand), final)
 
+    def _known(self) -> int:
+        """Windows that end by then are final: none that the slack would not answer yet while it is being learned."""
+        known, newest = self._clocks.known, self._clocks.newest
+        if newest is None or not self.judge.is_learning:
+            return known
+        return min(known, newest - self.policy.slack - 1)
+
     def _close(self, until: int, known: int) -> list[Answer]:
         """Answers the windows that end by `until`; those that end by `known` are final at once."""
         state = self.windows.state
@@ -234,7 +244,9 @@ class View:
             is_final = end <= known and not self.windows.lacks(end)
             told = state.told.get(end)
             if told is None:
-                if not is_final:
+                if is_final:
+                    self.judge.forget(end)
+                else:
                     self._begin(end)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
             elif is_final:

@@ -44,7 +44,7 @@ def followed(known: StreamProgress | None, entries: Iterable[Entry], settings: S
     """
     clocks = Clocks(int(settings.max_delay_seconds * 1e6), int(settings.least_horizon_seconds * 1e6))
     found = known or StreamProgress(clocks.state)
-    clocks.state = found.time
+    clocks.restore(found.time)
     for entry in entries:
         if entry.newest is not None:
             clocks.take_in(entry.newest, None, np.array(entry.delays, np.int64))
