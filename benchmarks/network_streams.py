@@ -55,7 +55,10 @@ def sides_of(function: str, bound: ErrorBound) -> dict[str, SlackPolicy]:
         "watermark of 1 s": FixedSlack(SECOND),
         "MP-K-slack": LargestDelaySlack(),
     }
-    return {"ours": RequiredSlack(bound, WINDOWS.size / WINDOWS.slide), **(simple if function == "sum" else {})}
+    return {
+        "ours": RequiredSlack(bound, WINDOWS.size / WINDOWS.slide),
+        **(simple if function == "sum" else {}),
+    }
 
 
 def on_networks(console: Console, plans: dict[str, WindowPlan], seconds: float) -> bool:

@@ -99,7 +99,9 @@ def test_silence_answers_a_window_beforehand_and_leaves_it_open() -> None:
     assert told(idle(operator, reached=1_000)) == [(10, 1, 3, False), (20, 0, 1, False)]
     assert told(feed(operator, [6, 15])) == [(10, 2, 4, False)], "its slack is over"
     assert operator.late.registered == 0
-    assert told(feed(operator, [31])) == [(20, 1, 2, False)], "the stream is not six times older than the delay of 6"
+    assert told(feed(operator, [31])) == [(20, 1, 2, False)], (
+        "the stream is not six times older than the delay of 6"
+    )
     assert told(feed(operator, [35])) == [(10, 3, 4, True), (20, 2, 2, True)]
     assert operator.beyond == set()
 

@@ -274,9 +274,7 @@ class Shard:
         self, program: KeyedProgram, plan: OperatorPlan, memories: Mapping[str, SlackMemory]
     ) -> WindowOperator:
         """An operator without state, but for what its policies remember."""
-        policies = {
-            view.name: RequiredSlack.of(view, memories.get(view.name)) for view in plan.views
-        }
+        policies = {view.name: RequiredSlack.of(view, memories.get(view.name)) for view in plan.views}
         operator = WindowOperator(
             [(view, policies[view.name]) for view in plan.views],
             program.gamma,

@@ -278,7 +278,9 @@ class RequiredSlack:
         if self._is_learning:
             longest = min(self._largest * _MOST_BEYOND, int(self._age * _LEAST_OF_AGE))
             is_told = is_believed and ripe_at is not None and known + len(pending) >= _FEW_WINDOWS
-            return max(min(self._largest, ripe_at) if is_told and ripe_at is not None else self._largest, longest)
+            return max(
+                min(self._largest, ripe_at) if is_told and ripe_at is not None else self._largest, longest
+            )
         beyond = sum(each.violated for each in answered) - self.bound.delta * sum(
             each.slack != AFTER_ALL for each in ripe
         )
@@ -325,7 +327,9 @@ def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0)
     order = np.argsort(required)[::-1]
     losses = np.cumsum(np.repeat(1 / sizes, sizes)[order])
     # beyond[i] is the loss of a slack just below the i-th largest
-    return int(required[order[min(int(np.searchsorted(losses, allowed + _ROUNDING, "right")), len(order) - 1)]])
+    return int(
+        required[order[min(int(np.searchsorted(losses, allowed + _ROUNDING, "right")), len(order) - 1)]]
+    )
 
 
 def _condensed(required: Ints) -> Ints:
@@ -350,7 +354,9 @@ def truncated_quantile(times: Ints, limits: Ints, level: float) -> int:
         1 - (times equal to s) / (times <= s with limits >= s). Source: Lynden-Bell 1971; Woodroofe 1985.
     """
     found, counts = np.unique(times, return_counts=True)
-    at_risk = np.searchsorted(np.sort(times), found, "right") - np.searchsorted(np.sort(limits), found, "left")
+    at_risk = np.searchsorted(np.sort(times), found, "right") - np.searchsorted(
+        np.sort(limits), found, "left"
+    )
     below = np.cumprod((1 - counts / np.maximum(at_risk, counts))[::-1])[::-1]
     # the share at or below each time is what lies below the next one
     share = np.append(below[1:], 1.0)
