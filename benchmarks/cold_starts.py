@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.demo_data import read_flights
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack import FixedSlack, RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import SECOND, Arrivals, recorded
@@ -56,7 +57,7 @@ class Hindsight:
         self.slack = 0
         self.required: list[int] = []
 
-    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

@@ -36,6 +36,7 @@ from rich.table import Table
 from cold_starts import STRETCHES, from_cold_starts
 from network_streams import WINDOWS, on_networks
 from penstock.cli.demo_data import read_flights
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack import (
     FixedSlack,
     ProportionalDerivativeSlack,
@@ -94,7 +95,7 @@ class Watched:
         self.slack = 0
         self.required: list[int] = []
 
-    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

@@ -39,6 +39,7 @@ from scipy.stats import t as student
 from expectations import Expectations
 from penstock.operators.windows.aggregates import shared_codes
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.judge import Judge
 from penstock.operators.windows.operator import WindowOperator
 from penstock.operators.windows.panes import Panes
@@ -134,11 +135,11 @@ class TimedPolicy:
         """Whether the bound can be promised."""
         return self._policy.promised
 
-    def arrived(self, delays: npt.NDArray[np.int64]) -> None:
-        """Takes in delays."""
+    def arrived(self, lateness: Lateness) -> None:
+        """Takes in how late the stream is."""
         self.used = None
         with self._watch():
-            self._policy.arrived(delays)
+            self._policy.arrived(lateness)
 
     def known(self, outcome: WindowOutcome) -> None:
         """Takes in what a window was worth."""
@@ -279,7 +280,7 @@ def required_of_all(arrivals: Arrivals, plan: WindowPlan, ends: Sequence[int]) -
         tuples = arrivals.columns.take(pa.array(own)).append_column(ARRIVAL, pa.array(stamps[own]))
         tuples = tuples.append_column(END, pa.array(np.full(len(own), end)))
         rows = operator.parts.lift(tuples, [END, "k", ARRIVAL])
-        found.append(WindowHistory(rows, {}, [END, "k"]).required_slack(plan.aggregates, plan.bound))
+        found.append(WindowHistory(rows, {}, [END, "k"]).required_slack(plan.aggregates, plan.bound)[0])
     return np.concatenate(found)
 
 

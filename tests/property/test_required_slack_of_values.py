@@ -67,7 +67,7 @@ def test_it_is_that_of_each_answer_by_itself(
     partials = pa.concat_tables([partials, pa.table(alone, partials.schema)])
     history = WindowHistory(partials, {"v": values.take(pa.array(rng.permutation(count)))}, [END, "k"])
     groups = partials.select([END, "k"]).group_by([END, "k"], use_threads=False).aggregate([])
-    found = history.required_slack([aggregate], bound)
+    (found,) = history.required_slack([aggregate], bound)
     for group, slack in zip(groups.to_pylist(), found.tolist(), strict=True):
         mask = (values.column(END).to_numpy() == group[END]) & (values.column("k").to_numpy() == group["k"])
         own = values.filter(pa.array(mask))

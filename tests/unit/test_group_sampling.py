@@ -11,6 +11,7 @@ import pytest
 
 from penstock.operators.routing.routers import HashRouter, hashes_of
 from penstock.operators.windows.aggregates import Parts, lift_values
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.sampling import MOST_GROUPS, GroupSample, halvings_of
@@ -47,7 +48,7 @@ class Listener:
     slack: int = 0
     heard: dict[int, WindowOutcome] = field(default_factory=dict)
 
-    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
@@ -65,7 +66,7 @@ class Listener:
     slack: int = 0
     open: set[int] = field(default_factory=set)
 
-    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

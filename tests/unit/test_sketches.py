@@ -99,7 +99,7 @@ def test_a_group_without_values_needs_no_slack() -> None:
     rows = rows.append_column(ARRIVAL, pa.array([90])).append_column(END, pa.array([5]))
     assert WindowHistory(rows, {}, [END, "k"]).required_slack(
         [aggregate], ErrorBound(0.05, 0.05)
-    ).tolist() == [0]
+    ).tolist() == [[0]]
 
 
 def test_the_required_slack_of_sketches_is_that_of_their_values() -> None:
@@ -115,4 +115,4 @@ def test_the_required_slack_of_sketches_is_that_of_their_values() -> None:
     )
     history = WindowHistory(rows.append_column(END, pa.array([5] * 3)), {}, [END, "k"])
     for aggregate in aggregates:
-        assert history.required_slack([aggregate], ErrorBound(0.05, 0.05)).tolist() == [16]
+        assert history.required_slack([aggregate], ErrorBound(0.05, 0.05)).tolist() == [[16]]

@@ -13,6 +13,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows import pane, panes
 from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
 from penstock.operators.windows.answers import Answer, Progress, Standing
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Panes
@@ -305,7 +306,7 @@ def test_required_slack_is_the_least_that_keeps_the_error_below_epsilon() -> Non
                 "sum:v": values,
             }
         )
-        (slack,) = history(partials, 10).required_slack([SUM], ErrorBound(0.1, 0.05))
+        ((slack,),) = history(partials, 10).required_slack([SUM], ErrorBound(0.1, 0.05))
         assert slack == next(
             k
             for k in range(100)
@@ -324,14 +325,14 @@ def test_one_group_says_nothing_of_the_required_slack_of_another(disturbing: flo
             "sum:v": [disturbing, 1.0, 1.0],
         }
     )
-    assert history(partials, 10, "k").required_slack([SUM], BOUND).tolist() == [0, 41]
+    assert history(partials, 10, "k").required_slack([SUM], BOUND).tolist() == [[0, 41]]
 
 
 def test_an_extreme_that_is_no_number_is_right_or_wrong() -> None:
     latest = Aggregate("max", "v", pa.timestamp("us"))
     times = pa.array([1_700_000_000_000_000, 1_700_000_001_000_000], pa.timestamp("us"))
     partials = pa.table({ARRIVAL: [0, 50], "rows": [1, 1], "max:v": times})
-    assert history(partials, 10).required_slack([latest], BOUND).tolist() == [41]
+    assert history(partials, 10).required_slack([latest], BOUND).tolist() == [[41]]
 
 
 @pytest.mark.parametrize(
@@ -406,7 +407,7 @@ def test_an_operator_keeps_the_parts_of_views_that_are_gone() -> None:
 
 def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:
     policy = ProportionalDerivativeSlack(threshold=0.95)
-    policy.arrived(np.array([100, 20]), 100, 0)
+    policy.arrived(Lateness(np.array([100, 20]), 100, 0))
     assert policy.slack == 100
     policy.known(_outcome(0.99))
     assert policy.alpha == pytest.approx(1 + 0.2 * -0.04 + 4 * -0.04)
@@ -416,7 +417,7 @@ def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:
 
 def test_ours_waits_for_the_largest_delay_until_enough_windows_are_known() -> None:
     policy = RequiredSlack(BOUND)
-    policy.arrived(np.array([70]), 70, 0)
+    policy.arrived(Lateness(np.array([70]), 70, 0))
     assert (policy.slack, policy.promised) == (70, False)
     for required in range(100):
         policy.known(WindowOutcome(required, 100, 1.0, np.array([required]), True))

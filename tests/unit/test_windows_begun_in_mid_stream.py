@@ -11,6 +11,7 @@ import pytest
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
@@ -60,7 +61,7 @@ class Pupil:
     promised: bool = True
     heard: list[int] = field(default_factory=list)
 
-    def arrived(self, delays: np.ndarray, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:

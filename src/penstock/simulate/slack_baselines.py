@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack import Ints, WindowOutcome
 
 
@@ -20,9 +21,9 @@ class LargestDelaySlack:
 
     slack: int = 0
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Keeps the largest delay."""
-        self.slack = max(self.slack, int(delays.max(initial=0)))
+        self.slack = max(self.slack, int(lateness.delays.max(initial=0)))
 
     def known(self, outcome: WindowOutcome) -> None:
         """Not looked at."""
@@ -46,8 +47,9 @@ class RecentDelaySlack:
     _held: int = 0
     _fresh: int = 0
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Takes the delays in and looks at the quantile now and then."""
+        delays = lateness.delays
         self._recent.append(delays)
         self._held += len(delays)
         self._fresh += len(delays)

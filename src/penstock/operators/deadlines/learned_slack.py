@@ -110,8 +110,7 @@ class LearnedSlack:
                     # none of its tuples had come when it closed
                     self._judge.answered(end, BEFORE_ALL)
         if newest is not None or oldest is not None:
-            heard = self._clocks.take_in(newest, oldest, delays)
-            self._policy.arrived(heard, int(self._clocks.state.largest), self._clocks.state.age)
+            self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
 
     def frontier(self, moment: int) -> int:
         """Until which end windows are closed once the stream has come to a moment, microseconds; it never goes back."""
@@ -150,7 +149,7 @@ class LearnedSlack:
         view = state.operators[0].views[name]
         self._windows, self._judge.state = view.windows, view.judged
         self._policy.memory = state.memories[0][name]
-        self._policy.arrived(np.zeros(0, np.int64), int(self._clocks.state.largest), self._clocks.state.age)
+        self._policy.arrived(self._clocks.lateness)
         for watched in view.judged.watched.values():
             if watched.outcome is not None:
                 self._policy.known(watched.outcome)

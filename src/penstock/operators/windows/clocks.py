@@ -6,17 +6,19 @@ moment up to which a silent stream is *taken* to have come. What is due by the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.plan.times import BEFORE_ALL
 
+Ints = npt.NDArray[np.int64]
+
 #: share of the largest delay by which the horizon exceeds it
 _HORIZON_MARGIN = 0.25
-#: event time after which half of the largest delay is forgotten, microseconds: a delay that comes back every day stays within
-#: the margin
+#: event time after which half of the largest delay is forgotten, microseconds: one that comes back every day stays within the
+#: margin
 _HALF_LIFE = 4 * 24 * 3600 * 1_000_000
 #: nothing is final before the stream is so many times older than the largest delay: until then longer ones cannot have shown
 _BELIEVED_FROM = 6
@@ -64,6 +66,21 @@ class StreamTime:
         return self.newest - self.horizon
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lateness:
+    """How late a stream is.
+
+    Attributes:
+        delays: int64, of tuples of its newest batch: t_max - event time where positive, else 0.
+        largest: the largest delay so far that is not forgotten.
+        age: event time since the stream began.
+    """
+
+    delays: Ints
+    largest: int
+    age: int
+
+
 class Clocks:
     """Takes in what batches tell of time.
 
@@ -91,9 +108,7 @@ class Clocks:
         """Begins with what came before the first batch."""
         self.state.arrival, self.state.newest = arrival, newest
 
-    def take_in(
-        self, newest: int | None, oldest: int | None, delays: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def take_in(self, newest: int | None, oldest: int | None, delays: Ints) -> Lateness:
         """Takes in a batch.
 
         Args:
@@ -102,7 +117,7 @@ class Clocks:
             delays: of its tuples.
 
         Returns:
-            Those delays that tell something.
+            How late it is; of the delays those that tell something.
         """
         state = self.state
         if state.arrival is None:
@@ -117,12 +132,17 @@ class Clocks:
         state.begun = state.newest if state.begun is None else state.begun
         delays = delays[delays <= self._most_delay]
         self._set(max(state.largest, int(delays.max(initial=0))))
-        return delays
+        return replace(self.lateness, delays=delays)
 
     def reach(self, moment: int | None) -> None:
         """The stream is taken to have come to a moment, None: to what was seen."""
         known = [each for each in (self.newest, moment) if each is not None]
         self.state.reached = max(known, default=None)
+
+    @property
+    def lateness(self) -> Lateness:
+        """How late the stream is, without a batch."""
+        return Lateness(np.zeros(0, np.int64), int(self.state.largest), self.state.age)
 
     @property
     def newest(self) -> int | None:

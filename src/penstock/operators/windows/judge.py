@@ -1,9 +1,9 @@
 """What the slack policy of a view hears: what its answers turned out to be worth.
 
-A closed window is looked at two slides after its end, then every slide, an old one every twentieth of its age, and once more when it is
-final. Each look says what share of its tuples the answer held, which slack each group would have needed, of many groups
-each of a random sample (`sampling`), and since when the answers are near to what is known. As long as the policy knows too
-little, windows that wait for their answer are looked at too.
+A closed window is looked at two slides after its end, then every slide, an old one every twentieth of its age, and once more
+when it is final. Each look says what share of its tuples the answer held, which slack each group would have needed, of many
+groups each of a random sample (`sampling`), and from which slack on the answers are near to what is known. As long as the
+policy knows too little, windows that wait for their answer are looked at too.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ class Judge:
         self.policy = policy
         self._since = since
         self._panes = panes
-        self._closer = replace(plan.bound, epsilon=plan.bound.epsilon * _CLOSER)
         self.state = Judged()
 
     @property
@@ -150,17 +149,15 @@ class Judge:
         arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}
         unheard = sorted(end for end in ends if own[end].outcome is None or arrived[end] > own[end].heard)
         for history in self._panes.histories(unheard, size):
-            required, closer = (
-                np.split(history.required_slack(self._plan.aggregates, bound), history.bounds[1:-1])
-                for bound in (self._plan.bound, self._closer)
-            )
-            for end, slacks, settled in zip(history.ends, required, closer, strict=True):
+            slacks = history.required_slack(self._plan.aggregates, self._plan.bound, (1.0, _CLOSER))
+            required, closer = (np.split(each, history.bounds[1:-1]) for each in slacks)
+            for end, needed, settled in zip(history.ends, required, closer, strict=True):
                 share = self._panes.coverage(end - size, end, own[end].first)
                 own[end].outcome = WindowOutcome(
                     end,
                     own[end].slack,
                     share,
-                    slacks,
+                    needed,
                     is_final,
                     settled=_least_of(settled, 1 - self._plan.bound.delta),
                 )

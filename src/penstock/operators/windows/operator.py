@@ -154,7 +154,7 @@ class WindowOperator:
         self._clocks.restore(state.time)
         self._beginning.is_whole = state.is_whole
         for name, view in self.views.items():
-            view.policy.arrived(np.zeros(0, np.int64), int(state.time.largest), state.time.age)
+            view.policy.arrived(self._clocks.lateness)
             view.restore(state.views[name])
 
     def process(self, batch: PaneBatch) -> list[Answer]:
@@ -226,7 +226,7 @@ class WindowOperator:
     def _take_in(self, batch: PaneBatch) -> None:
         partials = batch.partials
         oldest = None if partials is None else pc.min(partials.column(PANE)).as_py()
-        delays = self._clocks.take_in(batch.newest, oldest, batch.delays)
+        lateness = self._clocks.take_in(batch.newest, oldest, batch.delays)
         if partials is not None:
             wanted = self._wanted(partials, is_late=not batch.makes_whole)
             grown = self.panes.append(
@@ -236,7 +236,7 @@ class WindowOperator:
             )
             self._merge_arrivals(grown)
         for view in self.views.values():
-            view.policy.arrived(delays, int(self._clocks.state.largest), self._clocks.state.age)
+            view.policy.arrived(lateness)
 
     def _merge_arrivals(self, panes: Sequence[int]) -> None:
         """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""

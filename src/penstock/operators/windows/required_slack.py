@@ -77,17 +77,20 @@ class WindowHistory:
         self._known_values: dict[str, _ValueHistory] = {}
         self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
-    def required_slack(self, aggregates: Sequence[Aggregate], bound: ErrorBound) -> Ints:
+    def required_slack(
+        self, aggregates: Sequence[Aggregate], bound: ErrorBound, shares: Sequence[float] = (1.0,)
+    ) -> Ints:
         """The required slack of each group of each window.
 
         Args:
             aggregates: a view's; the largest of their required slacks counts.
             bound: epsilon, relative or absolute.
+            shares: of epsilon, one for each answer.
 
         Returns:
-            int64[groups], microseconds.
+            int64[shares, groups], microseconds.
         """
-        needed = np.full(len(self._ends), _NEVER)
+        needed = np.full((len(shares), len(self._ends)), _NEVER)
         for aggregate in aggregates:
             if aggregate.function in KEEPING_VALUES and aggregate.argument is not None:
                 own = self._values_of(aggregate.argument)
@@ -98,8 +101,8 @@ class WindowHistory:
             else:
                 errors = _errors(aggregate, bound, *self._running(aggregate))
                 codes, arrivals = self._codes, self._arrivals
-            slack = _last_violations(errors, bound.epsilon, codes, arrivals, len(self._ends))
-            needed = np.maximum(needed, slack)
+            limits = [bound.epsilon * share for share in shares]
+            needed = np.maximum(needed, _last_violations(errors, limits, codes, arrivals, len(self._ends)))
         return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
 
     def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
@@ -238,20 +241,26 @@ class _ValueHistory:
         return percentiles_before(self._numbers, places, self._counts, self._segments, fraction)
 
 
-def _last_violations(errors: Floats, epsilon: float, codes: Ints, arrivals: Ints, groups: int) -> Ints:
-    """Arrival of the last row of each group without which the error is not below epsilon.
+def _last_violations(
+    errors: Floats, limits: Sequence[float], codes: Ints, arrivals: Ints, groups: int
+) -> Ints:
+    """Arrival of the last row of each group without which the error is not below a limit.
 
     Args:
         errors: before each row, those of a group together, in order of arrival.
-        epsilon: the bound.
+        limits: of the error.
         codes, arrivals: of the rows.
         groups: how many there are.
+
+    Returns:
+        int64[limits, groups].
     """
     # rows of one arrival come together: an answer ends before the first of them
     opening = np.append(True, (np.diff(arrivals) != 0) | (np.diff(codes) != 0))[: len(codes)]
-    violated = np.flatnonzero(opening & ~(errors < epsilon))
-    found = np.full(groups, _NEVER)
-    found[codes[violated]] = arrivals[violated]
+    found = np.full((len(limits), groups), _NEVER)
+    for own, limit in zip(found, limits, strict=True):
+        violated = np.flatnonzero(opening & ~(errors < limit))
+        own[codes[violated]] = arrivals[violated]
     return found
 
 

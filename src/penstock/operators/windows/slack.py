@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from penstock.operators.windows.clocks import Lateness
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import ErrorBound, WindowPlan
 
@@ -50,7 +51,7 @@ class WindowOutcome:
             some that stand for all.
         final: whether all its tuples are known; else `coverage` and `required` may still change.
         age: event time since its end.
-        settled: the least slack from which on the answers of all but a share delta of the groups stay within half of epsilon
+        settled: the least slack from which on the answers of all but a share delta of the groups stay within a third of epsilon
             of what is known.
     """
 
@@ -75,14 +76,8 @@ class SlackPolicy(Protocol):
     def slack(self) -> int:
         """The slack to use now."""
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
-        """Takes in what has arrived.
-
-        Args:
-            delays: of the tuples, t_max - event time where positive, else 0.
-            largest: the largest delay so far that is not forgotten.
-            age: event time since the stream began.
-        """
+    def arrived(self, lateness: Lateness) -> None:
+        """Takes in how late the stream is."""
 
     def known(self, outcome: WindowOutcome) -> None:
         """Takes in what a window was worth: any number of times before it is final, once as final."""
@@ -94,7 +89,7 @@ class FixedSlack:
 
     slack: int
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
     def known(self, outcome: WindowOutcome) -> None:
@@ -130,9 +125,9 @@ class ProportionalDerivativeSlack:
         """alpha * k."""
         return int(self.alpha * self.largest)
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Keeps the largest delay."""
-        self.largest = max(self.largest, int(delays.max(initial=0)))
+        self.largest = max(self.largest, int(lateness.delays.max(initial=0)))
 
     def known(self, outcome: WindowOutcome) -> None:
         """One step of the rule, the first time that a window's coverage counts."""
@@ -176,7 +171,7 @@ class RequiredSlack:
       delta' where windows are exchangeable (conformal risk control, Angelopoulos et al. 2024, Theorem 1; with one group the
       conformal quantile). Windows that overlap tell the same thing several times: n counts them size / slide times fewer.
     - Known are final windows, and those that are *ripe*: older than the age by which all but a share delta of the windows
-      have settled, stay within half of epsilon of what becomes of them. Of a window that is not final this is known
+      have settled, stay within a third of epsilon of what becomes of them. Of a window that is not final this is known
       only as far as it happened within its age: the product-limit estimate for right truncation (Lynden-Bell 1971). It is
       believed once the stream is twice as old.
     - Windows that are not known yet raise K where what is known of them already does.
@@ -238,9 +233,9 @@ class RequiredSlack:
     def _most_windows(self) -> int:
         return ceil(_REMEMBERED / self.bound.delta)
 
-    def arrived(self, delays: Ints, largest: int, age: int) -> None:
+    def arrived(self, lateness: Lateness) -> None:
         """Keeps how late the stream is and how long it has been seen."""
-        self._largest, self._age = largest, age
+        self._largest, self._age = lateness.largest, lateness.age
         if self._is_learning:
             self._slack = None
 
