@@ -433,7 +433,7 @@ def test_violations_beyond_delta_are_repaid() -> None:
     assert policy.slack == 10
     for number in range(3000):
         policy.known(WindowOutcome(number, 20, 1.0, np.array([10]), True))
-    assert policy.memory.debt == 0
+    assert policy.memory.debt < 0
 
 
 def test_windows_that_are_not_final_raise_the_slack() -> None:

@@ -22,7 +22,7 @@ from penstock.plan.windows import WindowPlan
 #: weight of the newest window in the estimate of the coverage
 _NEWEST = 0.05
 #: a window has settled once its error stays below this share of epsilon
-_CLOSER = 1 / 3
+_CLOSER = 0.5
 #: age in slides at which a window is looked at first, and looks an old window's age is apart
 _FIRST_LOOK, _LOOKS_AN_AGE = 2, 20
 

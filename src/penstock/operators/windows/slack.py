@@ -24,8 +24,10 @@ Ints = npt.NDArray[np.int64]
 
 #: final windows remembered, over delta
 _REMEMBERED = 20
-#: debt is bounded, in windows over delta
-_MOST_DEBT = 20
+#: debt is bounded, in windows over delta; so many windows of chance never count as debt
+_MOST_DEBT, _CHANCE = 20, 3
+#: windows that must be known before K follows from them, over delta
+_LEAST_KNOWN = 1.1
 #: the age at which windows are ripe is believed once the stream is so many times older
 _BELIEVED_FROM = 2
 #: so many windows say at which age they are ripe
@@ -51,7 +53,7 @@ class WindowOutcome:
             some that stand for all.
         final: whether all its tuples are known; else `coverage` and `required` may still change.
         age: event time since its end.
-        settled: the least slack from which on the answers of all but a share delta of the groups stay within a third of epsilon
+        settled: the least slack from which on the answers of all but a share delta of the groups stay within half of epsilon
             of what is known.
     """
 
@@ -150,7 +152,7 @@ class SlackMemory:
     """What `RequiredSlack` remembers of the newest final windows.
 
     Attributes:
-        debt: violations so far beyond the share delta, in windows; never negative.
+        debt: violations so far beyond the share delta, in windows; below zero at most by what chance may add.
         required: int64, required slacks of their groups, those of a window together.
         sizes: how many of them each window has.
         settled: of each window, see `WindowOutcome`.
@@ -169,27 +171,27 @@ class RequiredSlack:
     - A window's loss at K is the share of its groups that needed more. K is the least slack at which
       (n mean loss + 1) / (n + 1) <= delta' over the n newest known windows: the expected loss of the next one is at most
       delta' where windows are exchangeable (conformal risk control, Angelopoulos et al. 2024, Theorem 1; with one group the
-      conformal quantile). Windows that overlap tell the same thing several times: n counts them size / slide times fewer.
+      conformal quantile). Windows that overlap tell the same thing several times: n counts them sqrt(size / slide) times fewer.
     - Known are final windows, and those that are *ripe*: older than the age by which all but a share delta of the windows
-      have settled, stay within a third of epsilon of what becomes of them. Of a window that is not final this is known
+      have settled, stay within half of epsilon of what becomes of them. Of a window that is not final this is known
       only as far as it happened within its age: the product-limit estimate for right truncation (Lynden-Bell 1971). It is
       believed once the stream is twice as old.
     - Windows that are not known yet raise K where what is known of them already does.
     - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021), those of windows
       that are not final included.
-    - Before 1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
+    - Before 1.1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
       least two thirds of the stream's age, up to six times the largest delay: longer ones cannot have shown.
 
     Attributes:
         bound: epsilon and delta.
-        overlap: windows that a moment is in.
+        overlap: windows that tell as much as one that shares no tuples with others.
         rate: gamma of the repayment, a window.
         memory: of final windows; what is known of others is told again.
     """
 
     bound: ErrorBound
     overlap: float = 1.0
-    rate: float = 0.005
+    rate: float = 0.03
     memory: SlackMemory = field(default_factory=SlackMemory)
     _pending: dict[int, WindowOutcome] = field(default_factory=dict)
     _largest: int = 0
@@ -206,7 +208,7 @@ class RequiredSlack:
             memory: what it remembers, None: nothing.
         """
         windows = plan.windows
-        return cls(plan.bound, windows.size / windows.slide, memory=memory or SlackMemory())
+        return cls(plan.bound, sqrt(windows.size / windows.slide), memory=memory or SlackMemory())
 
     @property
     def slack(self) -> int:
@@ -227,7 +229,7 @@ class RequiredSlack:
 
     @property
     def _least_windows(self) -> int:
-        return ceil(1 / self.bound.delta)
+        return ceil(_LEAST_KNOWN / self.bound.delta)
 
     @property
     def _most_windows(self) -> int:
@@ -279,12 +281,13 @@ class RequiredSlack:
         beyond = sum(each.violated for each in answered) - self.bound.delta * sum(
             each.slack != AFTER_ALL for each in ripe
         )
-        level = max(self.bound.delta / 10, self.bound.delta - self.rate * self._debt_after(beyond))
+        debt = max(0.0, self._debt_after(beyond))
+        level = max(self.bound.delta / 10, self.bound.delta - self.rate * debt)
         found = self._least_slack(ripe, level)
         return max(found, self._least_slack(answered, level)) if answered else found
 
     def _debt_after(self, beyond: float) -> float:
-        return min(max(0.0, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
+        return min(max(-_CHANCE, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
 
     def _ripe_at(self, pending: Sequence[WindowOutcome]) -> int | None:
         """The age from which on windows that are not final count as known, None where nothing says so."""
