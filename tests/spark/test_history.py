@@ -34,7 +34,7 @@ SIZE = 20_000_000
 
 def late_stream() -> pa.Table:
     """A stream whose last tuples are from all of it."""
-    table = tuples(ENTRIES * EACH, 7)
+    table = tuples(ENTRIES * EACH, 7, apart=3)
     late = np.random.default_rng(8).permutation(np.arange(0, table.num_rows, 9))[:LATE]
     rest = np.setdiff1d(np.arange(table.num_rows), late)
     return table.take(pa.array(np.concatenate([rest, late])))

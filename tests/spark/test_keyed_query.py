@@ -54,12 +54,12 @@ MADE = {
 }
 
 
-def tuples(rows: int, seed: int) -> pa.Table:
-    """A stream in order of arrival, later on many tuples up to 100 seconds late."""
+def tuples(rows: int, seed: int, apart: float = 0.5) -> pa.Table:
+    """A stream in order of arrival, so many seconds apart, later on many tuples up to 100 seconds late."""
     rng = np.random.default_rng(seed)
     disordered = (np.arange(rows) > rows / 3) & (rng.random(rows) < 0.4)
     late = np.where(disordered, rng.uniform(20, 100, rows), rng.uniform(0, 2, rows))
-    times = [NOON + timedelta(seconds=round(row * 0.5 - late[row], 3)) for row in range(rows)]
+    times = [NOON + timedelta(seconds=round(row * apart - late[row], 3)) for row in range(rows)]
     some = rng.random(rows)
     return pa.table(
         {

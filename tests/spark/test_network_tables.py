@@ -62,7 +62,8 @@ def _engine(spark: SparkSession, **options: str) -> Engine:
 
 def _bare(spark: SparkSession) -> Engine:
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
-    return Engine(spark, shards=2, least_horizon_seconds=1, retry_attempts=40, retry_seconds=0.2)
+    heard = {"least_horizon_seconds": 1, "max_delay_seconds": 2}
+    return Engine(spark, shards=2, retry_attempts=40, retry_seconds=0.2, **heard)
 
 
 def _answered(engine: Engine, out: Path) -> Run:

@@ -173,18 +173,18 @@ def entry(newest: int | None, *delays: int, **said: Any) -> Entry:
 
 def test_a_join_is_told_as_far_as_the_last_of_its_streams_has_come() -> None:
     settings_ = Settings(max_delay_seconds=1, least_horizon_seconds=0.0001)
-    flights = followed(None, [entry(1_000, 0), entry(2_000, 400, 2_000_000)], settings_)
-    weather = followed(None, [entry(5_000, 0), entry(5_000, 8), entry(5_000, reached=7_000)], settings_)
-    assert progress_of([flights, weather], 3) == Progress(2_000, 2_000, 1_500, 3)
-    assert progress_of([weather], 3) == Progress(5_000, 7_000, 4_900, 3)
+    flights = followed(None, [entry(1_000, 0), entry(4_000, 400, 2_000_000)], settings_)
+    weather = followed(None, [entry(5_000, 0), entry(5_100, 8), entry(5_100, reached=7_000)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(4_000, 4_000, 3_500, 3)
+    assert progress_of([weather], 3) == Progress(5_100, 7_000, 5_000, 3)
     assert progress_of([weather, followed(None, [], settings_)], 3) == Progress(operator=3)
-    flights = followed(flights, [entry(2_000, answer_all=True)], settings_)
-    assert progress_of([flights, weather], 3) == Progress(2_000, 7_000, 1_500, 3)
-    begun = followed(flights, [entry(2_000)], settings_)
-    assert progress_of([begun, weather], 3).beforehand == 2_000, "another run goes on with it"
-    flights = followed(flights, [entry(2_000, ended=True)], settings_)
-    assert progress_of([flights, weather], 3) == Progress(5_000, 7_000, 4_900, 3)
-    assert progress_of([flights], 3) == Progress(2_000, AFTER_ALL, AFTER_ALL, 3)
+    flights = followed(flights, [entry(4_000, answer_all=True)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(4_000, 7_000, 3_500, 3)
+    begun = followed(flights, [entry(4_000)], settings_)
+    assert progress_of([begun, weather], 3).beforehand == 4_000, "another run goes on with it"
+    flights = followed(flights, [entry(4_000, ended=True)], settings_)
+    assert progress_of([flights, weather], 3) == Progress(5_100, 7_000, 5_000, 3)
+    assert progress_of([flights], 3) == Progress(4_000, AFTER_ALL, AFTER_ALL, 3)
     assert STREAMS.value(STREAMS.document({"flights": flights})) == {"flights": flights}
 
 

@@ -26,8 +26,6 @@ Ints = npt.NDArray[np.int64]
 _REMEMBERED = 20
 #: debt is bounded, in windows over delta; so many windows of chance never count as debt
 _MOST_DEBT, _CHANCE = 20, 3
-#: windows that must be known before K follows from them, over delta
-_LEAST_KNOWN = 1.1
 #: the age at which windows are ripe is believed once the stream is so many times older
 _BELIEVED_FROM = 2
 #: so many windows say at which age they are ripe
@@ -179,7 +177,7 @@ class RequiredSlack:
     - Windows that are not known yet raise K where what is known of them already does.
     - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021), those of windows
       that are not final included.
-    - Before 1.1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
+    - Before 1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
       least two thirds of the stream's age, up to six times the largest delay: longer ones cannot have shown.
 
     Attributes:
@@ -229,7 +227,7 @@ class RequiredSlack:
 
     @property
     def _least_windows(self) -> int:
-        return ceil(_LEAST_KNOWN / self.bound.delta)
+        return ceil(1 / self.bound.delta)
 
     @property
     def _most_windows(self) -> int:

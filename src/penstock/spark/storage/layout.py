@@ -18,7 +18,7 @@ PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", 
 #: kind of the files that the log of a view's rows names: those that were published
 ROWS_FILES = "rows"
 #: version of both layouts; a checkpoint of another version is refused
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 
 
 def is_of_log(kind: str) -> bool:
