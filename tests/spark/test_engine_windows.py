@@ -113,9 +113,9 @@ def test_final_results_equal_spark_over_all_tuples(
 
 
 def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    data, out = write(tmp_path / "data", range(6)), tmp_path / "out"
+    data, out = write(tmp_path / "data", range(10)), tmp_path / "out"
     text = "SELECT window(ts, '1 second') AS w, {}(key + 9000000000000000000) AS s FROM tuples GROUP BY w"
-    engine = engine_on(spark, data, max_delay_seconds=10)
+    engine = engine_on(spark, data, max_delay_seconds=1)
     run = engine.view("huge", text.format("sum")).start(out, available_now=True)
     run.await_termination()
     assert_equal_to_spark(spark, run.results("huge"), [data], text.format("try_sum"))
@@ -123,7 +123,7 @@ def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: 
     run.stop()
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     windows = [event for event in events if event["kind"] == "windows"]
-    # the last tuple of each file is 20 s late; that of the last two, which come together, is of a final window
+    # the last tuple of each file is 20 s late; those of the last files are of final windows
     assert sum(event["late_beyond"] for event in windows) >= 2
     assert sum(event["late_tuples"] for event in windows) >= 2
     assert sum(event["views"].get("huge", {}).get("overflowed", 0) for event in windows) >= too_large > 1

@@ -33,6 +33,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 _MOST_SECONDS = 1200
 #: small, and so thin that routes break: one packet in ten never comes, others come by ten seconds late
 NETWORK = {"nodes": "15", "load": "40", "seconds": "60", "seed": "7", "max_speed": "20", "sources": "5"}
+#: nothing is final, and nothing promised, before the stream is six times as old as its largest delay
+LONGER = {"seconds": "240"}
 SECONDS = 3
 EPSILON = 0.05
 VIEWS = {
@@ -62,8 +64,7 @@ def _engine(spark: SparkSession, **options: str) -> Engine:
 
 def _bare(spark: SparkSession) -> Engine:
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
-    heard = {"least_horizon_seconds": 1, "max_delay_seconds": 2}
-    return Engine(spark, shards=2, retry_attempts=40, retry_seconds=0.2, **heard)
+    return Engine(spark, shards=2, least_horizon_seconds=1, retry_attempts=40, retry_seconds=0.2)
 
 
 def _answered(engine: Engine, out: Path) -> Run:
@@ -86,16 +87,17 @@ def _number(moment: datetime) -> int:
 
 
 def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
-    spark: SparkSession, tmp_path: Path, packets: pa.Table
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    run = _answered(_engine(spark, speed="max", rows_per_trigger="150"), tmp_path / "out")
+    packets = simulate(NetworkSettings.from_options({**NETWORK, **LONGER})).packets
+    run = _answered(_engine(spark, speed="max", rows_per_trigger="150", **LONGER), tmp_path / "out")
     _assert_as_spark_answers(spark, run, packets)
     arrived, never = arrived_readings(packets, BEGINNING), lost_readings(packets, BEGINNING)
     causes = Counter(fate.removeprefix("lost: ") for fate in never["fate"].to_pylist())
     in_flight = causes.pop("in flight", 0)
     told = run.status()["readings"]["network"]
     assert told == {
-        **{"seconds": 60.0, "of_seconds": 60.0, "created": packets.num_rows, "arrived": arrived.num_rows},
+        **{"seconds": 240.0, "of_seconds": 240.0, "created": packets.num_rows, "arrived": arrived.num_rows},
         **{"under_way": in_flight, "lost": dict(causes)},
     }
     assert sum(causes.values()) > 0
@@ -112,7 +114,7 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     _assert_early_answers_promise_what_arrives(run, arrived, never)
     _forget_what_was_told(tmp_path / "out")
     assert folder_status(tmp_path / "out")["streams"]["readings"].get("network") is None
-    run = _answered(_engine(spark, speed="max", rows_per_trigger="150"), tmp_path / "out")
+    run = _answered(_engine(spark, speed="max", rows_per_trigger="150", **LONGER), tmp_path / "out")
     assert run.events("batch") == []
     assert run.status()["readings"]["network"] == told
     assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told
