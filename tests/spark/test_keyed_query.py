@@ -128,13 +128,13 @@ def test_final_results_are_those_of_the_text_whatever_the_batches(
     texts = {**{f"v{number}": text for number, text in enumerate(VIEWS)}, **MADE}
     log = LogWriter(spark, layout, STREAM, SHARDS, table)
     log.views(0, {n: bound(spark, name, text, table) for n, (name, text) in enumerate(texts.items())})
-    cuts = [0, *sorted(np.random.default_rng(2).integers(1, 700, 10).tolist()), 700]
+    cuts = [0, *sorted(np.random.default_rng(2).integers(1, 700, 20).tolist()), 700]
     sizes = [last - first for first, last in pairwise(cuts)]
-    first = [log.put(size) for size in sizes[:7]][-1]
+    first = [log.put(size) for size in sizes[:14]][-1]
     before = keyed(spark, layout, entries=3)
     before.start()
     before.finish(first.number)
-    for size in sizes[7:]:
+    for size in sizes[14:]:
         log.put(size)
     end = log.end()
     query = keyed(spark, layout, entries=3)

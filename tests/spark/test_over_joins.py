@@ -68,7 +68,7 @@ def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_
     without = {name: text for name, text in views.items() if name != "by_seen"}
     for files, present, ended in ((4, views, False), (3, without, False), (1, views, True)):
         inputs.feed(files)
-        engine = Engine(spark, correction_seconds=0, max_delay_seconds=10, least_horizon_seconds=40)
+        engine = Engine(spark, correction_seconds=0, max_delay_seconds=2, least_horizon_seconds=65)
         engine.execute(inputs.script()).views(present)
         run = answered(engine, tmp_path / "out", ended=ended)
         check(spark, inputs, run, present)

@@ -111,6 +111,8 @@ class LearnedSlack:
                     self._judge.answered(end, BEFORE_ALL)
         if newest is not None or oldest is not None:
             self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
+        if oldest is not None:
+            self._judge.brought(np.unique(self._panes_of(tuples.times)), self._clocks)
 
     def frontier(self, moment: int) -> int:
         """Until which end windows are closed once the stream has come to a moment, microseconds; it never goes back."""

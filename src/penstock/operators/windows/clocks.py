@@ -22,6 +22,8 @@ _HORIZON_MARGIN = 0.25
 _HALF_LIFE = 4 * 24 * 3600 * 1_000_000
 #: nothing is final before the stream is so many times older than the largest delay: until then longer ones cannot have shown
 _BELIEVED_FROM = 6
+#: the stride grows at most so many times a batch, or to so small a share of what a batch moved the stream on
+_GROWTH, _FIRST_SHARE = 4, 1 / 256
 
 
 @dataclass(slots=True)
@@ -38,6 +40,8 @@ class StreamTime:
         begun: `newest` after the first batch, or None.
         largest: the largest delay seen, half of it forgotten every four days of event time; -1, as it was stored by earlier
             versions: what the horizon says.
+        stride: event time by which batches move the stream on: what the newest one did, but grown little by little, and at
+            least half of what it was before.
     """
 
     newest: int | None = None
@@ -47,6 +51,7 @@ class StreamTime:
     horizon: int = 0
     begun: int | None = None
     largest: float = -1.0
+    stride: float = 0.0
 
     def __post_init__(self) -> None:
         if self.largest < 0:
@@ -127,6 +132,10 @@ class Clocks:
         state.batches += len(delays) > 0
         before = state.newest
         state.newest = max((each for each in (before, newest) if each is not None), default=None)
+        if state.newest is not None and state.newest > self.at:
+            moved = state.newest - self.at
+            grown = max(state.stride * _GROWTH, moved * _FIRST_SHARE)
+            state.stride = max(state.stride / 2, min(moved, grown))
         if before is not None and state.newest is not None:
             state.largest *= 0.5 ** ((state.newest - before) / _HALF_LIFE)
         state.begun = state.newest if state.begun is None else state.begun
@@ -153,6 +162,11 @@ class Clocks:
     def reached(self) -> int | None:
         """The event time that the stream is taken to have come to."""
         return self.state.reached
+
+    @property
+    def stride(self) -> int:
+        """Event time by which batches move the stream on, by and large."""
+        return int(self.state.stride)
 
     @property
     def at(self) -> int:

@@ -4,6 +4,9 @@ A closed window is looked at two slides after its end, then every slide, an old 
 when it is final. Each look says what share of its tuples the answer held, which slack each group would have needed, of many
 groups each of a random sample (`sampling`), and from which slack on the answers are near to what is known. As long as the
 policy knows too little, windows that wait for their answer are looked at too.
+
+A batch that moves the stream on far beyond the end of a window and brings tuples of it does not tell which of them were late:
+all have one arrival. Of such windows the policy does not hear, else catching up would teach it that nothing is ever late.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from math import ceil
 
 import numpy as np
 
+from penstock.operators.windows.clocks import Clocks
+from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.panes import Panes
 from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -25,6 +30,8 @@ _NEWEST = 0.05
 _CLOSER = 0.5
 #: age in slides at which a window is looked at first, and looks an old window's age is apart
 _FIRST_LOOK, _LOOKS_AN_AGE = 2, 20
+#: ... of one of which the policy does not hear
+_NEVER = AFTER_ALL
 
 
 @dataclass(slots=True)
@@ -35,7 +42,7 @@ class Watched:
         slack: slack of the view when the window closed; when it was answered, as long as it is open; AFTER_ALL as long as
             it has not been answered.
         first: what had arrived by then is in the answer that is judged.
-        look: age in slides at which it is looked at next.
+        look: age in slides at which it is looked at next; AFTER_ALL where the policy does not hear of it.
         outcome: what the policy heard last, None before.
         heard: what had arrived by then is in `outcome`.
     """
@@ -87,6 +94,25 @@ class Judge:
         """Whether the policy hears of windows that wait for their answer."""
         return isinstance(self.policy, RequiredSlack) and self.policy.is_learning
 
+    def brought(self, panes: Ints, clocks: Clocks) -> None:
+        """The newest batch has brought tuples: nothing is learned from windows with such that it has left far behind.
+
+        Far is farther than a slide, and than batches usually go.
+
+        Args:
+            panes: starts of the panes with such tuples.
+            clocks: after the batch.
+        """
+        windows, newest = self._plan.windows, clocks.newest
+        until = BEFORE_ALL if newest is None else newest - max(windows.slide, clocks.stride)
+        if until <= clocks.at:
+            return
+        ends = ends_of(windows, panes)
+        since = max(clocks.at, self._since + windows.size)
+        for end in ends[(ends > since) & (ends <= until)].tolist():
+            self.forget(end)
+            self.state.watched[end] = Watched(AFTER_ALL, BEFORE_ALL, _NEVER)
+
     def awaited(self, ends: Iterable[int]) -> None:
         """Windows are over and wait for their answer."""
         for end in ends:
@@ -133,7 +159,12 @@ class Judge:
     def finish(self, ends: Sequence[int], newest: int | None) -> None:
         """Windows are final."""
         state = self.state
-        watched = [end for end in ends if end in state.watched]
+        watched = []
+        for end in ends:
+            if end in state.watched and state.watched[end].look == _NEVER:
+                del state.watched[end]
+            elif end in state.watched:
+                watched.append(end)
         for outcome in self._outcomes(watched, newest, is_final=True):
             del state.watched[outcome.end]
             self.policy.known(outcome)

@@ -237,6 +237,8 @@ class WindowOperator:
             self._merge_arrivals(grown)
         for view in self.views.values():
             view.policy.arrived(lateness)
+            if partials is not None and not batch.makes_whole:
+                view.judge.brought(np.unique(partials.column(PANE).to_numpy()), self._clocks)
 
     def _merge_arrivals(self, panes: Sequence[int]) -> None:
         """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""
