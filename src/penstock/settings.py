@@ -34,6 +34,8 @@ class Settings(BaseModel):
     rearrangement_threshold: float = Field(0.02, ge=0)
     #: sampled tuples each task reports for monitoring
     sample_tuples: int = Field(5_000, ge=0)
+    #: a batch that spans more than a window is taken in by so many steps at most, in the order in which its tuples came; 1: as one
+    arrival_steps: int = Field(32, ge=1, le=127)
     #: map stage inside the scan where the source allows it
     map_in_scan: bool = True
     #: decode Kafka's JSON in the worker where the schema allows it

@@ -109,7 +109,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
     task = Task(
         TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62), 0, -(2**62)), 0
     )
-    each = batch_processor(program, has_corrupt=True)
+    processor = batch_processor(program, has_corrupt=True)
     opened: list[Path] = []
     real_open = Path.open
 
@@ -126,7 +126,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
             REASON: pa.array([record and "malformed csv record" for record in records], pa.string()),
             ORIGIN: [f"file:{path}"] * len(records),
         }
-        each(task, pa.record_batch(columns))
+        processor(task, pa.record_batch(columns), None)
     report = task.report()
     assert opened.count(path) == 1
     (staged,) = [file.path for file in report.files if file.kind == "quarantine"]

@@ -61,7 +61,7 @@ def test_each_match_is_counted_for_what_its_query_means(rows: int) -> None:
     stage = MapStage(program())
     assert stage.panes is not None
     given: list[list[int]] = []
-    stage.panes.add = lambda _, __, selected: given.extend(each.tolist() for each in selected)  # type: ignore[method-assign]
+    stage.panes.add = lambda _, __, selected, *_rest: given.extend(each.tolist() for each in selected)  # type: ignore[method-assign]
     tuples = batch(rows, 1)
     values = tuples.column("a").to_pylist()
     mask, queries = stage.process(tuples)

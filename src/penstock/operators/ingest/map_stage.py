@@ -7,7 +7,7 @@ the scan, decoded from Kafka) and where the matches go is the caller's business.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import add
 
@@ -21,6 +21,7 @@ from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, Tuple
 from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.matches import QUERIES as QUERIES
 from penstock.operators.selection.selector import SelectionPlan, Selector
+from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.pane_stage import (
     EventTimes,
     PanePlan,
@@ -125,6 +126,7 @@ class StageCounts:
             the epoch, or None.
         furthest_event_time: largest event time of the windows' tuples, or None.
         middles: number and median event time of some tuples each.
+        steps: event times by arrival step, where the batch has several.
     """
 
     tuples: int = 0
@@ -149,6 +151,7 @@ class StageCounts:
     newest_event_time: int | None = field(default=None, metadata={"merged": _most})
     furthest_event_time: int | None = field(default=None, metadata={"merged": _most})
     middles: list[tuple[int, int]] = field(default_factory=list)
+    steps: Mapping[int, StepTimes] = field(default_factory=dict, metadata={"merged": merged_by_step})
 
     @classmethod
     def none(cls, program: StreamProgram) -> StageCounts:
@@ -202,6 +205,8 @@ class MapStage:
         time_floor: int = BEFORE_ALL,
         kept_ahead: int = 0,
         too_late_before: int = BEFORE_ALL,
+        *,
+        has_steps: bool = False,
     ) -> None:
         """Starts a new task: counts, sample and partials are empty again.
 
@@ -210,6 +215,7 @@ class MapStage:
             time_floor: tuples that are older do not matter for slack, microseconds.
             kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
             too_late_before: tuples with an earlier event time are in no window any more, microseconds.
+            has_steps: whether tuples have arrival steps.
         """
         self.counts = StageCounts.none(self.program)
         self.sample: npt.NDArray[np.uint32] | None = None
@@ -219,12 +225,12 @@ class MapStage:
         #: where a tuple of the newest batch is in no window because it is too late; None: nowhere
         self.too_late: npt.NDArray[np.bool_] | None = None
         if self.panes is not None:
-            self.panes.begin(too_late_before)
+            self.panes.begin(too_late_before, has_steps=has_steps)
         if self.tuples is not None:
             self.tuples.begin()
 
     def process(
-        self, batch: pa.RecordBatch, *, is_matched: bool = True
+        self, batch: pa.RecordBatch, *, is_matched: bool = True, steps: Steps | None = None
     ) -> tuple[npt.NDArray[np.bool_], pa.Array]:
         """Which tuples of a batch satisfy a view, and which views; the window operators get theirs.
 
@@ -232,6 +238,7 @@ class MapStage:
             batch: at least the program's `needed` columns.
             is_matched: False where it is known that no tuple satisfies any condition; the compared
                 columns are not needed then.
+            steps: the tuples' arrival steps, where they have such.
 
         Returns:
             bool[rows], and for the true ones the `queries` column: list of view names, ascending by
@@ -255,7 +262,7 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        times = self._take_in(batch, told.selected)
+        times = self._take_in(batch, told.selected, steps)
         if self.tuples is not None:
             self.tuples.add(batch, told.selected, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
@@ -268,9 +275,9 @@ class MapStage:
         self.counts.tuples += rows
         self.counts.skipped += rows
 
-    def observe_times(self, batch: pa.RecordBatch) -> None:
+    def observe_times(self, batch: pa.RecordBatch, steps: Steps | None = None) -> None:
         """Keeps the oldest and newest event time of tuples that are matched with nothing."""
-        self._take_in(batch, None)
+        self._take_in(batch, None, steps)
 
     def finish(self) -> StageCounts:
         """The counts of the task, all told."""
@@ -282,7 +289,9 @@ class MapStage:
             self.tuples.raised = np.zeros_like(self.tuples.raised)
         return self.counts
 
-    def _take_in(self, batch: pa.RecordBatch, selected: Sequence[Rows] | None) -> EventTimes | None:
+    def _take_in(
+        self, batch: pa.RecordBatch, selected: Sequence[Rows] | None, steps: Steps | None
+    ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
         if self.panes is None:
@@ -294,7 +303,11 @@ class MapStage:
             began = time.perf_counter_ns()
             times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
             if selected is not None:
-                self.too_late = self.panes.add(batch, times, selected)
+                self.too_late = self.panes.add(batch, times, selected, steps)
+            if steps is not None:
+                believed = slice(None) if times.believed is None else times.believed
+                own = times_by_step(times.values[believed], steps[believed], self._time_floor)
+                counts.steps = merged_by_step(counts.steps, own)
             counts.pane_ns += time.perf_counter_ns() - began
         if self.panes is not None or self.tuples is not None:
             if times.middle is not None:

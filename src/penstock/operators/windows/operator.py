@@ -45,6 +45,8 @@ class PaneBatch:
         reached: where it is beyond `newest`, the event time that a silent stream is taken to have come to: what is due
             by then is answered beforehand.
         answer_all: whether every window with tuples is answered beforehand.
+        goes_on: whether further steps of the same batch follow: no window is final before them, and without tuples it is not
+            asked for anything.
     """
 
     partials: pa.Table | None
@@ -55,6 +57,7 @@ class PaneBatch:
     makes_whole: bool = False
     reached: int | None = None
     answer_all: bool = False
+    goes_on: bool = False
 
 
 @dataclass(slots=True)
@@ -165,9 +168,9 @@ class WindowOperator:
             self._take_in(batch)
         self._clocks.reach(batch.reached)
         answers = self._make_whole() if batch.makes_whole else []
-        is_asked = batch.flush or batch.partials is None
+        is_asked = not batch.goes_on and (batch.flush or batch.partials is None)
         for view in self.views.values():
-            answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all)
+            answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all, goes_on=batch.goes_on)
         self._forget()
         return answers
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.windows.aggregates import Parts, lift_values, merge_values
+from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 from penstock.plan.times import BEFORE_ALL
@@ -141,6 +142,7 @@ class EventTimes:
         future: number of those that are beyond what is kept.
         oldest, newest: of those that are believed, None where there is none.
         furthest: the largest of the usable ones, None where there is none.
+        believed: where it is believed; None: everywhere.
     """
 
     values: Rows
@@ -151,6 +153,7 @@ class EventTimes:
     oldest: int | None
     newest: int | None
     furthest: int | None
+    believed: npt.NDArray[np.bool_] | None = None
 
     def oldest_since(self, moment: int) -> int | None:
         """The oldest usable one not before a moment, None where there is none."""
@@ -201,7 +204,8 @@ def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes
     if nulls:
         usable &= numbers.is_valid().to_numpy(zero_copy_only=False)
     good = values[usable]
-    believed = good[good <= limit]
+    is_believed = usable & (values <= limit)
+    believed = values[is_believed]
     return EventTimes(
         values,
         usable,
@@ -211,6 +215,7 @@ def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes
         oldest=int(believed.min()) if len(believed) else None,
         newest=int(believed.max()) if len(believed) else None,
         furthest=int(good.max()) if len(good) else None,
+        believed=is_believed,
     )
 
 
@@ -225,19 +230,20 @@ class PaneStage:
         self.program = program
         self.begin()
 
-    def begin(self, too_late_before: int = BEFORE_ALL) -> None:
+    def begin(self, too_late_before: int = BEFORE_ALL, *, has_steps: bool = False) -> None:
         """Starts a new task.
 
         Args:
             too_late_before: tuples with an earlier event time, microseconds, are in no window any more.
+            has_steps: whether its tuples have arrival steps.
         """
         self._too_late_before = too_late_before
-        self._held = [_Held(plan) for plan in self.program.operators]
+        self._held = [_Held(plan, has_steps=has_steps) for plan in self.program.operators]
         #: tuples each operator lost to an expression that raised
         self.raised = np.zeros(len(self.program.operators), np.int64)
 
     def add(
-        self, batch: pa.RecordBatch, times: EventTimes, selected: Sequence[Rows]
+        self, batch: pa.RecordBatch, times: EventTimes, selected: Sequence[Rows], steps: Steps | None = None
     ) -> npt.NDArray[np.bool_] | None:
         """Takes in a batch of tuples.
 
@@ -246,6 +252,7 @@ class PaneStage:
             times: of its event time column.
             selected: for each condition the rows that satisfy it, ascending; empty where
                 none of the batch's rows satisfies any.
+            steps: the tuples' arrival steps, where the task's have such.
 
         Returns:
             Where a tuple is in no window because it is too late; None: nowhere.
@@ -272,7 +279,7 @@ class PaneStage:
             if self.program.span is not None:
                 first, last = self.program.span
                 rows = _those(rows, (times.values >= first) & (times.values <= last))
-            held.add(batch, times.values, rows)
+            held.add(batch, times.values, rows, steps)
         return too_late if too_late is not None and too_late.any() else None
 
     def _in_time(self, times: EventTimes) -> npt.NDArray[np.bool_] | None:
@@ -297,11 +304,12 @@ class PaneStage:
 class _Held:
     """One operator's tuples and partials."""
 
-    def __init__(self, plan: PanePlan) -> None:
+    def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
         self.plan = plan
+        self._has_steps = has_steps
         self.keys = [key.name for key in plan.keys]
         self._columns = {each.name: each for each in (*plan.keys, *plan.arguments)}
-        self._grouping = [PANE, *self.keys]
+        self._grouping = [PANE, *self.keys, *([STEP] if has_steps else [])]
         self._exact = {*self.keys, *plan.parts.values}
         self._tuples: list[pa.Table] = []
         self._rows = self._bytes = 0
@@ -310,13 +318,16 @@ class _Held:
         self._loose = 0
         self._settled = 0
 
-    def add(self, batch: pa.RecordBatch, times: Rows, rows: Rows | None) -> None:
+    def add(self, batch: pa.RecordBatch, times: Rows, rows: Rows | None, steps: Steps | None) -> None:
         plan = self.plan
         own = times if rows is None else times[rows]
         if not len(own):
             return
         panes = (own - plan.offset) // plan.pane * plan.pane + plan.offset
         columns = {PANE: pa.array(panes)}
+        if self._has_steps:
+            assert steps is not None, "all tuples of a task have steps, or none"
+            columns[STEP] = pa.array(steps if rows is None else steps[rows])
         places = None if rows is None else pa.array(rows)
         for name, each in self._columns.items():
             values = batch.column(each.column)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
+from penstock.operators.windows.arrival_steps import ArrivalStep, by_step, without_steps
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
@@ -93,6 +94,7 @@ class LogRecord:
         envelopes: the shard's.
         flush, reached, answer_all: see `PaneBatch`.
         whole: operators whose envelopes are those of all batches before their first one.
+        steps: the arrival steps of the batch, ascending; none where all of it came at once.
     """
 
     program: KeyedProgram
@@ -104,6 +106,7 @@ class LogRecord:
     whole: Collection[int] = ()
     reached: int | None = None
     answer_all: bool = False
+    steps: Sequence[ArrivalStep] = ()
 
 
 class Shard:
@@ -158,11 +161,11 @@ class Shard:
         answers = []
         for id_, operator in self._operators.items():
             own = [envelope for envelope in record.envelopes if envelope.operator == id_]
-            batch = pane_batch(own, record.newest, record.delays, record.flush, id_ in record.whole)
-            answers += operator.process(replace(batch, reached=record.reached, answer_all=record.answer_all))
+            for batch in _pane_batches(own, record, makes_whole=id_ in record.whole):
+                answers += operator.process(batch)
             if record.ended:
                 answers += operator.finish()
-        return answers
+        return _without_passing(answers) if record.steps else answers
 
     def scalars(self) -> bytes:
         """Everything but the panes, and what is taken after each batch."""
@@ -296,10 +299,53 @@ def pane_batch(
     flush: bool = False,
     makes_whole: bool = False,
 ) -> PaneBatch:
-    """One operator's envelopes of a batch, those of all map tasks together."""
+    """One operator's envelopes of a batch, those of all map tasks together, whatever their steps."""
+    tables = {kind: [without_steps(each) for each in own] for kind, own in _tables(envelopes).items()}
+    return PaneBatch(*_rows(tables), newest, delays, flush, makes_whole)
+
+
+def _pane_batches(envelopes: Sequence[Envelope], record: LogRecord, *, makes_whole: bool) -> list[PaneBatch]:
+    """One operator's envelopes of a record, those of each arrival step together."""
+    if not record.steps or makes_whole:
+        whole = pane_batch(envelopes, record.newest, record.delays, record.flush, makes_whole)
+        return [replace(whole, reached=record.reached, answer_all=record.answer_all)]
+    numbers = [step.number for step in record.steps]
+    tables = {kind: [by_step(each, numbers) for each in own] for kind, own in _tables(envelopes).items()}
+    batches = []
+    for place, step in enumerate(record.steps):
+        own = {kind: [parts[place] for parts in every] for kind, every in tables.items()}
+        delays = np.array(step.delays, np.int64)
+        batches.append(PaneBatch(*_rows(own), step.newest, delays, goes_on=step is not record.steps[-1]))
+    batches[-1] = replace(
+        batches[-1], flush=record.flush, reached=record.reached, answer_all=record.answer_all
+    )
+    return batches
+
+
+def _tables(envelopes: Sequence[Envelope]) -> dict[str, list[pa.Table]]:
     tables: dict[str, list[pa.Table]] = {}
     for envelope in envelopes:
         tables.setdefault(envelope.kind, []).append(pa.ipc.open_stream(envelope.payload).read_all())
+    return tables
+
+
+def _rows(tables: Mapping[str, Sequence[pa.Table]]) -> tuple[pa.Table | None, dict[str, pa.Table]]:
+    """Partials, None where there are none, and values by argument."""
     together = {kind: pa.concat_tables(parts) for kind, parts in tables.items()}
-    values = {kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)}
-    return PaneBatch(together.get(PARTIALS), values, newest, delays, flush, makes_whole)
+    partials = together.get(PARTIALS)
+    if partials is None or not partials.num_rows:
+        return None, {}
+    return partials, {
+        kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)
+    }
+
+
+def _without_passing(answers: Sequence[Answer]) -> list[Answer]:
+    """Of windows that were answered first and finally in one record the final answer alone: the others were never seen."""
+    begun = {(each.view, each.end) for each in answers if each.revision == 0}
+    over = {(each.view, each.end) for each in answers if each.final} & begun
+    return [
+        replace(each, revision=0, replaced=each.rows.slice(0, 0)) if (each.view, each.end) in over else each
+        for each in answers
+        if each.final or (each.view, each.end) not in over
+    ]

@@ -129,15 +129,16 @@ class View:
                     beyond.add(end - self.plan.windows.size)
         return needed, beyond
 
-    def advance(self, *, is_asked: bool, answer_all: bool) -> list[Answer]:
+    def advance(self, *, is_asked: bool, answer_all: bool, goes_on: bool = False) -> list[Answer]:
         """Answers what is due.
 
         Args:
             is_asked: whether late tuples are corrected however few, and windows answered beforehand.
             answer_all: whether every window with tuples is answered beforehand.
+            goes_on: whether tuples follow that have come already: no window is final before them.
         """
         newest, reached = self._clocks.newest, self._clocks.reached
-        known = self._known()
+        known = BEFORE_ALL if goes_on else self._known()
         answers = [] if newest is None else self._close(newest - self.policy.slack, known)
         if is_asked or self.corrector.is_due:
             answers += self.correct()

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from penstock.control.stream_clock import weighted_median
 from penstock.errors import CheckpointError
 from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.windows.arrival_steps import StepTimes
 from penstock.settings import Settings
 from penstock.spark.ingest.batch_events import BatchEvents, Spent
 from penstock.spark.ingest.figures import figures_of
@@ -114,6 +115,8 @@ class BatchAnswerer:
         self._publisher = Publisher(layout, stream)
         self._planned = PlannedBatches(layout.spark(stream))
         self._told = BatchEvents(stream, events)
+        #: event time that a place of the source brings, microseconds, see `BoundBatch.cut`
+        self._pace: float | None = None
 
     def answer(self, df: DataFrame, batch: int) -> None:
         """Answers a batch, or brings the log and the sinks to one that is published already.
@@ -141,6 +144,7 @@ class BatchAnswerer:
         files = self._publisher.publish(batch, ran.reports, figures)
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)
+        self._keep_pace(ran.bound, figures)
         self._put_entry(figures, files)
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
@@ -166,6 +170,7 @@ class BatchAnswerer:
             offsets,
         )
         bound.checkpoint = self._layout.spark(self._stream)
+        bound.pace = self._pace
         return bound
 
     def _empty_staging(self, batch: int) -> None:
@@ -221,13 +226,23 @@ class BatchAnswerer:
                         f"stream {self._stream}: {path} of the published batch {batch} is missing; {REMEDY}"
                     )
 
+    def _keep_pace(self, bound: BoundBatch, figures: dict[str, Any]) -> None:
+        """Keeps what event time a place of the source brings: what the newest batch showed, or half of what those before did."""
+        newest, last = figures["newest_event_time_us"], self._log.last
+        if not bound.places or newest is None:
+            return
+        before = None if last is None else last.newest
+        moved = max(0, newest - (figures["oldest_event_time_us"] if before is None else before))
+        self._pace = max(moved / bound.places, (self._pace or 0.0) / 2)
+
     def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
         times = {
             which: figures.get(f"{which}_event_time_us")
             for which in ("oldest", "oldest_recent", "newest", "furthest")
         }
         named = {kind: _names(files, kind) for kind in _log_kinds(files)}
-        self._log.put_batch(figures["batch"], figures["plan"], files=named, **times)
+        steps = {step: StepTimes(*found) for step, *found in figures.get("arrival_steps", ())}
+        self._log.put_batch(figures["batch"], figures["plan"], files=named, steps=steps, **times)
         failpoint("logged", figures["batch"])
 
     def _tell(self, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:

@@ -37,7 +37,7 @@ def figures_of(
     if plan.program.tuples is not None:
         lost = zip(plan.program.tuples.plans, counts.demand_errors.tolist(), strict=True)
         demand_errors = {each.id: errors for each, errors in lost if errors}
-    figures = {
+    figures: dict[str, Any] = {
         "batch": batch,
         "plan": plan.program.version,
         "offsets": offsets,
@@ -52,6 +52,10 @@ def figures_of(
         "newest_event_time_us": counts.newest_event_time,
         "furthest_event_time_us": counts.furthest_event_time,
     }
+    if counts.steps:
+        figures["arrival_steps"] = [
+            [step, own.oldest, own.newest, own.recent] for step, own in sorted(counts.steps.items())
+        ]
     if plan.program.tuples is not None:
         figures["demand_errors"] = {str(demand): errors for demand, errors in demand_errors.items()}
     if plan.program.windows is not None or plan.program.tuples is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.arrival_steps import ArrivalStep
 from penstock.spark.storage.formats import LOG_ENTRY
 
 
@@ -34,6 +35,7 @@ class Entry:
             lack tuples of theirs; None: it lacks none.
         progress: in the log of a view's rows, how far its windows are answered, or its rows told; None elsewhere. There `batch` is
             a publication, and `answer_all` says that rows of earlier ones are not in the log.
+        steps: the arrival steps of the batch; none where all of it came at once.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Entry:
     ended: bool = False
     kept_before: int | None = None
     progress: Progress | None = None
+    steps: tuple[ArrivalStep, ...] = ()
 
     @property
     def reached_or_newest(self) -> int | None:
@@ -62,6 +65,8 @@ class Entry:
         fields = asdict(self)
         if self.progress is None:
             del fields["progress"]
+        if not self.steps:
+            del fields["steps"]
         return LOG_ENTRY.stamped(fields)
 
     @classmethod
@@ -80,4 +85,8 @@ class Entry:
         fields["delays"], fields["whole"] = tuple(fields["delays"]), tuple(fields["whole"])
         if "progress" in fields:
             fields["progress"] = Progress(**fields["progress"])
+        fields["steps"] = tuple(
+            ArrivalStep(each["number"], each["newest"], tuple(each["delays"]))
+            for each in fields.get("steps", ())
+        )
         return cls(**fields)

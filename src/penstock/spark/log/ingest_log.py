@@ -10,6 +10,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from penstock.errors import CheckpointError
+from penstock.operators.windows.arrival_steps import StepTimes, steps_told
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
@@ -155,6 +156,7 @@ class IngestLog:
         newest: int | None,
         furthest: int | None,
         files: Mapping[str, Sequence[str]],
+        steps: Mapping[int, StepTimes] | None = None,
     ) -> None:
         """Puts the entry of a published batch unless it is there.
 
@@ -165,6 +167,7 @@ class IngestLog:
                 largest, of those that are believed, microseconds, or None.
             furthest: its largest event time, believed or not, or None.
             files: names of its files, by kind.
+            steps: its event times by arrival step, where it has such.
         """
         with self._lock:
             log, last = self._log, self._newest()
@@ -192,6 +195,7 @@ class IngestLog:
                     files={kind: tuple(names) for kind, names in files.items()},
                     flush=flush,
                     kept_before=self._kept_before,
+                    steps=steps_told(steps or {}, before),
                 ),
             )
 

@@ -6,16 +6,18 @@ import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.operators.ingest.json_decode import decodable
+from penstock.operators.windows.arrival_steps import OffsetSteps
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
@@ -25,8 +27,8 @@ from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress,
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.past import CannotReadAgainError, Past, portions
-from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_batch, portions
+from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.json_stage import run_raw_json
 from penstock.spark.tasks.worker import TaskReport
 from penstock.sql.script.script import CreateTable
@@ -147,19 +149,21 @@ class KafkaJsonSource:
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job over the raw values, and one over what its tasks refused."""
-        exact = decode_json(df, self.schema, self.settings.max_record_bytes)
+        steps = self._steps(batch)
+        decoded = partial(
+            decode_json, schema=self.schema, max_record_bytes=self.settings.max_record_bytes, steps=steps
+        )
         if self._why_not(batch.derived):
-            return batch.run_behind(exact)
+            return batch.run_behind(decoded(df))
         raw = df.drop("topic") if self.one_topic else df
-        reports = run_raw_json(raw, arrow_schema(self.schema), batch.program, batch.job())
+        reports = run_raw_json(raw, arrow_schema(self.schema), batch.program, batch.job(), steps)
         refused = [block for report in reports for block in report.refused]
         if refused:
             chosen = F.lit(False)
             for topic, partition, first, last in refused:
                 block = (F.col("partition") == partition) & F.col("offset").between(first, last)
                 chosen = chosen | (block if topic is None else block & (F.col("topic") == topic))
-            exact = decode_json(df.where(chosen), self.schema, self.settings.max_record_bytes)
-            reports += batch.run_behind(exact)
+            reports += batch.run_behind(decoded(df.where(chosen)))
         return reports
 
     def place(self, derived: tuple[Derived, ...]) -> str:
@@ -179,6 +183,20 @@ class KafkaJsonSource:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def _steps(self, batch: BoundBatch) -> OffsetSteps | None:
+        """The arrival steps of a batch; None where it has but one."""
+        found = None if batch.checkpoint is None else offsets_of_batch(batch.checkpoint, batch.number)
+        if found is None:
+            return None
+        first, until = found
+        ranges = {
+            (None if self.one_topic else topic, int(partition)): (first[topic][partition], end)
+            for topic, partitions in until.items()
+            for partition, end in partitions.items()
+        }
+        number = batch.cut(sum(end - begin for begin, end in ranges.values()))
+        return OffsetSteps(ranges, number) if number > 1 else None
 
     def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
         if not self.settings.decode_in_worker:
@@ -222,22 +240,26 @@ def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> 
         )
 
 
-def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -> DataFrame:
+def decode_json(
+    records: DataFrame, schema: StructType, max_record_bytes: int, steps: OffsetSteps | None = None
+) -> DataFrame:
     """Kafka records to tuples with Spark's `from_json`: the exact path.
 
     Args:
         records: Kafka's columns.
         schema: the tuple's columns.
         max_record_bytes: a larger record is malformed.
+        steps: the records' arrival steps; None: they have none.
 
     Returns:
-        The tuple's columns and CORRUPT, REASON and ORIGIN.
+        The tuple's columns and CORRUPT, REASON and ORIGIN, and ARRIVAL_STEP where they have steps.
     """
     wide = StructType([*schema.fields]).add(CORRUPT, StringType())
     text = F.col("value").cast("string")
     small = F.length("value") <= max_record_bytes
     parsed = F.from_json(F.when(small, text), wide, {"columnNameOfCorruptRecord": CORRUPT})
     frame = records.select("value", "topic", "partition", "offset", parsed.alias("tuple"))
+    arrival = [] if steps is None else [_step_of(steps).alias(ARRIVAL_STEP)]
     reason = (
         F.when(F.col("value").isNull(), "no value")
         .when(F.length("value") > max_record_bytes, "record too large")
@@ -250,7 +272,24 @@ def decode_json(records: DataFrame, schema: StructType, max_record_bytes: int) -
         F.when(reason.isNotNull(), F.col("value")).alias(CORRUPT),
         reason.alias(REASON),
         origin.alias(ORIGIN),
+        *arrival,
     )
+
+
+def _step_of(steps: OffsetSteps) -> Column:
+    """What `OffsetSteps.of` gives, computed by Spark."""
+    last = steps.number - 1
+    step = F.when(F.lit(False), F.lit(last))
+    for (topic, partition), (first, until) in steps.ranges.items():
+        if until <= first:
+            continue
+        is_there = F.col("partition") == partition
+        if topic is not None:
+            is_there = is_there & (F.col("topic") == topic)
+        twice = (F.lit(2) * (F.col("offset") - first) + 1) * steps.number
+        place = F.floor(twice / (2 * (until - first))).cast("int")
+        step = step.when(is_there, F.greatest(F.lit(0), F.least(F.lit(last), place)))
+    return step.otherwise(F.lit(last))
 
 
 def check_broker(name: str, servers: str) -> None:

@@ -7,16 +7,18 @@ place; all other row groups are answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
@@ -27,8 +29,10 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch
 from penstock.spark.storage.past import Past
+from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP
 from penstock.spark.tasks.parquet_files import (
     RowGroup,
+    Stamp,
     open_parquet,
     open_settled,
     readable_in_scan,
@@ -82,6 +86,7 @@ class ParquetSource:
         behind: list[str] = []
         doubtful: list[str] = []
         scans = self._scans(batch.derived)
+        rows: dict[str, int] = {}
         for path in _paths(df, batch):
             opened = open_settled(path, batch.program.settings.settle_seconds)
             if opened is None:
@@ -89,16 +94,19 @@ class ParquetSource:
                 continue
             if opened[0] is not None:
                 batch.stamps[path] = opened[0]
+            rows[path] = opened[1].metadata.num_rows
             if scans and readable_in_scan(opened[1], expected, others_as_they_are=as_they_are):
                 groups += row_groups(path, opened[0], opened[1].metadata)
             else:
                 behind.append(path)
+        steps = {} if doubtful else _steps(rows, batch)
         reports: list[TaskReport] = []
-        if rows := sum(group.rows for group in groups):
+        if scanned := sum(group.rows for group in groups):
             cores = df.sparkSession.sparkContext.defaultParallelism
-            tasks = min(cores * _TASKS_A_CORE, max(cores, rows // _LEAST_ROWS_A_TASK))
+            tasks = min(cores * _TASKS_A_CORE, max(cores, scanned // _LEAST_ROWS_A_TASK))
+            groups = [replace(group, step=steps.get(group.path, 0)) for group in groups]
             reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
-        return reports + self._run_behind(df.sparkSession, behind, doubtful, batch)
+        return reports + self._run_behind(df.sparkSession, behind, doubtful, batch, steps)
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """The paths of the files that were read before."""
@@ -128,7 +136,12 @@ class ParquetSource:
         return self.in_scan and not derived
 
     def _run_behind(
-        self, spark: SparkSession, readable: list[str], doubtful: list[str], batch: BoundBatch
+        self,
+        spark: SparkSession,
+        readable: list[str],
+        doubtful: list[str],
+        batch: BoundBatch,
+        steps: Mapping[str, int],
     ) -> list[TaskReport]:
         """One job over what Spark can read, and one for what is set aside.
 
@@ -137,7 +150,12 @@ class ParquetSource:
             readable: files with a footer.
             doubtful: files whose footer pyarrow cannot read.
             batch: the batch.
+            steps: the arrival steps of its files, if it has several.
         """
+
+        def read(paths: Sequence[str]) -> DataFrame:
+            return self._read(spark, paths, lambda frame: _stepped(frame, steps, batch))
+
         bad = {
             path: reason for path in doubtful if (reason := why_not(self._read(spark, [path]))) is not None
         }
@@ -145,7 +163,7 @@ class ParquetSource:
         reports: list[TaskReport] = []
         try:
             if readable:
-                reports += batch.run_behind(self._read(spark, readable))
+                reports += batch.run_behind(read(readable))
         except (PySparkException, Py4JJavaError):
             found = offenders(readable, lambda paths: self._read(spark, paths))
             if not found:
@@ -163,14 +181,54 @@ class ParquetSource:
             aside += lost
         left = copies if reports else [*readable, *copies]
         if left:
-            reports += batch.run_behind(self._read(spark, left))
+            reports += batch.run_behind(read(left))
         if aside:
             reports += batch.run_aside(rows_aside(spark, self.schema, aside), aside)
         return reports
 
-    def _read(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    def _read(
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        more: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+    ) -> DataFrame:
         reader = spark.read.schema(self.schema).options(**EXACTLY, **CHECKED)
-        return read_exactly(paths, lambda some: reader.parquet(*some))
+        return read_exactly(paths, lambda some: more(reader.parquet(*some)))
+
+
+def _steps(rows: Mapping[str, int], batch: BoundBatch) -> dict[str, int]:
+    """The arrival steps of a batch's files, by their times; all of a file has come at once.
+
+    Args:
+        rows: of each file.
+        batch: the batch, with the files' stamps.
+
+    Returns:
+        The step of each file; nothing where the batch has but one.
+    """
+    if any(path not in batch.stamps for path in rows) or batch.cut(sum(rows.values())) < 2:
+        return {}
+    found = file_steps([(_milliseconds(batch.stamps[path]), own) for path, own in rows.items()], batch.steps)
+    return dict(zip(rows, found, strict=True))
+
+
+def _milliseconds(stamp: Stamp) -> int:
+    """The time of the last modification as Spark knows it."""
+    return stamp.modified_ns // 1_000_000
+
+
+def _stepped(frame: DataFrame, steps: Mapping[str, int], batch: BoundBatch) -> DataFrame:
+    """Rows of files of a batch with their arrival steps, if it has several; files of other times are of the last."""
+    if not steps:
+        return frame
+    last: dict[int, int] = {}
+    for path, step in steps.items():
+        last[step] = max(last.get(step, 0), _milliseconds(batch.stamps[path]))
+    time = F.unix_millis(F.col("_metadata.file_modification_time"))
+    column = F.when(F.lit(False), F.lit(0))
+    for step, moment in sorted(last.items()):
+        column = column.when(time <= moment, F.lit(step))
+    return frame.withColumn(ARRIVAL_STEP, column.otherwise(F.lit(batch.steps - 1)))
 
 
 def _paths(df: DataFrame, batch: BoundBatch) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import ceil
 from pathlib import Path
 from typing import ClassVar, Protocol
 from urllib.parse import unquote
@@ -17,15 +19,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.offenders import offenders, rows_aside
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import files_of_batch
+from penstock.spark.storage.offsets import files_of_batch, times_of_batch
 from penstock.spark.storage.past import CannotReadAgainError, Past
-from penstock.spark.tasks.dataframe_stage import run_behind_dataframe
+from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, run_behind_dataframe
 from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
 
@@ -48,6 +51,9 @@ class BoundBatch:
         too_late_before: tuples with an earlier event time are quarantined instead of being in windows, microseconds.
         checkpoint: of the streaming query that planned it; None: its frame is over files at rest.
         stamps: what its files were when they were read, by URI, where the source looks.
+        pace: event time that one place of the source brings, microseconds; None: nothing is known of it.
+        places: of the source in the batch (offsets, rows), where it knows an order of arrival; 0: it knows none.
+        steps: arrival steps it is cut into.
     """
 
     number: int
@@ -64,6 +70,9 @@ class BoundBatch:
     too_late_before: int
     checkpoint: Path | None = None
     stamps: dict[str, Stamp] = field(default_factory=dict)
+    pace: float | None = None
+    places: int = 0
+    steps: int = 1
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
@@ -79,7 +88,24 @@ class BoundBatch:
             self.time_floor,
             self.kept_ahead,
             self.too_late_before,
+            self.steps,
         )
+
+    def cut(self, places: int) -> int:
+        """Cuts the batch into arrival steps about as long as the shortest pane, by what the batches before were like.
+
+        Args:
+            places: of the source in the batch, in the order in which tuples came.
+
+        Returns:
+            The number of steps, at most the setting `arrival_steps`; 1 where no window view needs them.
+        """
+        windows, most = self.program.windows, min(self.program.settings.arrival_steps, places)
+        self.places, self.steps = places, 1
+        if self.checkpoint is not None and windows is not None and windows.operators and most > 1:
+            shortest = min(plan.pane for plan in windows.operators)
+            self.steps = most if self.pace is None else max(1, min(most, ceil(self.pace * places / shortest)))
+        return self.steps
 
     def run_behind(self, df: DataFrame) -> list[TaskReport]:
         """Derives the columns the plan needs and runs the map stage behind the frame."""
@@ -210,7 +236,7 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame; where files stop it, another one over the others."""
         try:
-            return batch.run_behind(df)
+            return batch.run_behind(self._stepped(df, batch))
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -242,6 +268,24 @@ class DataFrameSource:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def _stepped(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
+        """The frame of a batch, with arrival steps where its files are cut into several: one read for each."""
+        if self.read is None or batch.checkpoint is None:
+            return df
+        times = times_of_batch(batch.checkpoint, batch.number) or {}
+        if len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
+            return df
+        paths: dict[int, list[str]] = {}
+        for path, step in zip(
+            times, file_steps([(time, 1) for time in times.values()], batch.steps), strict=True
+        ):
+            paths.setdefault(step, []).append(path)
+        frames = [
+            self.read(df.sparkSession, own).withColumn(ARRIVAL_STEP, F.lit(step))
+            for step, own in paths.items()
+        ]
+        return reduce(DataFrame.unionAll, frames)
 
     def _run_without_offenders(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport] | None:
         """Sets the files that cannot be read aside, whole, and answers the others; None where there are none such."""

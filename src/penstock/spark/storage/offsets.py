@@ -139,6 +139,12 @@ def files_of_batch(checkpoint: Path, batch: int) -> list[str] | None:
     Raises:
         CheckpointError: the log of the files is not whole.
     """
+    times = times_of_batch(checkpoint, batch)
+    return None if times is None else list(times)
+
+
+def times_of_batch(checkpoint: Path, batch: int) -> dict[str, int] | None:
+    """The like, with the time of each file's last modification as Spark planned it, milliseconds since the epoch."""
     ends, starts = _sources(checkpoint, batch), _sources(checkpoint, batch - 1) if batch else [None]
     if ends is None or starts is None or len(ends) != 1 or len(starts) != 1:
         return None
@@ -146,7 +152,7 @@ def files_of_batch(checkpoint: Path, batch: int) -> list[str] | None:
     if not isinstance(end, dict) or end.keys() != {"logOffset"}:
         return None
     read = _read(checkpoint / "sources" / "0", starts[0], end)
-    return list(dict.fromkeys(unquote(path) for path, _ in read if isinstance(path, str)))
+    return {unquote(path): time for path, time in read if isinstance(path, str)}
 
 
 def _sources(checkpoint: Path, batch: int) -> list[Any] | None:

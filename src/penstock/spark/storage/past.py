@@ -147,6 +147,25 @@ class Past:
         return found
 
 
+def offsets_of_batch(checkpoint: Path, batch: int) -> tuple[Offsets, Offsets] | None:
+    """Of a Kafka stream the first offset of a batch and the one after its last, by topic and partition.
+
+    Args:
+        checkpoint: Spark's, of the ingest query.
+        batch: its number, planned by Spark.
+
+    Returns:
+        None where the checkpoint does not say, or is of another source.
+    """
+    until = read_offset(checkpoint, batch)
+    if until is None or not all(isinstance(each, dict) for each in json.loads(until).values()):
+        return None
+    try:
+        return Past(checkpoint, batch + 1, until, lambda number: number == batch).partitions()
+    except CannotReadAgainError:
+        return None
+
+
 def portions(first: Offsets, until: Offsets, most: int) -> Iterator[tuple[Offsets, Offsets]]:
     """Divides ranges of offsets evenly, so that jobs of others come in between.
 

@@ -12,11 +12,14 @@ from pyspark.sql import DataFrame
 
 from penstock.operators.ingest.malformed import explained_each
 from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.windows.arrival_steps import Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
 CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+#: column of the arrival step (INT), where the source knows it
+ARRIVAL_STEP = "_arrival_step"
 
 
 def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
@@ -31,8 +34,11 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
         One report a task.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    each = batch_processor(program, CORRUPT in df.columns)
+    processor = batch_processor(program, CORRUPT in df.columns)
     names = df.columns
+
+    def each(task: Task, batch: pa.RecordBatch) -> None:
+        processor(task, batch, None)
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_partition(context, (batch.rename_columns(names) for batch in batches), each)
@@ -42,11 +48,13 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
     return [pickle.loads(row.report) for row in rows]
 
 
-def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task, pa.RecordBatch], None]:
+def batch_processor(
+    program: StreamProgram, has_corrupt: bool
+) -> Callable[[Task, pa.RecordBatch, Steps | None], None]:
     """What a task does with each batch of a DataFrame."""
     columns, derived = list(program.columns), program.derived
 
-    def process(task: Task, batch: pa.RecordBatch) -> None:
+    def process(task: Task, batch: pa.RecordBatch, steps: Steps | None) -> None:
         if has_corrupt:
             batch = _set_corrupt_aside(task, batch, columns)
         if not batch.num_rows:
@@ -56,7 +64,9 @@ def batch_processor(program: StreamProgram, has_corrupt: bool) -> Callable[[Task
         def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
             return batch.select(columns).filter(pa.array(mask))
 
-        task.process(wide, tuples)
+        if ARRIVAL_STEP in batch.schema.names:
+            steps = batch.column(ARRIVAL_STEP).to_numpy(zero_copy_only=False).astype(np.int8)
+        task.process(wide, tuples, steps=steps)
 
     return process
 

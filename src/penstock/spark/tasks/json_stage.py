@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from penstock.operators.ingest.json_decode import JsonDecoder
 from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
 from penstock.spark.tasks.dataframe_stage import batch_processor
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
 
@@ -18,7 +19,11 @@ Block = tuple[str | None, int, int, int]
 
 
 def run_raw_json(
-    df: DataFrame, schema: pa.Schema, program: StreamProgram, context: TaskContextData
+    df: DataFrame,
+    schema: pa.Schema,
+    program: StreamProgram,
+    context: TaskContextData,
+    steps: OffsetSteps | None = None,
 ) -> list[TaskReport]:
     """Runs one job over raw records.
 
@@ -27,6 +32,7 @@ def run_raw_json(
         schema: the tuple's columns.
         program: the bound plan.
         context: what the tasks need.
+        steps: the batch's arrival steps; None: all of it came at once.
 
     Returns:
         One report a task; `refused` lists the blocks (`Block`) that Spark has to read.
@@ -45,12 +51,18 @@ def run_raw_json(
             if decoded is None:
                 task.refused.extend(_blocks(batch))
             else:
-                tuples(task, decoded)
+                tuples(task, decoded, None if steps is None else _steps(steps, batch))
 
         return run_partition(context, batches, each)
 
     rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
     return [pickle.loads(row.report) for row in rows]
+
+
+def _steps(steps: OffsetSteps, batch: pa.RecordBatch) -> Steps:
+    topics = batch.column("topic") if "topic" in batch.schema.names else None
+    partitions, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
+    return steps.of(topics, partitions, offsets)
 
 
 def _blocks(batch: pa.RecordBatch) -> list[Block]:

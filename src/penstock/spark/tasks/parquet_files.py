@@ -67,12 +67,14 @@ class RowGroup:
         number: its number in the file.
         rows: rows in it.
         stamp: of the file when the batch began; None where the file system is not a local one.
+        step: the arrival step of its rows.
     """
 
     path: str
     number: int
     rows: int
     stamp: Stamp | None
+    step: int = 0
 
 
 def local_path(uri: str) -> str | None:

@@ -113,7 +113,7 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
         observed = program.windows.time if program.windows else program.event_time
         if observed is not None:
             for batch in reader.batches([observed], batch_rows):
-                task.stage.observe_times(batch)
+                task.stage.observe_times(batch, task.steps_of(batch, group.step))
         return
     first = program.needed if is_matched else program.gathered
     rest = [name for name in columns if name not in first]
@@ -122,7 +122,8 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     for batch in reader.batches(first or [columns[0]], batch_rows):
         late.at(batch, offset)
         offset += batch.num_rows
-        task.process(batch, late.tuples, is_matched=is_matched)
+        steps = task.steps_of(batch, group.step)
+        task.process(batch, late.tuples, is_matched=is_matched, steps=steps)
 
 
 class _LateColumns:

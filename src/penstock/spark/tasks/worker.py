@@ -25,6 +25,7 @@ from pyspark import Broadcast, TaskContext
 
 from penstock.operators.ingest.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
 from penstock.operators.selection.selector import TooManyMatchesError
+from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
 from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.runs import write_run_file
@@ -119,6 +120,7 @@ class TaskContextData:
         time_floor: tuples that are older do not matter for slack, microseconds.
         kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
         too_late_before: tuples with an earlier event time are quarantined instead of being in windows, microseconds.
+        steps: arrival steps of the batch; 1: all of it came at once.
     """
 
     key: tuple[str, int]
@@ -131,6 +133,12 @@ class TaskContextData:
     time_floor: int
     kept_ahead: int
     too_late_before: int
+    steps: int = 1
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether tuples have arrival steps."""
+        return self.steps > 1
 
 
 @dataclass(slots=True)
@@ -154,7 +162,13 @@ def stage_for(context: TaskContextData) -> MapStage:
     if context.sequence is not None and context.sequence.revision != kept.revision:
         kept.stage.rearrange(pickle.loads(context.sequence.arrangement))
         kept.revision = context.sequence.revision
-    kept.stage.begin(context.time_limit, context.time_floor, context.kept_ahead, context.too_late_before)
+    kept.stage.begin(
+        context.time_limit,
+        context.time_floor,
+        context.kept_ahead,
+        context.too_late_before,
+        has_steps=context.has_steps,
+    )
     return kept.stage
 
 
@@ -258,6 +272,7 @@ class Task:
         tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
         *,
         is_matched: bool = True,
+        steps: Steps | None = None,
     ) -> None:
         """Matches a batch and stages its matched tuples.
 
@@ -265,11 +280,14 @@ class Task:
             batch: at least the program's `needed` columns.
             tuples: gives the tuple's own columns of the rows where the mask is true.
             is_matched: see `MapStage.process`.
+            steps: the tuples' arrival steps; None: all are of the last one.
         """
+        if steps is None:
+            steps = self.steps_of(batch)
         try:
-            mask, queries = self.stage.process(batch, is_matched=is_matched)
+            mask, queries = self.stage.process(batch, is_matched=is_matched, steps=steps)
         except TooManyMatchesError:
-            self._process_halves(batch, tuples)
+            self._process_halves(batch, tuples, steps)
             return
         self._stage_runs(all_held=False)
         if self.stage.too_late is not None:
@@ -283,8 +301,17 @@ class Task:
         self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
+    def steps_of(self, batch: pa.RecordBatch, step: int | None = None) -> Steps | None:
+        """The arrival steps of tuples that are all of one, None: the last; None where the batch has no steps."""
+        if not self._context.has_steps:
+            return None
+        return np.full(batch.num_rows, self._context.steps - 1 if step is None else step, np.int8)
+
     def _process_halves(
-        self, batch: pa.RecordBatch, tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch]
+        self,
+        batch: pa.RecordBatch,
+        tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+        steps: Steps | None,
     ) -> None:
         rows = batch.num_rows
         for first, last in ((0, rows // 2), (rows // 2, rows)):
@@ -294,7 +321,8 @@ class Task:
                 whole[first : first + len(mask)] = mask
                 return tuples(whole)
 
-            self.process(batch.slice(first, last - first), of_half)
+            own = None if steps is None else steps[first:last]
+            self.process(batch.slice(first, last - first), of_half, steps=own)
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""

@@ -244,6 +244,7 @@ class ShardTask:
             whole=entry.whole,
             reached=entry.reached,
             answer_all=entry.answer_all,
+            steps=entry.steps,
         )
         operators = {view.name: plan.id for plan in program.operators for view in plan.views}
         for answer in shard.process(record):
