@@ -1,0 +1,63 @@
+"""P(violation) <= delta from the first answer on: over many seeds, on streams that stay as they are and on streams that do not."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.operators.windows.slack import RequiredSlack
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.simulate.disorder import SECOND, Disorder, generated
+from penstock.simulate.windows import play, wilson
+
+SEEDS, WINDOWS, TUPLES = 8, 200, 60
+BOUND = ErrorBound(0.05, 0.1)
+PLAN = WindowPlan(
+    "total", "ts", Windows(SECOND, SECOND), (), (Aggregate("sum", "value", pa.float64()),), BOUND
+)
+
+
+def troubled(scale: float, share: float = 0.1) -> Disorder:
+    """Few tuples late, their median delay given in seconds."""
+    return Disorder(0.02, share, scale, 0.8, 8.0)
+
+
+STREAMS = {
+    "exchangeable": [troubled(0.5)],
+    "delays grow to three times": [troubled(0.5 * (1 + number / 3.5)) for number in range(8)],
+    "delays and late tuples double at once": [troubled(0.5), troubled(1.0, 0.2)],
+}
+
+
+def violations(disorder: list[Disorder], repaid: bool) -> tuple[int, int]:
+    """Windows of all seeds that broke the bound, of how many; `repaid`: as ours does, or by nothing."""
+    broken, windows = 0, 0
+    for seed in range(SEEDS):
+        stream = generated("stream", disorder, WINDOWS * TUPLES, float(WINDOWS), seed)
+        policy = RequiredSlack.of(PLAN)
+        if not repaid:
+            policy.rate = 0.0
+        played, _ = play(stream, PLAN, policy, SECOND // 2, 5 * SECOND)
+        _, errors = played.errors()
+        broken += int((errors >= BOUND.epsilon).sum())
+        windows += len(errors)
+    return broken, windows
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_no_more_than_delta_of_the_answers_break_the_bound(name: str) -> None:
+    """The lower end of the share's 95 % interval reaches delta at most, the learning of a cold start included."""
+    broken, windows = violations(STREAMS[name], repaid=True)
+    share, low, high, _ = wilson(broken, windows)
+
+    assert windows >= SEEDS * (WINDOWS - 3)
+    assert low <= BOUND.delta, f"{share:.4f} ({low:.4f} - {high:.4f}) of {windows} windows"
+    assert broken, "a slack that nothing breaks is larger than it was asked to be"
+
+
+def test_a_rule_that_repays_nothing_breaks_it_where_delays_grow() -> None:
+    """The test above can fail: the quantile of what was required so far is not enough on a drifting stream."""
+    broken, windows = violations(STREAMS["delays grow to three times"], repaid=False)
+    _, low, _, _ = wilson(broken, windows)
+
+    assert low > BOUND.delta
