@@ -61,3 +61,15 @@ def test_a_rule_that_repays_nothing_breaks_it_where_delays_grow() -> None:
     _, low, _, _ = wilson(broken, windows)
 
     assert low > BOUND.delta
+
+
+def test_slack_is_learned_where_delays_are_longer_than_windows() -> None:
+    """Windows that are final as they close count too: the slack of the first ones is larger than the horizon."""
+    stream = generated("stream", [Disorder(0.2, 0.2, 3.0, 0.7, 25.0)], 8_000, 800.0, seed=1)
+    size = 10 * SECOND
+    plan = WindowPlan("total", "ts", Windows(size, size), (), PLAN.aggregates, BOUND)
+    policy = RequiredSlack.of(plan)
+    play(stream, plan, policy, 17 * SECOND // 10, 5 * SECOND)
+
+    assert policy.promised
+    assert 0 <= policy.slack < stream.delays.max()

@@ -40,8 +40,8 @@ PLAN = WindowPlan(
 )
 PARTS = Parts.of(PLAN.aggregates)
 SHORT = KeyedProgram(0, (OperatorPlan(7, (PLAN,), PARTS, 10),), gamma=5, least_horizon=0)
-#: no window is final before the end
-LONG = replace(SHORT, least_horizon=1_000)
+#: no window is final or corrected before the end
+LONG = replace(SHORT, gamma=1_000, least_horizon=1_000)
 MAP_STAGE = PaneProgram(
     "t",
     (
@@ -187,6 +187,18 @@ def test_of_windows_that_begin_and_are_final_in_one_batch_only_the_final_answer_
     assert finals
     assert all(answer.revision == 0 and not answer.replaced.num_rows for answer in finals)
     assert len({answer.end for answer in answers}) == len(answers)
+
+
+def test_a_batch_corrects_a_window_once_whatever_its_steps() -> None:
+    shard = Shard()
+    program = replace(LONG, gamma=0)
+    shard.process(record([0], [0], [0], None, program=program))
+    times = [place + late for place in range(0, 400, 4) for late in (0, -40, -60)]
+    batch = record(times, [0] * len(times), [place // 12 for place in range(len(times))], 0, program=program)
+    answers = shard.process(batch)
+    corrected = Counter(answer.end for answer in answers if answer.revision)
+    assert len(corrected) > 10
+    assert set(corrected.values()) == {1}
 
 
 def test_rows_without_a_step_are_of_the_last_one() -> None:

@@ -156,6 +156,16 @@ class Judge:
         for outcome in self._outcomes(ends, newest, is_final=False):
             self.policy.known(outcome)
 
+    def closed_final(self, ends: Sequence[int], newest: int | None) -> None:
+        """Windows are final as they close: there is no early answer to judge, but what slack they required is known."""
+        for end in ends:
+            watched = self.state.watched.get(end)
+            if watched is not None:
+                watched.slack, watched.first = AFTER_ALL, BEFORE_ALL
+                if watched.outcome is not None:
+                    watched.outcome = replace(watched.outcome, slack=AFTER_ALL)
+        self.finish(ends, newest)
+
     def finish(self, ends: Sequence[int], newest: int | None) -> None:
         """Windows are final."""
         state = self.state
@@ -168,8 +178,9 @@ class Judge:
         for outcome in self._outcomes(watched, newest, is_final=True):
             del state.watched[outcome.end]
             self.policy.known(outcome)
-            before = outcome.coverage if state.coverage is None else state.coverage
-            state.coverage = before + _NEWEST * (outcome.coverage - before)
+            if outcome.slack != AFTER_ALL:
+                before = outcome.coverage if state.coverage is None else state.coverage
+                state.coverage = before + _NEWEST * (outcome.coverage - before)
 
     def _outcomes(
         self, ends: Sequence[int], newest: int | None, *, is_final: bool

@@ -255,7 +255,8 @@ class RequiredSlack:
             forgotten += memory.sizes.popleft()
             memory.settled.popleft()
         memory.required = np.concatenate([memory.required, required])[forgotten:]
-        memory.debt = self._debt_after(outcome.violated - self.bound.delta)
+        if outcome.slack != AFTER_ALL:
+            memory.debt = self._debt_after(outcome.violated - self.bound.delta)
 
     def forget(self, end: int) -> None:
         """A window is never told as final."""

@@ -135,12 +135,12 @@ class View:
         Args:
             is_asked: whether late tuples are corrected however few, and windows answered beforehand.
             answer_all: whether every window with tuples is answered beforehand.
-            goes_on: whether tuples follow that have come already: no window is final before them.
+            goes_on: whether tuples follow that have come already: no window is final or corrected before them.
         """
         newest, reached = self._clocks.newest, self._clocks.reached
         known = BEFORE_ALL if goes_on else self._known()
         answers = [] if newest is None else self._close(newest - self.policy.slack, known)
-        if is_asked or self.corrector.is_due:
+        if is_asked or (self.corrector.is_due and not goes_on):
             answers += self.correct()
         self._beforehand = BEFORE_ALL
         if is_asked:
@@ -241,18 +241,16 @@ class View:
         due = self.windows.due(self._panes, until)
         state.frontier = until
         answers = []
+        final = [end for end in due if end <= known and not self.windows.lacks(end)]
+        self.judge.closed_final(final, self._clocks.newest)
         for end, rows in self._rows(due):
             is_final = end <= known and not self.windows.lacks(end)
             told = state.told.get(end)
             if told is None:
-                if is_final:
-                    self.judge.forget(end)
-                else:
+                if not is_final:
                     self._begin(end)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
-            elif is_final:
-                self.judge.forget(end)  # the final answer follows
-            else:
+            elif not is_final:
                 self.judge.closed(end, self._clocks.at)
                 answers += self._revision(end, told, rows)
         return answers
