@@ -10,18 +10,19 @@ class Expectations:
     """What was expected and whether it came.
 
     Attributes:
-        judged: whether what does not hold counts; a run that is too short for its figures says so and prints them.
+        judged: whether figures count; a run that is too short for them prints them all the same, in small letters.
         broken: how many did not hold.
     """
 
     judged: bool = True
     broken: int = 0
 
-    def hold(self, what: str, held: bool, figures: str) -> None:
-        """Prints whether an expectation holds."""
-        self.broken += self.judged and not held
+    def hold(self, what: str, held: bool, figures: str, *, always: bool = False) -> None:
+        """Prints whether an expectation holds; one about answers, not figures, counts always."""
+        counts = self.judged or always
+        self.broken += counts and not held
         verdict = "HELD    " if held else "NOT HELD"
-        print(f"{verdict if self.judged else verdict.lower()} {what}: {figures}", flush=True)
+        print(f"{verdict if counts else verdict.lower()} {what}: {figures}", flush=True)
 
     def at_most(self, what: str, figure: float, most: float) -> None:
         """Prints whether a figure is as small as it should be."""

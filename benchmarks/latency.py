@@ -17,13 +17,20 @@ import pyarrow.parquet as pq
 WARM_SECONDS = 20.0
 
 
-def due_files(every_seconds: float, seconds: float) -> Iterator[tuple[int, float]]:
+def due_files(
+    every_seconds: float, seconds: float, begun: float | None = None
+) -> Iterator[tuple[int, float]]:
     """The files that are due until the time is over, each when it is.
+
+    Args:
+        every_seconds: between two files.
+        seconds: until when.
+        begun: since when, seconds since the epoch; None: now.
 
     Yields:
         Its number, and until when its tuples were made, seconds since the epoch.
     """
-    begun = time.time()
+    begun = time.time() if begun is None else begun
     for number in range(int(seconds / every_seconds)):
         due = begun + (number + 1) * every_seconds
         time.sleep(max(0.0, due - time.time()))

@@ -9,6 +9,8 @@ compiles what it runs often, a core's worth for the first minute of a session: s
 counted, and the streams are 25 batches long (those of `keys` ten). Parts:
 
 sliding  SUM and COUNT by 1,000 keys over 10 s sliding by 1 s: in the scan, behind a DataFrame, Spark's own
+late     the same where 3 % of the tuples come up to 20 s late: corrections are on the way while the rate is measured, Spark's
+         own has a watermark of 20 s, so that it drops none; what was published last of each row must be DuckDB's answer
 many     one view by 10 keys, and 80 that differ in window and aggregate on the same stream, with a shard a core and
          with one: each shard looks at every view
 tasks    the sliding view with one task at a time (`local[1]`)
@@ -26,13 +28,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,7 +59,8 @@ SEED = 7
 WARM_BATCHES = 3
 WARM_RUNS = 3
 FILES_A_BATCH = 4
-PARTS = ("sliding", "many", "tasks", "keys")
+LATE_SHARE, LATE_SECONDS = 0.03, 20
+PARTS = ("sliding", "late", "many", "tasks", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,18 @@ class Rows:
     Attributes:
         files, file_rows: how much.
         keys: number of different keys.
+        late: share of the rows that are of an earlier time than their place says, by up to `LATE_SECONDS`.
     """
 
     files: int
     file_rows: int
     keys: int = 1_000
+    late: float = 0.0
 
     @property
     def folder(self) -> Path:
         """Where they lie."""
-        return OUTPUT / "data" / f"windows-{self.files}x{self.file_rows}-{self.keys}"
+        return OUTPUT / "data" / f"windows-{self.files}x{self.file_rows}-{self.keys}-{self.late:g}"
 
     @property
     def measured(self) -> int:
@@ -95,12 +101,14 @@ class Rows:
         for number in range(self.files):
             rng = np.random.default_rng([SEED, number])
             even = (number * rows + np.arange(rows)) * (1_000_000 / ROWS_A_SECOND)
-            ts = 1_700_000_000_000_000 + (even + rng.uniform(0, 50_000, rows)).astype(np.int64)
+            delay = np.where(rng.random(rows) < self.late, rng.uniform(0, LATE_SECONDS * 1e6, rows), 0)
+            ts = 1_700_000_000_000_000 + (even + rng.uniform(0, 50_000, rows) - delay).astype(np.int64)
             table = pa.table(
                 {
                     "ts": pa.array(ts).cast(pa.timestamp("us", "UTC")),
                     "key": rng.integers(0, self.keys, rows),
-                    "value": rng.random(rows),
+                    # sums of such values are exact, in any order
+                    "value": rng.integers(0, 1 << 20, rows) / (1 << 20),
                 }
             )
             pq.write_table(table, self.folder / f"{number:03d}.parquet", row_group_size=max(1, rows // 4))
@@ -116,6 +124,7 @@ class Side:
         rate: rows a second.
         ingest, keyed: median seconds of a batch that counts; 0 for Spark's own.
         note: what else is known.
+        corrected: times that an answered window was corrected before it was final.
     """
 
     name: str
@@ -123,10 +132,18 @@ class Side:
     ingest: float = 0.0
     keyed: float = 0.0
     note: str = ""
+    corrected: int = 0
 
 
-def ours(spark: SparkSession, name: str, rows: Rows, queries: dict[str, str], **tune: Any) -> Side:
-    """Runs the engine over all rows."""
+def ours(
+    spark: SparkSession,
+    name: str,
+    rows: Rows,
+    queries: dict[str, str],
+    look: Callable[[Path], None] | None = None,
+    **tune: Any,
+) -> Side:
+    """Runs the engine over all rows; its results can be looked at before they are removed."""
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         engine = Engine(spark, **tune).execute(
             f"CREATE TABLE tuples ({COLUMNS}) USING parquet "
@@ -137,16 +154,22 @@ def ours(spark: SparkSession, name: str, rows: Rows, queries: dict[str, str], **
         run.await_termination()
         run.stop()
         batches, keyed = run.events("batch"), run.events("windows")
+        if look is not None:
+            look(Path(folder))
     began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], keyed[-1]))
     parts = ("bind_seconds", "run_seconds", "publish_seconds")
     ingest = median(sum(each[part] for part in parts) for each in batches[WARM_BATCHES:])
-    published = sum(counts["rows"] for each in keyed for counts in each["views"].values())
+    published, corrected = (
+        sum(counts[what] for each in keyed for counts in each["views"].values())
+        for what in ("rows", "corrected")
+    )
     side = Side(
         name,
         rows.measured / (ended - began).total_seconds(),
         ingest,
-        median(each["run_seconds"] + each["publish_seconds"] for each in keyed[1:]),
-        f"{published:,} rows of results",
+        median(each["run_seconds"] + each["publish_seconds"] for each in keyed[1:] or keyed),
+        f"{published:,} rows of results" + (f", {corrected:,} times a window corrected" if corrected else ""),
+        corrected,
     )
     _tell(side)
     return side
@@ -165,7 +188,55 @@ def warmed_native(spark: SparkSession, name: str, rows: Rows) -> Side:
     return native(spark, name, rows, SLIDING)
 
 
-def native(spark: SparkSession, name: str, rows: Rows, query: str) -> Side:
+def with_late_tuples(spark: SparkSession, files: int, file_rows: int, expect: Expectations) -> list[Side]:
+    """The sliding view of ours and Spark's own where some tuples come late, and of ours where none does."""
+    late, in_order = Rows(files, file_rows, late=LATE_SHARE).write(), Rows(files, file_rows)
+    ours(spark, "not counted", late, {"sliding": SLIDING})
+    own = ours(
+        spark,
+        f"ours in the scan, {LATE_SHARE:.0%} late",
+        late,
+        {"sliding": SLIDING},
+        lambda output: ends_exact(output / "results" / "sliding", late, expect),
+    )
+    punctual = ours(spark, "ours in the scan, none late, once more", in_order, {"sliding": SLIDING})
+    native(spark, "not counted", late, SLIDING, LATE_SECONDS)
+    plain = native(spark, f"Spark's own aggregation, {LATE_SHARE:.0%} late", late, SLIDING, LATE_SECONDS)
+    expect.hold(
+        "late tuples: windows are corrected on the way", own.corrected > 0, f"{own.corrected:,} times"
+    )
+    expect.at_least("late tuples, share of the rate without them", own.rate / punctual.rate, 0.7)
+    expect.at_least("late tuples, times Spark's own", own.rate / plain.rate, 5)
+    return [own, punctual, plain]
+
+
+def ends_exact(results: Path, rows: Rows, expect: Expectations) -> None:
+    """Whether what was published last of each row of the sliding view is final, and DuckDB's answer."""
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.execute(
+            "CREATE TABLE told AS SELECT key, epoch_us(w.start) // 1000000 AS start, max_by(s, revision) AS s, "
+            f"max_by(n, revision) AS n FROM read_parquet('{results}/*.parquet') "
+            "GROUP BY ALL HAVING max_by(is_final, revision)"
+        )
+        database.execute(
+            "CREATE TABLE exact AS WITH panes AS (SELECT key, epoch_us(ts) // 1000000 AS second, sum(value) AS s, "
+            f"count(*) AS n FROM read_parquet('{rows.folder}/*.parquet') GROUP BY ALL) SELECT key, second - back AS start, "
+            "sum(s) AS s, sum(n)::BIGINT AS n FROM panes, range(10) past(back) GROUP BY ALL"
+        )
+        found = database.execute(
+            "SELECT count(*), count(*) FILTER (told.s = exact.s AND told.n = exact.n) FROM exact FULL JOIN told USING (key, start)"
+        ).fetchone()
+    every, same = found or (0, 0)
+    expect.hold(
+        "late tuples: what was published last is DuckDB's",
+        0 < every == same,
+        f"{same:,} of {every:,} rows",
+        always=True,
+    )
+
+
+def native(spark: SparkSession, name: str, rows: Rows, query: str, watermark_seconds: int = 1) -> Side:
     """Spark's own aggregation over the same batches."""
     ends: list[float] = []
 
@@ -174,7 +245,9 @@ def native(spark: SparkSession, name: str, rows: Rows, query: str) -> Side:
         ends.append(time.time())
 
     stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", FILES_A_BATCH)
-    stream.parquet(str(rows.folder)).withWatermark("ts", "1 second").createOrReplaceTempView("tuples")
+    stream.parquet(str(rows.folder)).withWatermark(
+        "ts", f"{watermark_seconds} seconds"
+    ).createOrReplaceTempView("tuples")
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         writer = spark.sql(query).writeStream.outputMode("update").foreachBatch(drain)
         writer.option("checkpointLocation", folder).trigger(availableNow=True).start().awaitTermination()
@@ -233,6 +306,8 @@ def main(small: bool, parts: Sequence[str]) -> int:
         sides += [behind, plain]
         expect.at_least("in the scan, times Spark's own", scan.rate / plain.rate, 5)
         expect.at_least("behind a DataFrame, times Spark's own", behind.rate / plain.rate, 1.5)
+    if "late" in parts:
+        sides += with_late_tuples(spark, long, file_rows, expect)
     if "many" in parts:
         views = many_views()
         ten = Rows(long, file_rows, 10).write()
