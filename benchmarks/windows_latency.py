@@ -76,6 +76,8 @@ def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.fl
     first = min(moment(event) for event in ingest.values()) + WARM_SECONDS
     rows = []
     for event in keyed:
+        if event["answered"] is None:
+            continue
         batch = ingest[event["answered"]]
         newest = batch["newest_event_time_us"] / 1e6
         if newest < first or not any(counts["rows"] for counts in event["views"].values()):
