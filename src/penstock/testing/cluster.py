@@ -111,7 +111,7 @@ class StandaloneCluster:
     def _has_workers(self, least: int) -> bool:
         try:
             return self.alive_workers >= least
-        except OSError:
+        except (OSError, json.JSONDecodeError):  # its page answers before its figures do
             return False
 
 
