@@ -199,7 +199,7 @@ class Judge:
                     end,
                     own[end].slack,
                     share,
-                    needed,
+                    np.sort(needed),
                     is_final,
                     settled=_least_of(settled, 1 - self._plan.bound.delta),
                 )

@@ -47,7 +47,7 @@ class WindowOutcome:
         end: its end.
         slack: the slack it was answered with, AFTER_ALL where it has not been yet.
         coverage: share of its tuples that the answer counted, lambda of the paper.
-        required: int64[groups], the required slack of each group (see `required_slack`) in any order; of many groups
+        required: int64[groups], the required slack of each group (see `required_slack`), ascending; of many groups
             some that stand for all.
         final: whether all its tuples are known; else `coverage` and `required` may still change.
         age: event time since its end.
