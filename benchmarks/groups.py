@@ -329,7 +329,7 @@ def main(small: bool = False) -> int:
     for windows in (TUMBLING, SLIDING):
         first: list[int] = []
         for stream in STREAMS[: 2 if small else None]:
-            number = 160 if stream.groups < MANY else 50 if windows is TUMBLING else 25
+            number = 160 if stream.groups < MANY else 60 if windows is TUMBLING else 40
             number = 40 if small else number
             first += compare(stream, windows, number, shown, expected)
         what = f"windows before the first promise, from {min(first)} on: difference between streams"
