@@ -1,8 +1,10 @@
 """Slack from a cold start, for `disorder.py`: twenty stretches of three days of flights, each by an operator that knows nothing.
 
 An hour sliding by fifteen minutes, batches of five minutes, COUNT(*), SUM(distance) and AVG(dep_delay) of the flights that departed
-(event time: scheduled, arrival: actual departure). A day begins at 08:00 UTC, the night in New York. Each once as it is, and once
-after a tuple of 24 hours: the operator has seen that delay before the stretch begins, with the horizon that it leads to.
+(event time: scheduled, arrival: actual departure). A day begins at 08:00 UTC, the night in New York. The stream goes on for half a day beyond
+a stretch, so that slack and not its end closes the windows; those that are open even then are not counted. Each stretch once as it is, once
+after a tuple of 24 hours (the operator has seen that delay before the stretch begins, with the horizon that it leads to), and ours once more when that
+tuple has been forgotten: it came with the beginning of the twelve days before the stretch, after which three hours of it are left.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from rich.table import Table
 
 from penstock.cli.demo_data import read_flights
 from penstock.operators.windows.clocks import Lateness
-from penstock.operators.windows.slack import FixedSlack, RequiredSlack, WindowOutcome
+from penstock.operators.windows.slack import FixedSlack, Ints, RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import SECOND, Arrivals, recorded
 from penstock.simulate.slack_baselines import LargestDelaySlack
@@ -31,6 +33,8 @@ STEP, GAMMA = 5 * 60 * SECOND, HOUR // 4
 AGGREGATES = {"count": None, "sum": "distance", "avg": "dep_delay"}
 #: days from the beginning of one stretch to that of the next, and of the first
 APART, FIRST, LENGTH, STRETCHES = 18, 5, 3, 20
+#: hours for which the stream goes on behind a stretch; days before it in which a tuple is forgotten
+BEYOND, FORGETTING = 12, 12
 #: what is expected: satisfied in the worst stretch, and mean slack in best fixed slacks (median over stretches)
 LEAST_SATISFIED, MOST_SLACK = 0.88, 1.6
 
@@ -55,57 +59,91 @@ class Hindsight:
 
     def __init__(self) -> None:
         self.slack = 0
-        self.required: list[int] = []
+        self.required: dict[int, Ints] = {}
 
     def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         """Keeps what was required in the end."""
-        if outcome.final:
-            self.required += outcome.required.tolist()
+        if final:
+            self.required[outcome.end] = outcome.required
 
 
-def stretches(number: int) -> list[Arrivals]:
-    """The first of the stretches."""
-    table = read_flights().filter(pc.field("dep_delay").is_valid())
-    table = table.select(["sched_dep", "arrival", "distance", "dep_delay"])
-    scheduled = table.column("sched_dep").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    begin = scheduled.min() // DAY * DAY + 8 * HOUR + FIRST * DAY
-    found = []
-    for start in (begin + APART * DAY * place for place in range(number)):
-        own = table.filter(pa.array((scheduled >= start) & (scheduled < start + LENGTH * DAY)))
-        found.append(recorded("flights", own, "sched_dep", "arrival"))
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """Flights by scheduled departure, microseconds.
+
+    Attributes:
+        table: of those that departed.
+        scheduled: int64[flights].
+    """
+
+    table: pa.Table
+    scheduled: Ints
+
+    @classmethod
+    def read(cls) -> Flights:
+        """All of them."""
+        table = read_flights().filter(pc.field("dep_delay").is_valid())
+        table = table.select(["sched_dep", "arrival", "distance", "dep_delay"])
+        return cls(table, table.column("sched_dep").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy())
+
+    def begin(self, number: int) -> int:
+        """When a stretch begins."""
+        return int(self.scheduled.min()) // DAY * DAY + 8 * HOUR + (FIRST + APART * number) * DAY
+
+    def around(self, number: int, before: int = 0) -> Arrivals:
+        """A stretch with what comes behind it, and so many days before it."""
+        first = self.begin(number) - before * DAY
+        last = self.begin(number) + LENGTH * DAY + BEYOND * HOUR
+        own = self.table.filter(pa.array((self.scheduled >= first) & (self.scheduled < last)))
+        return recorded("flights", own, "sched_dep", "arrival")
+
+
+def _best_fixed(arrivals: Arrivals, plan: WindowPlan, until: int) -> int:
+    """The least slack, microseconds, that keeps the bound of the windows that end by then, as is known in the end."""
+    hindsight = Hindsight()
+    play(arrivals, plan, hindsight, STEP, GAMMA, DAY)
+    required = np.concatenate([own for end, own in hindsight.required.items() if end <= until])
+    return max(1, int(np.quantile(required, 1 - plan.bound.delta)))
+
+
+def _played(
+    arrivals: Arrivals,
+    plan: WindowPlan,
+    policies: dict[str, SlackPolicy],
+    begin: int,
+    fixed: int,
+    largest: int,
+) -> dict[str, Stretch]:
+    """Some policies on one stretch.
+
+    Args:
+        arrivals: the stretch and what lies around it.
+        plan: the view.
+        policies: by name.
+        begin: when the stretch begins; windows that end within it are counted.
+        fixed: its best fixed slack, microseconds.
+        largest: delay that was seen before the stream began, microseconds.
+    """
+    # the windows that begin in the stretch and end by its end
+    since, until = begin + 1, begin + LENGTH * DAY + 1
+    found = {}
+    for name, policy in policies.items():
+        played, _ = play(arrivals, plan, policy, STEP, GAMMA, largest=largest)
+        share, _, _, windows = played.satisfied(since, until)
+        slack = played.mean_slack(since, until)
+        found[name] = Stretch(round(share * windows), windows, slack, fixed / SECOND)
     return found
 
 
-def _best_fixed(arrivals: Arrivals, plan: WindowPlan) -> int:
-    """The least slack, microseconds, that keeps the bound on a stretch, as is known in the end."""
-    hindsight = Hindsight()
-    play(arrivals, plan, hindsight, STEP, GAMMA, DAY)
-    return max(1, int(np.quantile(hindsight.required, 1 - plan.bound.delta)))
-
-
-def _played(arrivals: Arrivals, plan: WindowPlan, fixed: int, largest: int) -> dict[str, Stretch]:
-    """Every policy on one stretch.
-
-    Args:
-        arrivals: the stretch.
-        plan: the view.
-        fixed: its best fixed slack, microseconds.
-        largest: delay that was seen before it began, microseconds.
-    """
-    sides = {
+def _policies(plan: WindowPlan, fixed: int, largest: int) -> dict[str, SlackPolicy]:
+    return {
         "best fixed slack": FixedSlack(fixed),
         "MP-K-slack": LargestDelaySlack(largest),
         "ours": RequiredSlack.of(plan),
     }
-    found = {}
-    for name, policy in sides.items():
-        played, _ = play(arrivals, plan, policy, STEP, GAMMA, largest=largest)
-        share, _, _, windows = played.satisfied()
-        found[name] = Stretch(round(share * windows), windows, played.mean_slack, fixed / SECOND)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +186,11 @@ def from_cold_starts(console: Console, bound: ErrorBound, number: int = STRETCHE
         bound: of the views.
         number: of stretches.
     """
-    arrivals, kept = stretches(number), True
+    flights, kept = Flights.read(), True
+    begins = [flights.begin(each) for each in range(number)]
+    cold = [flights.around(each) for each in range(number)]
+    # the first stretch has not as many days before it
+    after = {each: flights.around(each, FORGETTING) for each in range(1, number)}
     table = Table(
         "aggregate", "before", "policy", "satisfied", "95 % interval", "worst stretch", "mean slack min", "best fixed min",
         "slack / best fixed, median", title=f"Flights, {number} stretches of {LENGTH} days, each from a cold start",
@@ -156,9 +198,24 @@ def from_cold_starts(console: Console, bound: ErrorBound, number: int = STRETCHE
     lines = []
     for function, argument in AGGREGATES.items():
         plan = WindowPlan("view", "time", WINDOWS, (), (Aggregate(function, argument, pa.float64()),), bound)
-        fixed = [_best_fixed(each, plan) for each in arrivals]
-        for before, largest in (("nothing", 0), ("a tuple of 24 h", DAY)):
-            every = [_played(each, plan, best, largest) for each, best in zip(arrivals, fixed, strict=True)]
+        fixed = [
+            _best_fixed(own, plan, begin + LENGTH * DAY) for own, begin in zip(cold, begins, strict=True)
+        ]
+        cases = {
+            "nothing": [
+                _played(own, plan, _policies(plan, best, 0), begin, best, 0)
+                for own, begin, best in zip(cold, begins, fixed, strict=True)
+            ],
+            "a tuple of 24 h": [
+                _played(own, plan, _policies(plan, best, DAY), begin, best, DAY)
+                for own, begin, best in zip(cold, begins, fixed, strict=True)
+            ],
+            "a tuple of 24 h, forgotten": [
+                _played(own, plan, {"ours": RequiredSlack.of(plan)}, begins[each], fixed[each], DAY)
+                for each, own in after.items()
+            ],
+        }
+        for before, every in cases.items():
             for policy in every[0]:
                 told = Summary.of([each[policy] for each in every])
                 table.add_row(

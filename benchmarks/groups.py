@@ -136,10 +136,10 @@ class TimedPolicy(RequiredSlack):
         with self._watch():
             super().arrived(lateness)
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
         """Takes in what a window was worth."""
         with self._watch():
-            super().known(outcome)
+            super().known(outcome, age, final=final)
 
 
 class TimedJudge(Judge):

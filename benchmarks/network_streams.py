@@ -84,7 +84,7 @@ def on_networks(console: Console, plans: dict[str, WindowPlan], seconds: float) 
                 if policy == "ours":
                     kept &= played.satisfied()[2] >= 1 - plan.bound.delta
                 table.add_row(
-                    function, policy, f"{played.mean_slack:.3f}", f"{played.latency.mean():.3f}",
+                    function, policy, f"{played.mean_slack():.3f}", f"{played.latency.mean():.3f}",
                     *shares(played, truth),
                 )  # fmt: skip
         console.print(table)

@@ -183,10 +183,10 @@ def hearing() -> Iterator[list[WindowOutcome]]:
     heard: list[WindowOutcome] = []
     known = RequiredSlack.known
 
-    def listen(policy: RequiredSlack, outcome: WindowOutcome) -> None:
-        if outcome.final:
+    def listen(policy: RequiredSlack, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
+        if final:
             heard.append(outcome)
-        known(policy, outcome)
+        known(policy, outcome, age, final=final)
 
     with mock.patch.object(RequiredSlack, "known", listen):
         yield heard

@@ -50,7 +50,8 @@ def test_no_more_than_delta_of_the_answers_break_the_bound(name: str) -> None:
     broken, windows = violations(STREAMS[name], repaid=True)
     share, low, high, _ = wilson(broken, windows)
 
-    assert windows >= SEEDS * (WINDOWS - 3)
+    # the last ones were open when the stream ended
+    assert windows >= SEEDS * (WINDOWS - 6)
     assert low <= BOUND.delta, f"{share:.4f} ({low:.4f} - {high:.4f}) of {windows} windows"
     assert broken, "a slack that nothing breaks is larger than it was asked to be"
 

@@ -26,12 +26,12 @@ from penstock.operators.windows.shard import (
 )
 from penstock.operators.windows.slack import (
     FixedSlack,
-    ProportionalDerivativeSlack,
     RequiredSlack,
     SlackPolicy,
 )
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
+from penstock.simulate.slack_baselines import ProportionalDerivativeSlack
 from penstock.simulate.windows import play
 from random_examples import examples
 from window_cases import StoredPanes, store, stream_of

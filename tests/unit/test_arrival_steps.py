@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.windows.aggregates import Parts
@@ -23,6 +22,7 @@ from penstock.operators.windows.arrival_steps import (
     steps_told,
     times_by_step,
 )
+from penstock.operators.windows.clocks import StreamTime
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.windows.shard_state import read_state
@@ -110,17 +110,15 @@ def groups(answers: Sequence[Answer]) -> dict[tuple[int, int], tuple[int, float]
     }
 
 
-def learned(shard: Shard) -> tuple[Any, ...]:
-    """What a shard knows of time, and of its windows what was told and what slack they needed."""
+def learned(shard: Shard) -> tuple[StreamTime, dict[tuple[int, int], list[int]]]:
+    """What a shard knows of time, and of (window, arrival) what slack its groups needed by what had arrived by then."""
     operator = read_state(shard.scalars()).operators[7]
-    view = operator.views["v"]
-    watched = {
-        end: (each.slack, each.first, each.heard)
-        if each.outcome is None
-        else (each.slack, each.first, each.heard, each.outcome.coverage, *sorted(each.outcome.required))
-        for end, each in view.judged.watched.items()
+    required = {
+        (end, each.heard): each.outcome.required.tolist()
+        for end, each in operator.views["v"].judged.watched.items()
+        if each.outcome is not None
     }
-    return operator.time, view.windows.told, watched
+    return operator.time, required
 
 
 def ended(program: KeyedProgram) -> LogRecord:
@@ -144,7 +142,11 @@ def test_steps_of_one_batch_leave_what_as_many_batches_leave(
         is_last = step == steps[-1]
         others += apart.process(LogRecord(LONG, batch.newest, batch.delays, False, batch.envelopes, is_last))
         newest = batch.newest
-    assert learned(together) == learned(apart)
+    (time, required), (other_time, other_required) = learned(together), learned(apart)
+    assert time == other_time
+    both = required.keys() & other_required.keys()
+    assert {place: required[place] for place in both} == {place: other_required[place] for place in both}
+    event("windows that both heard of" if both else "no window that both heard of")
     answers += together.process(ended(LONG))
     others += apart.process(ended(LONG))
     assert groups(answers) == groups(others)

@@ -22,10 +22,8 @@ BOUND = ErrorBound(0.05, 0.05)
 WINDOWS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=5), min_size=1, max_size=60)
 
 
-def outcome(end: int, slack: int, *required: int, age: int = AFTER_ALL, settled: int = 0) -> WindowOutcome:
-    return WindowOutcome(
-        end, slack, 1.0, np.array(required), age == AFTER_ALL, 0 if age == AFTER_ALL else age, settled
-    )
+def outcome(end: int, slack: int, *required: int, settled: int = 0) -> WindowOutcome:
+    return WindowOutcome(end, slack, 1.0, np.array(required), settled)
 
 
 def stream(largest: int, age: int) -> Lateness:
@@ -95,7 +93,7 @@ def test_windows_count_once_they_are_ripe() -> None:
     policy = RequiredSlack(BOUND)
     policy.arrived(stream(1_000_000, 10_000))
     for number in range(60):
-        policy.known(outcome(number, AFTER_ALL, number % 10, age=500, settled=20))
+        policy.known(outcome(number, AFTER_ALL, number % 10, settled=20), age=500)
     assert not policy.is_learning
     assert not policy.promised  # of none it is certain
     assert policy.slack == 9
@@ -104,7 +102,7 @@ def test_windows_count_once_they_are_ripe() -> None:
 def test_windows_are_ripe_only_once_the_stream_is_twice_as_old() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(60):
-        policy.known(outcome(number, AFTER_ALL, 5, age=500, settled=300))
+        policy.known(outcome(number, AFTER_ALL, 5, settled=300), age=500)
     policy.arrived(stream(400, 599))
     assert (policy.is_learning, policy.slack) == (True, 400)
     policy.arrived(stream(400, 600))
@@ -114,11 +112,11 @@ def test_windows_are_ripe_only_once_the_stream_is_twice_as_old() -> None:
 def test_violations_are_repaid_before_their_windows_are_final() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(400):
-        policy.known(outcome(number, 100, number % 100))
+        policy.known(outcome(number, 100, number % 100), age=0, final=True)
     before = policy.slack
     policy.arrived(stream(1000, 100_000))
     for number in range(30):
-        policy.known(outcome(1000 + number, before, before + 1 + number % 3, age=90, settled=AFTER_ALL))
+        policy.known(outcome(1000 + number, before, before + 1 + number % 3, settled=AFTER_ALL), age=90)
     assert policy.slack > before
     assert policy.memory.debt < 0  # what is final broke nothing
 
@@ -126,18 +124,18 @@ def test_violations_are_repaid_before_their_windows_are_final() -> None:
 def test_one_outcome_told_again_counts_once() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(100):
-        policy.known(outcome(number, 10, 3))
+        policy.known(outcome(number, 10, 3), age=0, final=True)
     for _ in range(50):
-        policy.known(outcome(500, 10, 40, age=60))
+        policy.known(outcome(500, 10, 40), age=60)
     assert policy.slack == 3
 
 
 def test_a_window_that_is_forgotten_raises_nothing() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(40):
-        policy.known(outcome(number, 10, 3))
+        policy.known(outcome(number, 10, 3), age=0, final=True)
     for number in range(8):
-        policy.known(outcome(500 + number, 10, 40, age=60, settled=AFTER_ALL))
+        policy.known(outcome(500 + number, 10, 40, settled=AFTER_ALL), age=60)
     assert policy.slack == 40
     for number in range(8):
         policy.forget(500 + number)
@@ -148,6 +146,6 @@ def test_memory_is_bounded_in_windows_and_in_groups() -> None:
     policy = RequiredSlack(BOUND)
     many: Ints = np.arange(1000)
     for number in range(500):
-        policy.known(WindowOutcome(number, 10, 1.0, many, True))
+        policy.known(WindowOutcome(number, 10, 1.0, many), age=0, final=True)
     assert len(policy.memory.sizes) == len(policy.memory.settled) == 400
     assert len(policy.memory.required) == 400 * 64

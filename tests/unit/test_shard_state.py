@@ -69,9 +69,9 @@ class Listener:
     def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         self.open.add(outcome.end)
-        if outcome.final:
+        if final:
             self.open.remove(outcome.end)
 
 

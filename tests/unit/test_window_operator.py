@@ -21,13 +21,12 @@ from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistor
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.windows.slack import (
     FixedSlack,
-    ProportionalDerivativeSlack,
     RequiredSlack,
     WindowOutcome,
-    coverage_threshold,
 )
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.simulate.slack_baselines import ProportionalDerivativeSlack, coverage_threshold
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
@@ -409,9 +408,9 @@ def test_the_paper_s_rule_steers_alpha_by_the_error_of_the_coverage() -> None:
     policy = ProportionalDerivativeSlack(threshold=0.95)
     policy.arrived(Lateness(np.array([100, 20]), 100, 0))
     assert policy.slack == 100
-    policy.known(_outcome(0.99))
+    policy.known(_outcome(0.99), age=0, final=True)
     assert policy.alpha == pytest.approx(1 + 0.2 * -0.04 + 4 * -0.04)
-    policy.known(_outcome(0.93))
+    policy.known(_outcome(0.93), age=0, final=True)
     assert policy.alpha == pytest.approx(0.832 + 0.2 * 0.02 + 4 * 0.06)
 
 
@@ -420,7 +419,7 @@ def test_ours_waits_for_the_largest_delay_until_enough_windows_are_known() -> No
     policy.arrived(Lateness(np.array([70]), 70, 0))
     assert (policy.slack, policy.promised) == (70, False)
     for required in range(100):
-        policy.known(WindowOutcome(required, 100, 1.0, np.array([required]), True))
+        policy.known(WindowOutcome(required, 100, 1.0, np.array([required])), age=0, final=True)
     assert policy.promised
     assert policy.slack == 95  # the ceil(101 * 0.95)-th of 0 .. 99
 
@@ -428,26 +427,26 @@ def test_ours_waits_for_the_largest_delay_until_enough_windows_are_known() -> No
 def test_violations_beyond_delta_are_repaid() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(100):
-        policy.known(WindowOutcome(number, 0, 1.0, np.array([10]), True))
+        policy.known(WindowOutcome(number, 0, 1.0, np.array([10])), age=0, final=True)
     assert policy.memory.debt > 0
     assert policy.slack == 10
     for number in range(3000):
-        policy.known(WindowOutcome(number, 20, 1.0, np.array([10]), True))
+        policy.known(WindowOutcome(number, 20, 1.0, np.array([10])), age=0, final=True)
     assert policy.memory.debt < 0
 
 
 def test_windows_that_are_not_final_raise_the_slack() -> None:
     policy = RequiredSlack(BOUND)
     for number in range(400):
-        policy.known(WindowOutcome(number, 5, 1.0, np.array([1]), True))
+        policy.known(WindowOutcome(number, 5, 1.0, np.array([1])), age=0, final=True)
     assert policy.slack == 1
     for number in range(60):
-        policy.known(WindowOutcome(1000 + number, 1, 0.9, np.array([50]), False))
+        policy.known(WindowOutcome(1000 + number, 1, 0.9, np.array([50])), age=0)
     assert policy.slack == 50
 
 
 def _outcome(coverage: float) -> WindowOutcome:
-    return WindowOutcome(0, 0, coverage, np.zeros(1, np.int64), True)
+    return WindowOutcome(0, 0, coverage, np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize(

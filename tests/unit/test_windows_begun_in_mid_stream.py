@@ -64,7 +64,7 @@ class Pupil:
     def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         self.heard.append(outcome.end)
 
 

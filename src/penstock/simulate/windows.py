@@ -38,6 +38,7 @@ class Played:
         early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock),
             slack.
         final: the final answers: keys, `_a0` ..., start, end.
+        closed: windows that end later were open when the stream ended: no slack answered them, and nothing is judged by them.
         latency: seconds between the arrivals of the tuples of a window and its early answer, mean of
             each window.
         coverage: share of each window's tuples that its early answer held.
@@ -46,31 +47,33 @@ class Played:
     plan: WindowPlan
     early: pa.Table
     final: pa.Table
+    closed: int
     latency: Floats
     coverage: Floats
 
-    @property
-    def mean_slack(self) -> float:
-        """Mean slack of the early answers in seconds, windows counted once."""
+    def mean_slack(self, since: int = 0, until: int = AFTER_ALL) -> float:
+        """Mean slack in seconds of the early answers of windows that end in [since, until), windows counted once."""
         windows = self.early.group_by(["end"]).aggregate([("slack", "max")])
-        return float(np.mean(windows.column("slack_max").to_numpy())) / SECOND
+        ends, slacks = (column.to_numpy() for column in windows.columns)
+        return float(np.mean(slacks[(ends >= since) & (ends < until)])) / SECOND
 
     def errors(self) -> tuple[Ints, Floats]:
-        """End and error of each final window and group: the largest of its aggregates'.
+        """End and error of each window and group that a slack has closed: the largest of its aggregates'.
 
         A group the early answer did not know has an infinite error.
         """
         keys = [name for name, _ in self.plan.keys]
         wanted = ["start", *keys]
-        codes = group_codes(pa.concat_tables([t.select(wanted) for t in (self.final, self.early)]), wanted)
-        own, theirs = codes[: self.final.num_rows], codes[self.final.num_rows :]
+        closed = self.final.filter(pa.array(self.final.column("end").to_numpy() <= self.closed))
+        codes = group_codes(pa.concat_tables([t.select(wanted) for t in (closed, self.early)]), wanted)
+        own, theirs = codes[: closed.num_rows], codes[closed.num_rows :]
         place = np.full(int(codes.max()) + 1, -1)
         place[theirs] = np.arange(len(theirs))
         found = place[own]
         errors = np.zeros(len(own))
         for number in range(len(self.plan.aggregates)):
             final, early = (
-                t.column(f"_a{number}").cast(pa.float64()).to_numpy() for t in (self.final, self.early)
+                t.column(f"_a{number}").cast(pa.float64()).to_numpy() for t in (closed, self.early)
             )
             with np.errstate(invalid="ignore", divide="ignore"):
                 apart = np.abs(early[found] - final)
@@ -79,7 +82,7 @@ class Played:
             same = (early[found] == final) | (np.isnan(early[found]) & np.isnan(final))
             apart = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
             errors = np.maximum(errors, apart)
-        return self.final.column("end").to_numpy(), np.where(found < 0, np.inf, errors)
+        return closed.column("end").to_numpy(), np.where(found < 0, np.inf, errors)
 
     def satisfied(self, since: int = 0, until: int = AFTER_ALL) -> tuple[float, float, float, int]:
         """Share of windows that end in [since, until) whose early error is below epsilon, with the
@@ -132,8 +135,9 @@ def play(
         answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
         operator.panes.take_changes()  # nothing is stored
         answered += [(answer, int(clock[last - 1])) for answer in answers]
+    closed = operator.views[plan.name].windows.state.frontier
     answered += [(answer, int(clock[-1])) for answer in operator.finish()]
-    return _played(arrivals, plan, answered), operator
+    return _played(arrivals, plan, answered, closed), operator
 
 
 def exact(arrivals: Arrivals, plan: WindowPlan) -> pa.Table:
@@ -187,7 +191,7 @@ def _history(
     return Content(operator.parts.lift(tuples, operator.keys), values)
 
 
-def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]]) -> Played:
+def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]], closed: int) -> Played:
     early: list[pa.Table] = []
     final: list[pa.Table] = []
     latency, coverage = [], []
@@ -197,7 +201,7 @@ def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, i
         marked = _marked(answer.rows, answer.start, answer.end, at, answer.slack)
         if answer.final:
             final.append(marked)
-        if not answer.revision:
+        if not answer.revision and answer.end <= closed:
             early.append(marked)
             own = slice(*np.searchsorted(event, [answer.start, answer.end]))
             held = clock[own] <= at
@@ -206,8 +210,9 @@ def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, i
     keys = ["start", *(name for name, _ in plan.keys)]
     return Played(
         plan,
-        pa.concat_tables(early),
+        pa.concat_tables([final[0].slice(0, 0), *early]),
         _newest(pa.concat_tables(final), keys),
+        closed,
         np.array(latency),
         np.array(coverage),
     )

@@ -152,9 +152,7 @@ class LearnedSlack:
         self._windows, self._judge.state = view.windows, view.judged
         self._policy.memory = state.memories[0][name]
         self._policy.arrived(self._clocks.lateness)
-        for watched in view.judged.watched.values():
-            if watched.outcome is not None:
-                self._policy.known(watched.outcome)
+        self._judge.tell_again()
 
     def _panes_of(self, times: Integers) -> Integers:
         pane, start = self._plan.windows.pane, self._plan.windows.start

@@ -11,7 +11,7 @@ all have one arrival. Of such windows the policy does not hear, else catching up
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -45,6 +45,7 @@ class Watched:
         look: age in slides at which it is looked at next; AFTER_ALL where the policy does not hear of it.
         outcome: what the policy heard last, None before.
         heard: what had arrived by then is in `outcome`.
+        age: event time since its end when the policy heard of it last.
     """
 
     slack: int
@@ -52,6 +53,7 @@ class Watched:
     look: int = _FIRST_LOOK
     outcome: WindowOutcome | None = None
     heard: int = BEFORE_ALL
+    age: int = 0
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ class Judge:
         """
         watched = self.state.watched.get(end)
         if watched is not None:
-            self._tell(watched, arrival)
+            self._judge_anew(end, watched, arrival)
         elif end - self._plan.windows.size > self._since:
             self.state.watched[end] = Watched(self.policy.slack, arrival)
 
@@ -136,7 +138,17 @@ class Judge:
         """A window that was answered beforehand has closed: what it was worth is what it is worth now."""
         watched = self.state.watched.get(end)
         if watched is not None:
-            self._tell(watched, arrival)
+            self._judge_anew(end, watched, arrival)
+
+    def closed_empty(self, end: int) -> None:
+        """A window was empty when it closed: whatever it gets comes too late for any slack that it may have closed with."""
+        if end not in self.state.watched and end - self._plan.windows.size > self._since:
+            self.state.watched[end] = Watched(0, BEFORE_ALL)
+
+    def tell_again(self) -> None:
+        """A policy that knows of final windows alone hears what was heard of the others."""
+        for watched in self.state.watched.values():
+            self._tell(watched)
 
     def forget(self, end: int) -> None:
         """The policy does not hear of a window any more."""
@@ -153,8 +165,11 @@ class Judge:
             if age >= watched.look and (end <= frontier or watched.slack == AFTER_ALL):
                 watched.look = age + max(1, age // _LOOKS_AN_AGE)
                 ends.append(end)
-        for outcome in self._outcomes(ends, newest, is_final=False):
-            self.policy.known(outcome)
+        self._hear(ends)
+        for end in ends:
+            watched = self.state.watched[end]
+            watched.age = newest - end
+            self._tell(watched)
 
     def closed_final(self, ends: Sequence[int], newest: int | None) -> None:
         """Windows are final as they close: there is no early answer to judge, but what slack they required is known."""
@@ -169,54 +184,54 @@ class Judge:
     def finish(self, ends: Sequence[int], newest: int | None) -> None:
         """Windows are final."""
         state = self.state
-        watched = []
-        for end in ends:
-            if end in state.watched and state.watched[end].look == _NEVER:
-                del state.watched[end]
-            elif end in state.watched:
-                watched.append(end)
-        for outcome in self._outcomes(watched, newest, is_final=True):
-            del state.watched[outcome.end]
-            self.policy.known(outcome)
-            if outcome.slack != AFTER_ALL:
+        own = [end for end in ends if end in state.watched]
+        heard = [end for end in own if state.watched[end].look != _NEVER]
+        self._hear(heard)
+        for end in heard:
+            outcome = state.watched[end].outcome
+            assert outcome is not None, "heard above"
+            self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
+            if outcome.is_answered:
                 before = outcome.coverage if state.coverage is None else state.coverage
                 state.coverage = before + _NEWEST * (outcome.coverage - before)
+        for end in own:
+            del state.watched[end]
 
-    def _outcomes(
-        self, ends: Sequence[int], newest: int | None, *, is_final: bool
-    ) -> Iterator[WindowOutcome]:
-        """What answered windows were worth, in their order."""
+    def _hear(self, ends: Iterable[int]) -> None:
+        """Finds out what windows were worth of which more has arrived than was heard."""
         size = self._plan.windows.size
-        own = {end: self.state.watched[end] for end in ends}
+        watched = self.state.watched
         arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}
-        unheard = sorted(end for end in ends if own[end].outcome is None or arrived[end] > own[end].heard)
+        unheard = sorted(
+            end for end in arrived if watched[end].outcome is None or arrived[end] > watched[end].heard
+        )
+        if not unheard:
+            return
         for history in self._panes.histories(unheard, size):
             slacks = history.required_slack(self._plan.aggregates, self._plan.bound, (1.0, _CLOSER))
             required, closer = (np.split(each, history.bounds[1:-1]) for each in slacks)
             for end, needed, settled in zip(history.ends, required, closer, strict=True):
-                share = self._panes.coverage(end - size, end, own[end].first)
-                own[end].outcome = WindowOutcome(
+                own = watched[end]
+                own.outcome = WindowOutcome(
                     end,
-                    own[end].slack,
-                    share,
+                    own.slack,
+                    self._panes.coverage(end - size, end, own.first),
                     np.sort(needed),
-                    is_final,
-                    settled=_least_of(settled, 1 - self._plan.bound.delta),
+                    _least_of(settled, 1 - self._plan.bound.delta),
                 )
-                own[end].heard = arrived[end]
-        for end in ends:
-            known = own[end].outcome
-            assert known is not None, "heard above"
-            age = 0 if newest is None else newest - end
-            own[end].outcome = known = replace(known, final=is_final, age=age)
-            yield known
+                own.heard = arrived[end]
 
-    def _tell(self, watched: Watched, arrival: int) -> None:
+    def _judge_anew(self, end: int, watched: Watched, arrival: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""
         watched.slack, watched.first = self.policy.slack, arrival
         if watched.outcome is not None:
-            watched.outcome = replace(watched.outcome, slack=watched.slack)
-            self.policy.known(watched.outcome)
+            share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
+            watched.outcome = replace(watched.outcome, slack=watched.slack, coverage=share)
+            self._tell(watched)
+
+    def _tell(self, watched: Watched) -> None:
+        if watched.outcome is not None:
+            self.policy.known(watched.outcome, watched.age)
 
 
 def _least_of(numbers: Ints, share: float) -> int:

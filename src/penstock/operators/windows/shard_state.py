@@ -137,7 +137,7 @@ def _watched(views: list[dict[int, Watched]]) -> pa.Table:
             "look": _integers(each.look for each in watched),
             "heard": _integers(each.heard for each in watched),
             "coverage": pa.array([each and each.coverage for each in outcomes], pa.float64()),
-            "age": pa.array([each and each.age for each in outcomes], pa.int64()),
+            "age": _integers(each.age for each in watched),
             "settled": pa.array([each and each.settled for each in outcomes], pa.int64()),
             "required": _lists(map(len, required), required),
         }
@@ -149,10 +149,10 @@ def _read_watched(table: pa.Table, views: list[ViewState]) -> None:
     offsets, groups = _of_lists(table.column("required"))
     for row, each in enumerate(_rows(table.drop_columns(["required"]))):
         number, end, slack, first, look, heard, coverage, age, settled = each
-        watched = views[number].judged.watched[end] = Watched(slack, first, look, None, heard)
+        watched = views[number].judged.watched[end] = Watched(slack, first, look, None, heard, age)
         if coverage is not None:
             own = groups[offsets[row] : offsets[row + 1]]
-            watched.outcome = WindowOutcome(end, slack, coverage, own, False, age, settled)
+            watched.outcome = WindowOutcome(end, slack, coverage, own, settled)
 
 
 def _registered(views: list[set[int]]) -> pa.Table:
@@ -162,20 +162,21 @@ def _registered(views: list[set[int]]) -> pa.Table:
 
 def _remembered(memories: list[SlackMemory]) -> pa.Table:
     """A row for each final window that a policy remembers."""
-    sizes = [list(memory.sizes) for memory in memories]
+    sizes = [memory.sizes for memory in memories]
     required = _lists(chain.from_iterable(sizes), [memory.required for memory in memories])
-    settled = _integers(chain.from_iterable(memory.settled for memory in memories))
+    settled = pa.array(np.concatenate([np.zeros(0, np.int64), *(memory.settled for memory in memories)]))
     return pa.table({"view": _views(sizes), "required": required, "settled": settled})
 
 
 def _read_remembered(table: pa.Table, memories: list[SlackMemory]) -> None:
     offsets, groups = _of_lists(table.column("required"))
     rows = np.searchsorted(table.column("view").to_numpy(), np.arange(len(memories) + 1))
+    settled = table.column("settled").to_numpy()
     for number, memory in enumerate(memories):
         own = offsets[rows[number] : rows[number + 1] + 1]
-        memory.sizes.extend(np.diff(own).tolist())
+        memory.sizes = np.diff(own)
         memory.required = groups[own[0] : own[-1]]
-        memory.settled.extend(table.column("settled").to_numpy()[rows[number] : rows[number + 1]].tolist())
+        memory.settled = settled[rows[number] : rows[number + 1]]
 
 
 def _lists(lengths: Iterable[int], groups: Sequence[Ints]) -> pa.Array:

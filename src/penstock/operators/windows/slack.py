@@ -6,11 +6,9 @@ of what its answer was worth; it says which slack to use next.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil, sqrt
-from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -49,8 +47,6 @@ class WindowOutcome:
         coverage: share of its tuples that the answer counted, lambda of the paper.
         required: int64[groups], the required slack of each group (see `required_slack`), ascending; of many groups
             some that stand for all.
-        final: whether all its tuples are known; else `coverage` and `required` may still change.
-        age: event time since its end.
         settled: the least slack from which on the answers of all but a share delta of the groups stay within half of epsilon
             of what is known.
     """
@@ -59,14 +55,17 @@ class WindowOutcome:
     slack: int
     coverage: float
     required: Ints
-    final: bool
-    age: int = 0
     settled: int = 0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has an answer that was early."""
+        return self.slack != AFTER_ALL
 
     @property
     def violated(self) -> float:
         """Share of the groups of which the answer broke the bound, as far as is known."""
-        return float(np.mean(self.required > self.slack))
+        return _violated(self.required, self.slack)
 
 
 class SlackPolicy(Protocol):
@@ -79,8 +78,14 @@ class SlackPolicy(Protocol):
     def arrived(self, lateness: Lateness) -> None:
         """Takes in how late the stream is."""
 
-    def known(self, outcome: WindowOutcome) -> None:
-        """Takes in what a window was worth: any number of times before it is final, once as final."""
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
+        """Takes in what a window was worth: any number of times before it is final, once as final.
+
+        Args:
+            outcome: as far as is known; the same object as before where nothing is new but the age.
+            age: event time since the window's end, microseconds.
+            final: whether all its tuples are known; else `coverage`, `required` and `settled` may still change.
+        """
 
 
 @dataclass(slots=True)
@@ -92,57 +97,8 @@ class FixedSlack:
     def arrived(self, lateness: Lateness) -> None:
         """Not looked at."""
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
         """Not looked at."""
-
-
-@dataclass(slots=True)
-class ProportionalDerivativeSlack:
-    """The paper's rule: K = alpha * k, alpha steered by the error of the coverage.
-
-    Source: the HPM paper, dynamic buffer adjustment: err_i = threshold - lambda_i,
-    alpha* = alpha + Kp err_i + Kd (err_i - err_{i-1}), alpha >= 0.
-
-    Attributes:
-        threshold: the coverage aimed at.
-        proportional, derivative: Kp and Kd.
-        period: observation period: a window's coverage counts once it was answered so long ago, or is final.
-        alpha: begins at 1.
-        largest: k, the largest delay so far.
-    """
-
-    threshold: float
-    proportional: float = 0.2
-    derivative: float = 4.0
-    period: int = AFTER_ALL
-    alpha: float = 1.0
-    largest: int = 0
-    _error: float = 0.0
-    _observed: set[int] = field(default_factory=set)
-
-    @property
-    def slack(self) -> int:
-        """alpha * k."""
-        return int(self.alpha * self.largest)
-
-    def arrived(self, lateness: Lateness) -> None:
-        """Keeps the largest delay."""
-        self.largest = max(self.largest, int(lateness.delays.max(initial=0)))
-
-    def known(self, outcome: WindowOutcome) -> None:
-        """One step of the rule, the first time that a window's coverage counts."""
-        if outcome.end in self._observed:
-            if outcome.final:
-                self._observed.remove(outcome.end)
-            return
-        if not outcome.final:
-            if outcome.age - outcome.slack < self.period:
-                return
-            self._observed.add(outcome.end)
-        error = self.threshold - outcome.coverage
-        change = self.proportional * error + self.derivative * (error - self._error)
-        self.alpha = max(0.0, self.alpha + change)
-        self._error = error
 
 
 @dataclass(slots=True)
@@ -152,14 +108,44 @@ class SlackMemory:
     Attributes:
         debt: violations so far beyond the share delta, in windows; below zero at most by what chance may add.
         required: int64, required slacks of their groups, those of a window together.
-        sizes: how many of them each window has.
-        settled: of each window, see `WindowOutcome`.
+        sizes: int64[windows], how many of them each window has.
+        settled: int64[windows], see `WindowOutcome`.
     """
 
     debt: float = 0.0
     required: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    sizes: deque[int] = field(default_factory=deque)
-    settled: deque[int] = field(default_factory=deque)
+    sizes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    settled: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, required: Ints, settled: int, most: int) -> None:
+        """Remembers a window, and no more than so many."""
+        forgotten = max(0, len(self.sizes) + 1 - most)
+        groups = int(self.sizes[:forgotten].sum())
+        self.required = np.concatenate([self.required[groups:], required])
+        self.sizes = np.append(self.sizes[forgotten:], len(required))
+        self.settled = np.append(self.settled[forgotten:], settled)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What is known of a window that is not final.
+
+    Attributes:
+        outcome: as it was told.
+        age: event time since its end when it was told last.
+        required: its required slacks, condensed.
+        violated: share of them that its answer broke.
+    """
+
+    outcome: WindowOutcome
+    age: int
+    required: Ints
+    violated: float
+
+    @classmethod
+    def of(cls, outcome: WindowOutcome, age: int) -> _Pending:
+        required = _condensed(outcome.required)
+        return cls(outcome, age, required, _violated(required, outcome.slack))
 
 
 @dataclass(slots=True)
@@ -191,11 +177,12 @@ class RequiredSlack:
     overlap: float = 1.0
     rate: float = 0.03
     memory: SlackMemory = field(default_factory=SlackMemory)
-    _pending: dict[int, WindowOutcome] = field(default_factory=dict)
+    _pending: dict[int, _Pending] = field(default_factory=dict)
     _largest: int = 0
     _age: int = 0
     _slack: int | None = None
     _is_learning: bool = True
+    _is_believed: bool = False
 
     @classmethod
     def of(cls, plan: WindowPlan, memory: SlackMemory | None = None) -> RequiredSlack:
@@ -218,7 +205,7 @@ class RequiredSlack:
     @property
     def promised(self) -> bool:
         """Whether enough windows are final for the bound to be more than a hope."""
-        return len(self.memory.sizes) >= self._least_windows
+        return len(self.memory.sizes) >= self._least_windows * self.overlap
 
     @property
     def is_learning(self) -> bool:
@@ -236,27 +223,24 @@ class RequiredSlack:
     def arrived(self, lateness: Lateness) -> None:
         """Keeps how late the stream is and how long it has been seen."""
         self._largest, self._age = lateness.largest, lateness.age
-        if self._is_learning:
+        # else they tell nothing
+        if self._is_learning or not self._is_believed:
             self._slack = None
 
-    def known(self, outcome: WindowOutcome) -> None:
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
         """Remembers a final window, or what is known of another one."""
         self._slack = None
-        required = _condensed(outcome.required)
-        if not outcome.final:
-            self._pending[outcome.end] = replace(outcome, required=required)
+        if final:
+            self._pending.pop(outcome.end, None)
+            self.memory.add(_condensed(outcome.required), outcome.settled, self._most_windows)
+            if outcome.is_answered:
+                self.memory.debt = self._debt_after(outcome.violated - self.bound.delta)
             return
-        self._pending.pop(outcome.end, None)
-        memory = self.memory
-        memory.sizes.append(len(required))
-        memory.settled.append(outcome.settled)
-        forgotten = 0
-        while len(memory.sizes) > self._most_windows:
-            forgotten += memory.sizes.popleft()
-            memory.settled.popleft()
-        memory.required = np.concatenate([memory.required, required])[forgotten:]
-        if outcome.slack != AFTER_ALL:
-            memory.debt = self._debt_after(outcome.violated - self.bound.delta)
+        pending = self._pending.get(outcome.end)
+        if pending is not None and pending.outcome is outcome:
+            pending.age = age
+        else:
+            self._pending[outcome.end] = _Pending.of(outcome, age)
 
     def forget(self, end: int) -> None:
         """A window is never told as final."""
@@ -265,9 +249,10 @@ class RequiredSlack:
 
     def _chosen(self) -> int:
         pending = [self._pending[end] for end in sorted(self._pending)]
-        answered = [each for each in pending if each.slack != AFTER_ALL]
+        answered = [each for each in pending if each.outcome.is_answered]
         ripe_at = self._ripe_at(pending)
         is_believed = ripe_at is not None and self._age >= _BELIEVED_FROM * ripe_at
+        self._is_believed = is_believed
         ripe = [each for each in pending if is_believed and ripe_at is not None and each.age >= ripe_at]
         known = len(self.memory.sizes)
         self._is_learning = known + len(ripe) < self._least_windows
@@ -278,7 +263,7 @@ class RequiredSlack:
                 min(self._largest, ripe_at) if is_told and ripe_at is not None else self._largest, longest
             )
         beyond = sum(each.violated for each in answered) - self.bound.delta * sum(
-            each.slack != AFTER_ALL for each in ripe
+            each.outcome.is_answered for each in ripe
         )
         debt = max(0.0, self._debt_after(beyond))
         level = max(self.bound.delta / 10, self.bound.delta - self.rate * debt)
@@ -288,18 +273,19 @@ class RequiredSlack:
     def _debt_after(self, beyond: float) -> float:
         return min(max(-_CHANCE, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
 
-    def _ripe_at(self, pending: Sequence[WindowOutcome]) -> int | None:
+    def _ripe_at(self, pending: Sequence[_Pending]) -> int | None:
         """The age from which on windows that are not final count as known, None where nothing says so."""
-        young = [(each.settled, each.age) for each in pending if each.settled <= each.age]
+        young = [(each.outcome.settled, each.age) for each in pending if each.outcome.settled <= each.age]
         if not young:
             return None
-        settled = np.array([*self.memory.settled, *(each for each, _ in young)])
-        ages = np.array([*(AFTER_ALL for _ in self.memory.settled), *(age for _, age in young)])
-        return truncated_quantile(settled, ages, 1 - self.bound.delta)
+        times, ages = (np.array(each) for each in zip(*young, strict=True))
+        settled = np.concatenate([self.memory.settled, times])
+        limits = np.concatenate([np.full(len(self.memory.settled), AFTER_ALL), ages])
+        return truncated_quantile(settled, limits, 1 - self.bound.delta)
 
-    def _least_slack(self, others: Sequence[WindowOutcome], level: float) -> int:
+    def _least_slack(self, others: Sequence[_Pending], level: float) -> int:
         """The least slack at which the mean loss of the newest final windows and others is allowed."""
-        sizes = np.array([*self.memory.sizes, *(len(each.required) for each in others)])
+        sizes = np.append(self.memory.sizes, [len(each.required) for each in others]).astype(np.int64)
         required = np.concatenate([self.memory.required, *(each.required for each in others)])
         kept = sizes[-self._most_windows :]
         required = required[len(required) - int(kept.sum()) :]
@@ -321,12 +307,18 @@ def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0)
     """
     n = len(sizes) / overlap
     allowed = max(0.0, ((n + 1) * level - 1) / n) * len(sizes)
-    order = np.argsort(required)[::-1]
+    # so many of the largest lose more than is allowed, whichever they are
+    most = min(len(required), int(allowed * sizes.max()) + 2)
+    largest = np.argpartition(required, len(required) - most)[-most:]
+    order = largest[np.argsort(required[largest])[::-1]]
+    # losses[i] is the loss of a slack just below the i-th largest
     losses = np.cumsum(np.repeat(1 / sizes, sizes)[order])
-    # beyond[i] is the loss of a slack just below the i-th largest
-    return int(
-        required[order[min(int(np.searchsorted(losses, allowed + _ROUNDING, "right")), len(order) - 1)]]
-    )
+    place = int(np.searchsorted(losses, allowed + _ROUNDING, "right"))
+    return int(required[order[min(place, most - 1)]])
+
+
+def _violated(required: Ints, slack: int) -> float:
+    return np.count_nonzero(required > slack) / len(required)
 
 
 def _condensed(required: Ints) -> Ints:
@@ -358,42 +350,3 @@ def truncated_quantile(times: Ints, limits: Ints, level: float) -> int:
     # the share at or below each time is what lies below the next one
     share = np.append(below[1:], 1.0)
     return int(found[np.argmax(share >= level)])
-
-
-def coverage_threshold(
-    function: str, bound: ErrorBound, tuples: float, variation: float, q: float = 0.5
-) -> float:
-    """The least coverage at which a relative error bound holds, if tuples are missing at random.
-
-    Args:
-        function: canonical name of the aggregate.
-        bound: relative epsilon and delta.
-        tuples: N, tuples a window.
-        variation: cv, coefficient of variation of the aggregated value.
-        q: fraction of a percentile.
-
-    Returns:
-        lambda_thr in (0, 1]. Source: the conditions of simple random sampling without replacement.
-    """
-    epsilon = bound.epsilon
-    z = NormalDist().inv_cdf(1 - bound.delta / 2)
-    match function:
-        case "count":
-            return 1 - epsilon
-        case "min" | "max":
-            return 1 - bound.delta
-        case "avg":
-            spread = (z * variation) ** 2 / tuples
-            return spread / (spread + epsilon**2)
-        case "percentile":
-            spread = z * z * q * (1 - q) / tuples
-            return spread / (spread + epsilon**2)
-        case "sum":
-            low, high = 1 - epsilon, 1.0
-            for _ in range(50):
-                middle = (low + high) / 2
-                off = (1 - middle) + z * variation * sqrt(middle * (1 - middle) / tuples)
-                low, high = (low, middle) if off <= epsilon else (middle, high)
-            return high
-        case _:
-            return 1.0

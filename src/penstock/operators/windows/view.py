@@ -81,9 +81,7 @@ class View:
         self.windows.state = state.windows
         self.judge.state = state.judged
         self.corrector.state = state.registered
-        for watched in state.judged.watched.values():
-            if watched.outcome is not None:
-                self.policy.known(watched.outcome)
+        self.judge.tell_again()
 
     def needed(self, panes: Sequence[int]) -> set[int]:
         """Those of some panes that a window still wants."""
@@ -135,7 +133,8 @@ class View:
         Args:
             is_asked: whether late tuples are corrected however few, and windows answered beforehand.
             answer_all: whether every window with tuples is answered beforehand.
-            goes_on: whether tuples follow that have come already: no window is final or corrected before them.
+            goes_on: whether tuples follow that have come already: no window is final or corrected before them, and, once enough is
+                known, none is judged.
         """
         newest, reached = self._clocks.newest, self._clocks.reached
         known = BEFORE_ALL if goes_on else self._known()
@@ -147,7 +146,7 @@ class View:
             due = BEFORE_ALL if reached is None else reached - self.policy.slack
             self._beforehand = AFTER_ALL if answer_all else due
             answers += self._anticipate(self._beforehand)
-        if newest is not None:
+        if newest is not None and (not goes_on or self.judge.is_learning):
             if self.judge.is_learning:
                 self.judge.awaited(self.windows.due(self._panes, newest))
             self.judge.look(newest, self.windows.state.frontier)
@@ -282,7 +281,7 @@ class View:
     def _closed_empty(self, end: int) -> Told:
         """A window was empty when it closed: its first answer is a correction."""
         told = self.windows.state.told[end] = Told(0, BEFORE_ALL)
-        self.judge.answered(end, BEFORE_ALL)
+        self.judge.closed_empty(end)
         return told
 
     def _revision(self, end: int, told: Told, rows: pa.Table) -> list[Answer]:

@@ -1,0 +1,48 @@
+"""What a view says of its early answers' coverage is what they turned out to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.simulate.disorder import SECOND, Disorder, generated
+from penstock.simulate.windows import play
+
+PLAN = WindowPlan(
+    "v",
+    "t",
+    Windows(SECOND, SECOND),
+    (),
+    (Aggregate("count", None, pa.int64()),),
+    ErrorBound(0.05, 0.05),
+)
+
+
+@dataclass(slots=True)
+class Hearing(RequiredSlack):
+    """Ours, with what it hears of final windows."""
+
+    heard: dict[int, WindowOutcome] = field(default_factory=dict)
+
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
+        RequiredSlack.known(self, outcome, age, final=final)
+        if final and outcome.is_answered:
+            self.heard[outcome.end] = outcome
+
+
+def test_windows_that_were_looked_at_before_their_answer_are_judged_by_the_answer() -> None:
+    """As long as too little is known windows are looked at while they wait; their answer holds more than nothing."""
+    policy = Hearing(PLAN.bound)
+    arrivals = generated("late", [Disorder(0.02, 0.1, 0.5, 0.8, 8.0)], 40_000, 200.0, seed=1)
+    played, operator = play(arrivals, PLAN, policy, SECOND // 2, 5 * SECOND)
+    true = dict(zip(played.early.column("end").to_pylist(), played.coverage.tolist(), strict=True))
+    assert len(policy.heard) > 100
+    # a tuple that came when its window was final is not in what was heard
+    assert max(abs(each.coverage - true[end]) for end, each in policy.heard.items()) < 0.01
+    told = operator.views["v"].judge.state.coverage
+    assert told is not None
+    assert abs(told - np.mean(list(true.values()))) < 0.02
