@@ -237,9 +237,9 @@ def test_a_large_pane_is_stored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(change.pieces) > 10
     again.put(0, [Content.loaded(piece.stored()) for piece in change.pieces])
     for first, second in zip(own.windows([10], 10), again.windows([10], 10), strict=True):
-        assert first.partials.sort_by("k") == second.partials.sort_by("k")
+        assert first.content.partials.sort_by("k") == second.content.partials.sort_by("k")
         order = [("k", "ascending"), ("value", "ascending")]
-        assert first.values["v"].sort_by(order) == second.values["v"].sort_by(order)
+        assert first.content.values["v"].sort_by(order) == second.content.values["v"].sort_by(order)
 
 
 def test_windows_are_answered_alike_however_many_are_merged_at_a_time(

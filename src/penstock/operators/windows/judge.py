@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
 
 import numpy as np
 
@@ -209,16 +208,18 @@ class Judge:
             return
         for history in self._panes.histories(unheard, size):
             slacks = history.required_slack(self._plan.aggregates, self._plan.bound, (1.0, _CLOSER))
-            required, closer = (np.split(each, history.bounds[1:-1]) for each in slacks)
-            for end, needed, settled in zip(history.ends, required, closer, strict=True):
+            groups = np.diff(history.bounds)
+            window = np.repeat(np.arange(len(groups)), groups)
+            required, closer = (each[np.lexsort((each, window))] for each in slacks)
+            # the least that so large a share of a window's groups are no larger than
+            ranks = np.ceil((1 - self._plan.bound.delta) * groups).astype(np.int64) - 1
+            settled = closer[history.bounds[:-1] + ranks].tolist()
+            for end, own_settled, needed in zip(
+                history.ends, settled, np.split(required, history.bounds[1:-1]), strict=True
+            ):
                 own = watched[end]
-                own.outcome = WindowOutcome(
-                    end,
-                    own.slack,
-                    self._panes.coverage(end - size, end, own.first),
-                    np.sort(needed),
-                    _least_of(settled, 1 - self._plan.bound.delta),
-                )
+                share = self._panes.coverage(end - size, end, own.first)
+                own.outcome = WindowOutcome(end, own.slack, share, needed, own_settled)
                 own.heard = arrived[end]
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int) -> None:
@@ -232,9 +233,3 @@ class Judge:
     def _tell(self, watched: Watched) -> None:
         if watched.outcome is not None:
             self.policy.known(watched.outcome, watched.age)
-
-
-def _least_of(numbers: Ints, share: float) -> int:
-    """The least number that so large a share is no larger than."""
-    rank = ceil(share * len(numbers)) - 1
-    return int(np.partition(numbers, rank)[rank])

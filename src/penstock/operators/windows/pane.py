@@ -87,6 +87,7 @@ class Pane:
     #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since those changed
     _sample: GroupSample | None = None
     _tuples: TuplesByArrival | None = None
+    _content: Content | None = None
 
     @classmethod
     def stored(cls, pieces: Sequence[Content]) -> Pane:
@@ -97,8 +98,12 @@ class Pane:
 
     @property
     def content(self) -> Content:
-        """All rows."""
-        return together(table.content for table in self._tables)
+        """All rows, in one piece of memory where they are few."""
+        if self._content is None:
+            self._content = together(table.content for table in self._tables)
+            if self._content.partials.num_rows <= _LEAST_ROWS:
+                self._content = self._content.in_one()
+        return self._content
 
     @property
     def nbytes(self) -> int:
@@ -125,6 +130,7 @@ class Pane:
         """Adds rows of one arrival, no earlier than those before."""
         rows = content.partials.num_rows + sum(table.num_rows for table in content.values.values())
         self._tables.append(_Table(content, {arrival: rows}, content.nbytes))
+        self._content = None
         self.newest, self.is_ended = max(self.newest, arrival), True
         loose = self._first_loose
         if len(self._tables) > loose + _LOOSE_TABLES:
@@ -175,6 +181,7 @@ class Pane:
 
     def _replace(self, low: int, high: int | None, tables: Sequence[_Table]) -> None:
         self._tables[low:high] = tables
+        self._content = None
         if self._sample is not None and self._sample.tables > low:
             self._sample = None
         if self._tuples is not None and self._tuples.tables > low:

@@ -24,7 +24,31 @@ PANE = "pane"
 _SHARED_BYTES = 8 << 20
 #: bytes of several windows that are merged at a time
 _PORTION_BYTES = 32 << 20
-_Kept = TypeVar("_Kept", "Content", WindowHistory)
+_Kept = TypeVar("_Kept", "WindowContents", WindowHistory)
+
+
+class WindowContents:
+    """What some windows hold.
+
+    Args:
+        content: END, one row for each window and group, those of a window together.
+
+    Attributes:
+        ends: of the windows, in the order of their rows.
+        bounds: first row of each, and how many there are.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        ends = content.partials.column(END).to_numpy()
+        first = np.flatnonzero(np.append(True, np.diff(ends) != 0))
+        self.ends: list[int] = ends[first].tolist()
+        self.bounds: list[int] = [*first.tolist(), len(ends)]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self.content.nbytes
 
 
 class Panes:
@@ -118,8 +142,8 @@ class Panes:
             self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
         return self._coverages[place]
 
-    def windows(self, ends: Sequence[int], size: int) -> Iterable[Content]:
-        """The rows of windows [end - size, end): END, one row for each window and group.
+    def windows(self, ends: Sequence[int], size: int) -> Iterable[WindowContents]:
+        """The rows of windows [end - size, end).
 
         Args:
             ends: ascending; each window holds rows.
@@ -129,7 +153,8 @@ class Panes:
             Portions of some windows each, in order, the rows of a window together.
         """
         place = "groups", size, tuple(ends)
-        return self._kept(place, self._portions(ends, size, [END, *self._keys], {}))
+        portions = self._portions(ends, size, [END, *self._keys], {})
+        return self._kept(place, map(WindowContents, portions))
 
     def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
         """The like by arrival, of windows with many groups those of a random sample (`sampling`)."""
@@ -145,7 +170,7 @@ class Panes:
             kept: list[_Kept] = self._shared[place]
             return kept
         first = list(islice(portions, 2))
-        if len(first) > 1 or sum(map(_bytes_of, first)) > _SHARED_BYTES:
+        if len(first) > 1 or sum(portion.nbytes for portion in first) > _SHARED_BYTES:
             return chain(first, portions)
         self._shared[place] = first
         return first
@@ -256,10 +281,6 @@ class Panes:
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""
         self._panes[start] = others._panes[start]
-
-
-def _bytes_of(rows: Content | WindowHistory) -> int:
-    return int(rows.partials.nbytes + sum(table.nbytes for table in rows.values.values()))
 
 
 def _split(table: pa.Table) -> dict[int, pa.Table]:

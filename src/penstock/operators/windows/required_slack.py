@@ -77,6 +77,11 @@ class WindowHistory:
         self._known_values: dict[str, _ValueHistory] = {}
         self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """Size in memory of the rows."""
+        return int(self.partials.nbytes + sum(table.nbytes for table in self.values.values()))
+
     def required_slack(
         self, aggregates: Sequence[Aggregate], bound: ErrorBound, shares: Sequence[float] = (1.0,)
     ) -> Ints:

@@ -28,14 +28,22 @@ def window_rows(plan: WindowPlan, parts: Parts, content: Content) -> pa.Table:
     return lowered(plan, content.merged(parts, keys), keys)
 
 
-def lowered(plan: WindowPlan, merged: Content, keys: Sequence[str]) -> pa.Table:
-    """`window_rows` of a content with one row for each of `keys`."""
+def lowered(plan: WindowPlan, merged: Content, keys: Sequence[str], across: Sequence[str] = ()) -> pa.Table:
+    """`window_rows` of a content with one row for each group.
+
+    Args:
+        plan: the view.
+        merged: the content.
+        keys: columns that tell groups apart.
+        across: further ones, which are not in the rows.
+    """
     columns: dict[str, Any] = {name: merged.partials.column(name) for name in keys}
     lost = np.zeros(merged.partials.num_rows, np.bool_)
     for number, aggregate in enumerate(plan.aggregates):
         values = merged.values.get(aggregate.argument or "")
-        columns[f"_a{number}"] = lower(aggregate, merged.partials, values, keys)
-        lost |= overflowed(aggregate, merged.partials, columns[f"_a{number}"])
+        result = columns[f"_a{number}"] = lower(aggregate, merged.partials, values, [*across, *keys])
+        if result.null_count:
+            lost |= overflowed(aggregate, merged.partials, result)
     return pa.table({**columns, OVERFLOWED: lost})
 
 

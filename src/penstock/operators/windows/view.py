@@ -309,13 +309,10 @@ class View:
 
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of windows that hold tuples, in their order."""
-        for content in self._panes.windows(ends, self.plan.windows.size):
-            rows = lowered(self.plan, content, [END, *self._keys])
-            own = rows.column(END).to_numpy()
-            bounds = [*np.flatnonzero(np.append(True, np.diff(own) != 0)).tolist(), len(own)]
-            rows = rows.drop_columns([END])
-            for first, last in pairwise(bounds):
-                yield int(own[first]), rows.slice(first, last - first)
+        for portion in self._panes.windows(ends, self.plan.windows.size):
+            rows = lowered(self.plan, portion.content, self._keys, [END])
+            for end, (first, last) in zip(portion.ends, pairwise(portion.bounds), strict=True):
+                yield end, rows.slice(first, last - first)
 
     def _answer(self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
         is_seen = self.windows.is_closed(end) and not self.windows.lacks(end)
