@@ -48,6 +48,7 @@ class Standing:
     Attributes:
         slack: K: a window is answered when its end is so far behind `newest`.
         promised: whether the view's bound can be promised.
+        has_windows: whether the shard has windows of the view, or has learned from some; of a view with few groups not every shard has.
         horizon: a window is final when its end is so far behind `newest`.
         newest: the newest event time seen, or None.
         reached: the event time that the stream is taken to have come to, or None; beyond `newest` while it is silent.
@@ -59,6 +60,7 @@ class Standing:
 
     slack: int
     promised: bool
+    has_windows: bool
     horizon: int
     newest: int | None
     reached: int | None

@@ -91,6 +91,11 @@ class Judge:
         return bool(getattr(self.policy, "promised", False))
 
     @property
+    def has_learned(self) -> bool:
+        """Whether the policy has heard of a final window."""
+        return isinstance(self.policy, RequiredSlack) and len(self.policy.memory.sizes) > 0
+
+    @property
     def is_learning(self) -> bool:
         """Whether the policy hears of windows that wait for their answer."""
         return isinstance(self.policy, RequiredSlack) and self.policy.is_learning

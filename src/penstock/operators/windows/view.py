@@ -207,6 +207,7 @@ class View:
         return Standing(
             slack=self.policy.slack,
             promised=self.judge.promised,
+            has_windows=len(ends) > 0 or self.judge.has_learned,
             horizon=self._clocks.state.horizon,
             newest=self._clocks.newest,
             reached=self._clocks.reached,

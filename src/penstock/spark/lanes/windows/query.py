@@ -360,7 +360,7 @@ class KeyedQuery:
             entries=entries,
             answered=figures["answered"],
             views=counts,
-            standing=standing_of(reports),
+            standing=standing_of([report.standing for report in reports]),
             beyond=len(beyond),
             beyond_history=len({window for report in reports for window in report.beyond_history}),
             late_tuples=sum(report.late.registered for report in reports),

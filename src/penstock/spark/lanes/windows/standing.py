@@ -55,14 +55,21 @@ def final_of(
     return final
 
 
-def standing_of(reports: Sequence[ShardReport]) -> dict[str, dict[str, Any]]:
-    """How far each view has come: of all shards the largest slack and horizon, and the oldest open window."""
+def standing_of(shards: Sequence[Mapping[str, Standing]]) -> dict[str, dict[str, Any]]:
+    """How far each view has come: of all shards the largest slack and horizon, and the oldest open window.
+
+    What slack is used and what is promised is said by those that have windows, as long as there are some.
+
+    Args:
+        shards: how far the views have come in each.
+    """
     found: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(name for report in reports for name in report.standing):
-        own = [report.standing[name] for report in reports if name in report.standing]
+    for name in dict.fromkeys(name for shard in shards for name in shard):
+        own = [shard[name] for shard in shards if name in shard]
+        answering = [each for each in own if each.has_windows] or own
         found[name] = {
-            "slack": max(each.slack for each in own),
-            "promised": all(each.promised for each in own),
+            "slack": max(each.slack for each in answering),
+            "promised": all(each.promised for each in answering),
             "horizon": max(each.horizon for each in own),
             "newest": max((each.newest for each in own if each.newest is not None), default=None),
             "reached": max((each.reached for each in own if each.reached is not None), default=None),
