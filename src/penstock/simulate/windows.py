@@ -35,8 +35,8 @@ class Played:
 
     Attributes:
         plan: the view.
-        early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock),
-            slack.
+        early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock), slack (from the window's
+            end to the newest event time then), k (the slack that closed it, which the stream may have jumped beyond).
         final: the final answers: keys, `_a0` ..., start, end.
         closed: windows that end later were open when the stream ended: no slack answered them, and nothing is judged by them.
         latency: seconds between the arrivals of the tuples of a window and its early answer, mean of
@@ -53,9 +53,16 @@ class Played:
 
     def mean_slack(self, since: int = 0, until: int = AFTER_ALL) -> float:
         """Mean slack in seconds of the early answers of windows that end in [since, until), windows counted once."""
-        windows = self.early.group_by(["end"]).aggregate([("slack", "max")])
-        ends, slacks = (column.to_numpy() for column in windows.columns)
-        return float(np.mean(slacks[(ends >= since) & (ends < until)])) / SECOND
+        return self._mean("slack", since, until)
+
+    def mean_k(self, since: int = 0, until: int = AFTER_ALL) -> float:
+        """Mean K in seconds that closed the windows that end in [since, until), windows counted once."""
+        return self._mean("k", since, until)
+
+    def _mean(self, column: str, since: int, until: int) -> float:
+        windows = self.early.group_by(["end"]).aggregate([(column, "max")])
+        ends, times = (each.to_numpy() for each in windows.columns)
+        return float(np.mean(times[(ends >= since) & (ends < until)])) / SECOND
 
     def errors(self) -> tuple[Ints, Floats]:
         """End and error of each window and group that a slack has closed: the largest of its aggregates'.
@@ -129,14 +136,16 @@ def play(
     bounds = np.searchsorted(clock, np.arange(clock[0], clock[-1] + step, step), "left")
     bounds = np.unique(np.append(bounds, [0, len(clock)]))
     delays = arrivals.delays
-    answered: list[tuple[Answer, int]] = []
+    answered: list[tuple[Answer, int, int]] = []
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         batch = pane_batch(arrivals, operator, first, last, delays)
         answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
         operator.panes.take_changes()  # nothing is stored
-        answered += [(answer, int(clock[last - 1])) for answer in answers]
+        assert operator.newest is not None, "tuples came"
+        waited = operator.newest - operator.views[plan.name].windows.state.frontier
+        answered += [(answer, int(clock[last - 1]), waited) for answer in answers]
     closed = operator.views[plan.name].windows.state.frontier
-    answered += [(answer, int(clock[-1])) for answer in operator.finish()]
+    answered += [(answer, int(clock[-1]), 0) for answer in operator.finish()]
     return _played(arrivals, plan, answered, closed), operator
 
 
@@ -147,7 +156,7 @@ def exact(arrivals: Arrivals, plan: WindowPlan) -> pa.Table:
     operator.process(pane_batch(arrivals, operator, 0, count, np.zeros(count, np.int64)))
     answers = operator.finish()
     assert not operator.beyond, "one batch leaves nothing behind"
-    return pa.concat_tables([_marked(a.rows, a.start, a.end, 0, 0) for a in answers if a.final])
+    return pa.concat_tables([_marked(a, 0, 0) for a in answers if a.final])
 
 
 def pane_batch(
@@ -191,14 +200,16 @@ def _history(
     return Content(operator.parts.lift(tuples, operator.keys), values)
 
 
-def _played(arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int]], closed: int) -> Played:
+def _played(
+    arrivals: Arrivals, plan: WindowPlan, answered: list[tuple[Answer, int, int]], closed: int
+) -> Played:
     early: list[pa.Table] = []
     final: list[pa.Table] = []
     latency, coverage = [], []
     order = np.argsort(arrivals.event_time, kind="stable")
     event, clock = arrivals.event_time[order], arrivals.arrival_time[order]
-    for answer, at in answered:
-        marked = _marked(answer.rows, answer.start, answer.end, at, answer.slack)
+    for answer, at, k in answered:
+        marked = _marked(answer, at, k)
         if answer.final:
             final.append(marked)
         if not answer.revision and answer.end <= closed:
@@ -226,7 +237,9 @@ def _newest(rows: pa.Table, keys: list[str]) -> pa.Table:
     return rows.take(pa.array(last))
 
 
-def _marked(rows: pa.Table, start: int, end: int, answered: int, slack: int) -> pa.Table:
-    for name, mark in {"start": start, "end": end, "answered": answered, "slack": slack}.items():
+def _marked(answer: Answer, answered: int, k: int) -> pa.Table:
+    marks = {"start": answer.start, "end": answer.end, "answered": answered, "slack": answer.slack, "k": k}
+    rows = answer.rows
+    for name, mark in marks.items():
         rows = rows.append_column(name, pa.array(np.full(rows.num_rows, mark)))
     return rows

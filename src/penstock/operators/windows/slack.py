@@ -20,10 +20,12 @@ from penstock.plan.windows import ErrorBound, WindowPlan
 
 Ints = npt.NDArray[np.int64]
 
-#: final windows remembered, over delta
-_REMEMBERED = 20
-#: debt is bounded, in windows over delta; so many windows of chance never count as debt
-_MOST_DEBT, _CHANCE = 20, 3
+#: final windows remembered, over delta, where they overlap at least as many as are well known
+_REMEMBERED = 6
+#: as long as fewer than so many windows over delta are known, each overlap once, K exceeds what they say, at first by this share
+_WELL_KNOWN, _MARGIN = 2, 0.5
+#: debt is bounded, and half of it is forgotten, in windows over delta; so many windows of chance never count as debt
+_MOST_DEBT, _HALF_LIFE, _CHANCE = 20, 20, 3
 #: the age at which windows are ripe is believed once the stream is so many times older
 _BELIEVED_FROM = 2
 #: so many windows say at which age they are ripe
@@ -34,6 +36,8 @@ _LEAST_OF_AGE = 2 / 3
 _MOST_BEYOND = 6
 #: of a window with more groups so many required slacks are kept
 _MOST_GROUPS = 64
+#: the loss of the next window is at most so many times the largest of those known
+_BEYOND_KNOWN = 2
 _ROUNDING = 1e-9
 
 
@@ -106,7 +110,8 @@ class SlackMemory:
     """What `RequiredSlack` remembers of the newest final windows.
 
     Attributes:
-        debt: violations so far beyond the share delta, in windows; below zero at most by what chance may add.
+        debt: violations so far beyond the share delta, in windows, half of them forgotten every 20 / delta windows; below zero at
+            most by what chance may add.
         required: int64, required slacks of their groups, those of a window together.
         sizes: int64[windows], how many of them each window has.
         settled: int64[windows], see `WindowOutcome`.
@@ -163,6 +168,8 @@ class RequiredSlack:
     - Windows that are not known yet raise K where what is known of them already does.
     - delta' <= delta repays violations beyond delta (adaptive conformal inference, Gibbs and Candes 2021), those of windows
       that are not final included.
+    - As long as fewer than 2 / delta windows are known, overlap counted once, K is larger than they say, at first by half: delays
+      grow in the course of a day, and a stream in its first hours has not seen the evening.
     - Before 1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
       least two thirds of the stream's age, up to six times the largest delay: longer ones cannot have shown.
 
@@ -218,7 +225,7 @@ class RequiredSlack:
 
     @property
     def _most_windows(self) -> int:
-        return ceil(_REMEMBERED / self.bound.delta)
+        return ceil(max(_REMEMBERED, _WELL_KNOWN * self.overlap) / self.bound.delta)
 
     def arrived(self, lateness: Lateness) -> None:
         """Keeps how late the stream is and how long it has been seen."""
@@ -232,6 +239,7 @@ class RequiredSlack:
         self._slack = None
         if final:
             self._pending.pop(outcome.end, None)
+            self.memory.debt *= 0.5 ** (self.bound.delta / _HALF_LIFE)
             self.memory.add(_condensed(outcome.required), outcome.settled, self._most_windows)
             if outcome.is_answered:
                 self.memory.debt = self._debt_after(outcome.violated - self.bound.delta)
@@ -268,7 +276,13 @@ class RequiredSlack:
         debt = max(0.0, self._debt_after(beyond))
         level = max(self.bound.delta / 10, self.bound.delta - self.rate * debt)
         found = self._least_slack(ripe, level)
-        return max(found, self._least_slack(answered, level)) if answered else found
+        if answered:
+            found = max(found, self._least_slack(answered, level))
+        return int(found * self._margin(known + len(ripe)))
+
+    def _margin(self, known: int) -> float:
+        """By what K exceeds what so many windows say: a stream that is young has not shown all that becomes of it."""
+        return 1 + _MARGIN * max(0.0, 1 - known / self.overlap * self.bound.delta / _WELL_KNOWN)
 
     def _debt_after(self, beyond: float) -> float:
         return min(max(-_CHANCE, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
@@ -302,19 +316,31 @@ def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0)
         overlap: windows that tell the same thing.
 
     Returns:
-        The least K with (n mean loss(K) + 1) / (n + 1) <= level, n = windows / overlap; where there is none the largest
-        required slack. Source: conformal risk control, Angelopoulos et al. 2024, (4).
+        The least K with (n mean loss(K) + B(K)) / (n + 1) <= level, n = windows / overlap; where there is none the largest
+        required slack. B bounds the loss of the next window: twice the largest of those known, at most 1, as it is with one
+        group. Source: conformal risk control, Angelopoulos et al. 2024, (4).
     """
     n = len(sizes) / overlap
-    allowed = max(0.0, ((n + 1) * level - 1) / n) * len(sizes)
-    # so many of the largest lose more than is allowed, whichever they are
-    most = min(len(required), int(allowed * sizes.max()) + 2)
+    # more than that is not allowed, whatever B
+    most = min(len(required), int((n + 1) * level / n * len(sizes) * sizes.max()) + 2)
     largest = np.argpartition(required, len(required) - most)[-most:]
     order = largest[np.argsort(required[largest])[::-1]]
-    # losses[i] is the loss of a slack just below the i-th largest
-    losses = np.cumsum(np.repeat(1 / sizes, sizes)[order])
-    place = int(np.searchsorted(losses, allowed + _ROUNDING, "right"))
+    window = np.repeat(np.arange(len(sizes)), sizes)[order]
+    each = 1 / sizes[window]
+    # element i: of a slack just below the i-th largest
+    mean = np.cumsum(each) / len(sizes)
+    bound = np.minimum(1.0, _BEYOND_KNOWN * np.maximum.accumulate(_ranks(window) * each))
+    place = int(np.searchsorted(n * mean + bound, (n + 1) * level + _ROUNDING, "right"))
     return int(required[order[min(place, most - 1)]])
+
+
+def _ranks(labels: Ints) -> Ints:
+    """Of each element how many of the same label there are up to it."""
+    order = np.argsort(labels, kind="stable")
+    first = np.searchsorted(labels[order], labels[order], "left")
+    ranks = np.empty(len(labels), np.int64)
+    ranks[order] = np.arange(1, len(labels) + 1) - first
+    return ranks
 
 
 def _violated(required: Ints, slack: int) -> float:
