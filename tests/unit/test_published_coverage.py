@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import SECOND, Disorder, generated
@@ -46,3 +47,33 @@ def test_windows_that_were_looked_at_before_their_answer_are_judged_by_the_answe
     told = operator.views["v"].judge.state.coverage
     assert told is not None
     assert abs(told - np.mean(list(true.values()))) < 0.02
+
+
+@dataclass(slots=True)
+class Lowered(RequiredSlack):
+    """Waits for ten seconds, and from some moment on for a tenth of one."""
+
+    until: int = 0
+    is_over: bool = False
+
+    def arrived(self, lateness: Lateness) -> None:
+        RequiredSlack.arrived(self, lateness)
+        self.is_over = lateness.age > self.until
+
+    @property
+    def slack(self) -> int:
+        return SECOND // 10 if self.is_over else 10 * SECOND
+
+
+def test_coverage_is_that_of_the_slack_in_use() -> None:
+    """As slack falls after a cold start, what windows held that had waited for long is not what answers hold now."""
+    policy = Lowered(PLAN.bound, until=100 * SECOND)
+    arrivals = generated("late", [Disorder(0.02, 0.1, 0.5, 0.8, 8.0)], 24_000, 120.0, seed=1)
+    played, operator = play(arrivals, PLAN, policy, SECOND // 2, 5 * SECOND)
+    ends, slacks = played.early.column("end").to_numpy(), played.early.column("slack").to_numpy()
+    first = ends[slacks < 2 * SECOND].min()
+    held = float(np.mean(played.coverage[ends >= first]))
+    told = operator.views["v"].judge.state.coverage
+    assert np.mean(played.coverage[ends < first]) > 0.999
+    assert told is not None
+    assert abs(told - held) < 0.25 * (1 - held)

@@ -60,7 +60,7 @@ class Judged:
     """What is known of a view's answers.
 
     Attributes:
-        coverage: estimate of the share of a window's tuples that its early answer holds, None before one is final.
+        coverage: estimate of the share of a window's tuples that an early answer holds with the slack in use, None before a window is final.
         watched: windows that are not final and of which the policy hears, by end.
     """
 
@@ -196,8 +196,11 @@ class Judge:
             assert outcome is not None, "heard above"
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
             if outcome.is_answered:
-                before = outcome.coverage if state.coverage is None else state.coverage
-                state.coverage = before + _NEWEST * (outcome.coverage - before)
+                # what an answer by the slack in use now would have held
+                arrival = end + self.policy.slack - 1
+                share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
+                before = share if state.coverage is None else state.coverage
+                state.coverage = before + _NEWEST * (share - before)
         for end in own:
             del state.watched[end]
 
