@@ -154,10 +154,10 @@ class TimedJudge(Judge):
         with self._watch():
             super().look(newest, frontier)
 
-    def finish(self, ends: Sequence[int], newest: int | None) -> None:
+    def finish(self, ends: Sequence[int], newest: int | None, slack: int) -> None:
         """Tells of final windows."""
         with self._watch():
-            super().finish(ends, newest)
+            super().finish(ends, newest, slack)
 
 
 @dataclass(slots=True)

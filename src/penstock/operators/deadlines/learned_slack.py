@@ -124,14 +124,14 @@ class LearnedSlack:
         """Windows have closed with what had arrived by then; looks at what those before turned out to be worth."""
         for end in ends:
             self._judge.answered(end, arrival)
-        newest, state = self._clocks.newest, self._windows
+        newest, state, slack = self._clocks.newest, self._windows, self.slack
         if newest is None:
             return
         self._judge.look(newest, state.frontier)
         if self._clocks.known > state.final:
             state.final = self._clocks.known
             watched = self._judge.state.watched
-            self._judge.finish(sorted(end for end in watched if end <= state.final), newest)
+            self._judge.finish(sorted(end for end in watched if end <= state.final), newest, slack)
             self._panes.drop_before(self.needed)
 
     def stored(self) -> bytes:

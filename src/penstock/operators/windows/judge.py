@@ -38,8 +38,8 @@ class Watched:
     """A window that the policy hears of.
 
     Attributes:
-        slack: slack of the view when the window closed; when it was answered, as long as it is open; AFTER_ALL as long as
-            it has not been answered.
+        slack: the slack by which its answer holds what it does, when the window closed, or, as long as it is open, when it was answered;
+            AFTER_ALL as long as it has not been answered.
         first: what had arrived by then is in the answer that is judged.
         look: age in slides at which it is looked at next; AFTER_ALL where the policy does not hear of it.
         outcome: what the policy heard last, None before.
@@ -136,7 +136,7 @@ class Judge:
         if watched is not None:
             self._judge_anew(end, watched, arrival)
         elif end - self._plan.windows.size > self._since:
-            self.state.watched[end] = Watched(self.policy.slack, arrival)
+            self.state.watched[end] = Watched(self._held(end, arrival), arrival)
 
     def closed(self, end: int, arrival: int) -> None:
         """A window that was answered beforehand has closed: what it was worth is what it is worth now."""
@@ -183,10 +183,16 @@ class Judge:
                 watched.slack, watched.first = AFTER_ALL, BEFORE_ALL
                 if watched.outcome is not None:
                     watched.outcome = replace(watched.outcome, slack=AFTER_ALL)
-        self.finish(ends, newest)
+        self.finish(ends, newest, self.policy.slack)
 
-    def finish(self, ends: Sequence[int], newest: int | None) -> None:
-        """Windows are final."""
+    def finish(self, ends: Sequence[int], newest: int | None, slack: int) -> None:
+        """Windows are final.
+
+        Args:
+            ends: of the windows.
+            newest: the newest event time seen.
+            slack: in use: what an answer by it would have held is told of answers to come.
+        """
         state = self.state
         own = [end for end in ends if end in state.watched]
         heard = [end for end in own if state.watched[end].look != _NEVER]
@@ -196,9 +202,7 @@ class Judge:
             assert outcome is not None, "heard above"
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
             if outcome.is_answered:
-                # what an answer by the slack in use now would have held
-                arrival = end + self.policy.slack - 1
-                share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
+                share = self._panes.coverage(end - self._plan.windows.size, end, end + slack - 1)
                 before = share if state.coverage is None else state.coverage
                 state.coverage = before + _NEWEST * (share - before)
         for end in own:
@@ -230,9 +234,14 @@ class Judge:
                 own.outcome = WindowOutcome(end, own.slack, share, needed, own_settled)
                 own.heard = arrived[end]
 
+    def _held(self, end: int, arrival: int) -> int:
+        """The slack whose answer would hold what has arrived by then: that of the policy, but where it has just fallen, or later steps of a
+        batch have come."""
+        return max(self.policy.slack, arrival + 1 - end)
+
     def _judge_anew(self, end: int, watched: Watched, arrival: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""
-        watched.slack, watched.first = self.policy.slack, arrival
+        watched.slack, watched.first = self._held(end, arrival), arrival
         if watched.outcome is not None:
             share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
             watched.outcome = replace(watched.outcome, slack=watched.slack, coverage=share)

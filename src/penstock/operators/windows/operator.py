@@ -45,8 +45,7 @@ class PaneBatch:
         reached: where it is beyond `newest`, the event time that a silent stream is taken to have come to: what is due
             by then is answered beforehand.
         answer_all: whether every window with tuples is answered beforehand.
-        goes_on: whether further steps of the same batch follow: no window is final before them, and without tuples it is not
-            asked for anything.
+        goes_on: whether further steps of the same batch follow: nothing is answered before them.
     """
 
     partials: pa.Table | None
@@ -168,9 +167,12 @@ class WindowOperator:
             self._take_in(batch)
         self._clocks.reach(batch.reached)
         answers = self._make_whole() if batch.makes_whole else []
-        is_asked = not batch.goes_on and (batch.flush or batch.partials is None)
+        is_asked = batch.flush or batch.partials is None
         for view in self.views.values():
-            answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all, goes_on=batch.goes_on)
+            if batch.goes_on:
+                view.pass_step()
+            else:
+                answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all)
         self._forget()
         return answers
 
@@ -182,7 +184,7 @@ class WindowOperator:
         last = max(seen) + max(view.plan.windows.size for view in self.views.values()) + 1
         answers = []
         for view in self.views.values():
-            answers += view.finish(last)
+            answers += view.finish(last, view.policy.slack)
             answers += view.correct()
         self._forget()
         return answers

@@ -165,7 +165,7 @@ class Shard:
                 answers += operator.process(batch)
             if record.ended:
                 answers += operator.finish()
-        return _without_passing(answers) if record.steps else answers
+        return answers
 
     def scalars(self) -> bytes:
         """Everything but the panes, and what is taken after each batch."""
@@ -338,14 +338,3 @@ def _rows(tables: Mapping[str, Sequence[pa.Table]]) -> tuple[pa.Table | None, di
     return partials, {
         kind.removeprefix(VALUES): table for kind, table in together.items() if kind.startswith(VALUES)
     }
-
-
-def _without_passing(answers: Sequence[Answer]) -> list[Answer]:
-    """Of windows that were answered first and finally in one record the final answer alone: the others were never seen."""
-    begun = {(each.view, each.end) for each in answers if each.revision == 0}
-    over = {(each.view, each.end) for each in answers if each.final} & begun
-    return [
-        replace(each, revision=0, replaced=each.rows.slice(0, 0)) if (each.view, each.end) in over else each
-        for each in answers
-        if each.final or (each.view, each.end) not in over
-    ]

@@ -127,31 +127,39 @@ class View:
                     beyond.add(end - self.plan.windows.size)
         return needed, beyond
 
-    def advance(self, *, is_asked: bool, answer_all: bool, goes_on: bool = False) -> list[Answer]:
+    def advance(self, *, is_asked: bool, answer_all: bool) -> list[Answer]:
         """Answers what is due.
 
         Args:
             is_asked: whether late tuples are corrected however few, and windows answered beforehand.
             answer_all: whether every window with tuples is answered beforehand.
-            goes_on: whether tuples follow that have come already: no window is final or corrected before them, and, once enough is
-                known, none is judged.
         """
-        newest, reached = self._clocks.newest, self._clocks.reached
-        known = BEFORE_ALL if goes_on else self._known()
-        answers = [] if newest is None else self._close(newest - self.policy.slack, known)
-        if is_asked or (self.corrector.is_due and not goes_on):
+        newest, reached, slack = self._clocks.newest, self._clocks.reached, self.policy.slack
+        known = self._known()
+        answers = [] if newest is None else self._close(newest - slack, known)
+        if is_asked or self.corrector.is_due:
             answers += self.correct()
         self._beforehand = BEFORE_ALL
         if is_asked:
-            due = BEFORE_ALL if reached is None else reached - self.policy.slack
+            due = BEFORE_ALL if reached is None else reached - slack
             self._beforehand = AFTER_ALL if answer_all else due
             answers += self._anticipate(self._beforehand)
-        if newest is not None and (not goes_on or self.judge.is_learning):
-            if self.judge.is_learning:
-                self.judge.awaited(self.windows.due(self._panes, newest))
-            self.judge.look(newest, self.windows.state.frontier)
-            answers += self.finish(known)
+        if newest is not None:
+            self._look(newest)
+            answers += self.finish(known, slack)
         return answers
+
+    def pass_step(self) -> None:
+        """A step of a batch has come of which more have come: nothing is answered before those, but as long as too little is known
+        each is learned from."""
+        newest = self._clocks.newest
+        if newest is not None and self.judge.is_learning:
+            self._look(newest)
+
+    def _look(self, newest: int) -> None:
+        if self.judge.is_learning:
+            self.judge.awaited(self.windows.due(self._panes, newest))
+        self.judge.look(newest, self.windows.state.frontier)
 
     def correct(self) -> list[Answer]:
         """The next revision of the windows that late tuples were registered for, where anything has changed."""
@@ -161,8 +169,13 @@ class View:
             answers += self._revision(end, told, rows)
         return answers
 
-    def finish(self, until: int) -> list[Answer]:
-        """Closes the windows that end by `until`, and gives the final answer of those that lack nothing."""
+    def finish(self, until: int, slack: int) -> list[Answer]:
+        """Closes the windows that end by `until`, and gives the final answer of those that lack nothing.
+
+        Args:
+            until: see above.
+            slack: in use.
+        """
         state = self.windows.state
         if until <= state.final:
             return []
@@ -171,7 +184,7 @@ class View:
             self._closed_empty(end)
         becoming_final = self.windows.becoming_final(until)
         state.final = until
-        return answers + self._finalize(becoming_final)
+        return answers + self._finalize(becoming_final, slack)
 
     def make_whole(self, since: int) -> list[Answer]:
         """Finishes and corrects the windows that have just got what they lacked.
@@ -183,7 +196,8 @@ class View:
         ends = self.windows.lacking(self._panes, since)
         for end in sorted(ends - state.told.keys()):
             self._closed_empty(end)
-        answers = self._finalize(sorted(end for end in ends if end <= state.final))
+        final = sorted(end for end in ends if end <= state.final)
+        answers = self._finalize(final, self.policy.slack)
         self.corrector.state.ends |= {end for end in ends if end > state.final}
         return answers + self.correct()
 
@@ -294,10 +308,10 @@ class View:
         told.revision += 1
         return [self._answer(end, told.revision, changes.rows, changes.replaced, is_final=False)]
 
-    def _finalize(self, ends: Sequence[int]) -> list[Answer]:
+    def _finalize(self, ends: Sequence[int], slack: int) -> list[Answer]:
         """Gives the final answer of windows that have been answered before."""
         answers = []
-        self.judge.finish(ends, self._clocks.newest)
+        self.judge.finish(ends, self._clocks.newest, slack)
         for end, rows in self._rows(ends):
             told = self.windows.state.told.pop(end)
             self.corrector.drop(end)
