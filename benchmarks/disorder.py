@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from cold_starts import STRETCHES, from_cold_starts
+from cold_starts import IDLE, STRETCHES, from_cold_starts
 from expectations import Expectations
 from network_streams import WINDOWS, on_networks
 from penstock.cli.demo_data import read_flights
@@ -303,7 +303,7 @@ def on_flights(small: bool, expected: Expectations) -> None:
             if key is None:
                 sides.append(("MP-K-slack", LargestDelaySlack()))
             for name, policy in sides:
-                played, _ = play(stream, plan, policy, HOUR // 2, 24 * HOUR)
+                played, _ = play(stream, plan, policy, HOUR // 2, 24 * HOUR, idle=IDLE)
                 share, low, high, count = played.satisfied()
                 shown.add_row(
                     stream.name, f"{function}({argument or '*'})", name, f"{count:,}", f"{share:.4f}",

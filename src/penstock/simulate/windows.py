@@ -36,7 +36,7 @@ class Played:
     Attributes:
         plan: the view.
         early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock), slack (from the window's
-            end to the newest event time then), k (the slack that closed it, which the stream may have jumped beyond).
+            end to the event time that the stream had come to then), k (the slack that closed it, which the stream may have jumped beyond).
         final: the final answers: keys, `_a0` ..., start, end.
         closed: windows that end later were open when the stream ended: no slack answered them, and nothing is judged by them.
         latency: seconds between the arrivals of the tuples of a window and its early answer, mean of
@@ -118,6 +118,7 @@ def play(
     gamma: int,
     horizon: int = 0,
     largest: int = 0,
+    idle: int = 0,
 ) -> tuple[Played, WindowOperator]:
     """Plays a stream through the operator.
 
@@ -129,21 +130,32 @@ def play(
         gamma: see `WindowOperator`.
         horizon: least horizon.
         largest: delay that was seen before the stream begins, microseconds.
+        idle: arrival time, microseconds; a stream without a tuple for longer moves on with the clock, as the setting
+            `idle_seconds` has it. 0: it stands still.
     """
     operator = WindowOperator([(plan, policy)], gamma, horizon)
     operator.restore(replace(operator.snapshot(), time=StreamTime(largest=largest)))
     clock = arrivals.arrival_time
-    bounds = np.searchsorted(clock, np.arange(clock[0], clock[-1] + step, step), "left")
-    bounds = np.unique(np.append(bounds, [0, len(clock)]))
     delays = arrivals.delays
     answered: list[tuple[Answer, int, int]] = []
-    for number, (first, last) in enumerate(pairwise(bounds.tolist())):
+    silent = number = 0
+    moments = np.arange(clock[0] + step, clock[-1] + 2 * step, step)
+    bounds = [0, *np.searchsorted(clock, moments, "left").tolist()]
+    for moment, (first, last) in zip(moments.tolist(), pairwise(bounds), strict=True):
+        if first == last:
+            silent += step
+            if idle and silent > idle:
+                answers = operator.process(_silence(operator, silent))
+                answered += [(answer, moment, policy.slack) for answer in answers]
+            continue
+        silent = 0
         batch = pane_batch(arrivals, operator, first, last, delays)
         answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
         operator.panes.take_changes()  # nothing is stored
         assert operator.newest is not None, "tuples came"
         waited = operator.newest - operator.views[plan.name].windows.state.frontier
         answered += [(answer, int(clock[last - 1]), waited) for answer in answers]
+        number += 1
     closed = operator.views[plan.name].windows.state.frontier
     answered += [(answer, int(clock[-1]), 0) for answer in operator.finish()]
     return _played(arrivals, plan, answered, closed), operator
@@ -171,6 +183,12 @@ def pane_batch(
     values = {name: lift_values(tuples, keys, name) for name in operator.parts.values}
     partials = operator.parts.lift(tuples, keys)
     return PaneBatch(partials, values, int(event.max()), delays[first:last])
+
+
+def _silence(operator: WindowOperator, silent: int) -> PaneBatch:
+    """No tuple has come for so long, microseconds."""
+    assert operator.newest is not None, "a stream begins with a tuple"
+    return PaneBatch(None, {}, None, np.zeros(0, np.int64), reached=operator.newest + silent)
 
 
 def _from_history(
