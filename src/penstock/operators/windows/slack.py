@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 _REMEMBERED = 6
 #: as long as fewer than so many windows over delta are known, each overlap once, K exceeds what they say, at first by this share
 _WELL_KNOWN, _MARGIN = 2, 0.5
-#: debt is bounded, and half of it is forgotten, in windows over delta; so many windows of chance never count as debt
+#: debt is bounded, and half of it is forgotten, in windows over delta; so many windows of chance never count as debt nor alarm
 _MOST_DEBT, _HALF_LIFE, _CHANCE = 20, 20, 3
 #: the age at which windows are ripe is believed once the stream is so many times older
 _BELIEVED_FROM = 2
@@ -170,6 +170,8 @@ class RequiredSlack:
       that are not final included.
     - As long as fewer than 2 / delta windows are known, overlap counted once, K is larger than they say, at first by half: delays
       grow in the course of a day, and a stream in its first hours has not seen the evening.
+    - While more of as many windows that were answered last and are not final are violated than delta and chance have it, K is
+      larger than they say, at most twice as large: in a stream that becomes more disordered the largest is not known yet.
     - Before 1 / delta windows are known, K is the largest delay so far, or the age of ripeness where that is less; and at
       least two thirds of the stream's age, up to six times the largest delay: longer ones cannot have shown.
 
@@ -278,11 +280,19 @@ class RequiredSlack:
         found = self._least_slack(ripe, level)
         if answered:
             found = max(found, self._least_slack(answered, level))
-        return int(found * self._margin(known + len(ripe)))
+        return int(found * (1 + max(self._youth(known + len(ripe)), self._alarm(answered))))
 
-    def _margin(self, known: int) -> float:
-        """By what K exceeds what so many windows say: a stream that is young has not shown all that becomes of it."""
-        return 1 + _MARGIN * max(0.0, 1 - known / self.overlap * self.bound.delta / _WELL_KNOWN)
+    def _youth(self, known: int) -> float:
+        """By which share K exceeds what so many windows say: a stream that is young has not shown all that becomes of it."""
+        return _MARGIN * max(0.0, 1 - known / self.overlap * self.bound.delta / _WELL_KNOWN)
+
+    def _alarm(self, answered: Sequence[_Pending]) -> float:
+        """By which share K exceeds what windows say while those answered last break their bounds more often than chance has it: what
+        becomes more disordered has not shown yet how far that goes."""
+        newest = answered[-ceil(_WELL_KNOWN * self.overlap / self.bound.delta) :]
+        violated = sum(each.violated for each in newest)
+        allowed = self.bound.delta * len(newest) + _CHANCE
+        return 1 - allowed / violated if violated > allowed else 0.0
 
     def _debt_after(self, beyond: float) -> float:
         return min(max(-_CHANCE, self.memory.debt + beyond), _MOST_DEBT / self.bound.delta)
