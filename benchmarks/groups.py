@@ -177,10 +177,9 @@ class Told:
     promised: dict[int, bool] = field(default_factory=dict)
     satisfied: dict[int, float] = field(default_factory=dict)
 
-    def hear(self, answer: Answer, slack: int | None) -> None:
-        """Takes in an answer that was given with this K."""
+    def hear(self, answer: Answer, slack: int) -> None:
+        """Takes in an answer that was given with this K, or the larger one that had held it until then."""
         if not answer.revision:
-            assert slack is not None, "it closed the window"
             self.slack[answer.end], self.promised[answer.end] = slack, answer.promised
             self.waiting[answer.end] = answer.rows
         if answer.final and answer.end in self.waiting:
@@ -249,6 +248,7 @@ def play(arrivals: Arrivals, views: Sequence[WindowPlan]) -> tuple[dict[str, Tol
     grouping, spent = 0.0, 0.0
     for first, last in places:
         begun = time.process_time()
+        before = operator.newest
         batch = pane_batch(arrivals, operator, first, last, delays)
         grouped = time.process_time()
         answers = operator.process(batch)
@@ -256,7 +256,9 @@ def play(arrivals: Arrivals, views: Sequence[WindowPlan]) -> tuple[dict[str, Tol
         operator.panes.take_changes()
         operator.beyond.clear()
         for answer in answers:
-            told[answer.view].hear(answer, policies[answer.view].used)
+            used = policies[answer.view].used
+            assert used is not None, "the policy was asked"
+            told[answer.view].hear(answer, used if before is None else max(used, before - answer.end))
     each = 1000 / len(places)
     return told, Costs(grouping * each, spent * each, judging.seconds * each)
 

@@ -442,7 +442,7 @@ def test_windows_that_are_not_final_raise_the_slack() -> None:
     assert policy.slack == 1
     for number in range(60):
         policy.known(WindowOutcome(1000 + number, 1, 0.9, np.array([50])), age=0)
-    assert policy.slack == 50
+    assert policy.slack == int(50 * (2 - 5 / 40))
 
 
 def _outcome(coverage: float) -> WindowOutcome:

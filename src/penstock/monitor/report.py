@@ -262,7 +262,7 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if standing.get("open"):
         yield f"  not final: {_why_open(standing, state, behind)}"
     if standing.get("promised") is False:
-        yield "  no bound can be promised yet: too few windows are final to learn from"
+        yield "  no bound can be promised yet: too few final windows have been learned from (none that a batch left far behind)"
 
 
 def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:

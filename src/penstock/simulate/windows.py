@@ -36,7 +36,8 @@ class Played:
     Attributes:
         plan: the view.
         early: one row an early answer and group: keys, `_a0` ..., start, end, answered (arrival clock), slack (from the window's
-            end to the event time that the stream had come to then), k (the slack that closed it, which the stream may have jumped beyond).
+            end to the event time that the stream had come to then), k (the slack that closed it, which the stream may have jumped beyond, or, where
+            K has just fallen, the one that had held it until then).
         final: the final answers: keys, `_a0` ..., start, end.
         closed: windows that end later were open when the stream ended: no slack answered them, and nothing is judged by them.
         latency: seconds between the arrivals of the tuples of a window and its early answer, mean of
@@ -145,16 +146,21 @@ def play(
         if first == last:
             silent += step
             if idle and silent > idle:
+                used = policy.slack
                 answers = operator.process(_silence(operator, silent))
-                answered += [(answer, moment, policy.slack) for answer in answers]
+                answered += [(answer, moment, used) for answer in answers]
             continue
         silent = 0
+        before = operator.newest
         batch = pane_batch(arrivals, operator, first, last, delays)
         answers = operator.process(batch) + _from_history(arrivals, operator, first, last, number)
         operator.panes.take_changes()  # nothing is stored
         assert operator.newest is not None, "tuples came"
         waited = operator.newest - operator.views[plan.name].windows.state.frontier
-        answered += [(answer, int(clock[last - 1]), waited) for answer in answers]
+        answered += [
+            (answer, int(clock[last - 1]), waited if before is None else max(waited, before - answer.end))
+            for answer in answers
+        ]
         number += 1
     closed = operator.views[plan.name].windows.state.frontier
     answered += [(answer, int(clock[-1]), 0) for answer in operator.finish()]

@@ -108,7 +108,7 @@ class LearnedSlack:
             for end in ends_of(self._plan.windows, self._panes_of(tuples.times)).tolist():
                 if state.final < end <= state.frontier and end not in self._judge.state.watched:
                     # none of its tuples had come when it closed
-                    self._judge.answered(end, BEFORE_ALL)
+                    self._judge.answered(end, BEFORE_ALL, self.slack)
         if newest is not None or oldest is not None:
             self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
         if oldest is not None:
@@ -123,7 +123,7 @@ class LearnedSlack:
     def closed(self, ends: Iterable[int], arrival: int) -> None:
         """Windows have closed with what had arrived by then; looks at what those before turned out to be worth."""
         for end in ends:
-            self._judge.answered(end, arrival)
+            self._judge.answered(end, arrival, self.slack)
         newest, state, slack = self._clocks.newest, self._windows, self.slack
         if newest is None:
             return

@@ -125,24 +125,25 @@ class Judge:
             if end not in self.state.watched and end - self._plan.windows.size > self._since:
                 self.state.watched[end] = Watched(AFTER_ALL, BEFORE_ALL)
 
-    def answered(self, end: int, arrival: int) -> None:
+    def answered(self, end: int, arrival: int, slack: int) -> None:
         """A window has its first answer.
 
         Args:
             end: the window.
             arrival: what had arrived by then is in it.
+            slack: it was answered with.
         """
         watched = self.state.watched.get(end)
         if watched is not None:
-            self._judge_anew(end, watched, arrival)
+            self._judge_anew(end, watched, arrival, slack)
         elif end - self._plan.windows.size > self._since:
-            self.state.watched[end] = Watched(self._held(end, arrival), arrival)
+            self.state.watched[end] = Watched(_held(end, arrival, slack), arrival)
 
-    def closed(self, end: int, arrival: int) -> None:
-        """A window that was answered beforehand has closed: what it was worth is what it is worth now."""
+    def closed(self, end: int, arrival: int, slack: int) -> None:
+        """A window that was answered beforehand has closed: what it was worth is what it is worth now, when its answer may be promised."""
         watched = self.state.watched.get(end)
         if watched is not None:
-            self._judge_anew(end, watched, arrival)
+            self._judge_anew(end, watched, arrival, slack)
 
     def closed_empty(self, end: int) -> None:
         """A window was empty when it closed: whatever it gets comes too late for any slack that it may have closed with."""
@@ -176,7 +177,8 @@ class Judge:
             self._tell(watched)
 
     def closed_final(self, ends: Sequence[int], newest: int | None) -> None:
-        """Windows are final as they close: there is no early answer to judge, but what slack they required is known."""
+        """Windows are final as they close: there is no early answer to judge, or one that was given beforehand and not promised, but what
+        slack they required is known."""
         for end in ends:
             watched = self.state.watched.get(end)
             if watched is not None:
@@ -201,10 +203,9 @@ class Judge:
             outcome = state.watched[end].outcome
             assert outcome is not None, "heard above"
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
-            if outcome.is_answered:
-                share = self._panes.coverage(end - self._plan.windows.size, end, end + slack - 1)
-                before = share if state.coverage is None else state.coverage
-                state.coverage = before + _NEWEST * (share - before)
+            share = self._panes.coverage(end - self._plan.windows.size, end, end + slack - 1)
+            before = share if state.coverage is None else state.coverage
+            state.coverage = before + _NEWEST * (share - before)
         for end in own:
             del state.watched[end]
 
@@ -234,14 +235,9 @@ class Judge:
                 own.outcome = WindowOutcome(end, own.slack, share, needed, own_settled)
                 own.heard = arrived[end]
 
-    def _held(self, end: int, arrival: int) -> int:
-        """The slack whose answer would hold what has arrived by then: that of the policy, but where it has just fallen, or later steps of a
-        batch have come."""
-        return max(self.policy.slack, arrival + 1 - end)
-
-    def _judge_anew(self, end: int, watched: Watched, arrival: int) -> None:
+    def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""
-        watched.slack, watched.first = self._held(end, arrival), arrival
+        watched.slack, watched.first = _held(end, arrival, slack), arrival
         if watched.outcome is not None:
             share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
             watched.outcome = replace(watched.outcome, slack=watched.slack, coverage=share)
@@ -250,3 +246,9 @@ class Judge:
     def _tell(self, watched: Watched) -> None:
         if watched.outcome is not None:
             self.policy.known(watched.outcome, watched.age)
+
+
+def _held(end: int, arrival: int, slack: int) -> int:
+    """The slack whose answer would hold what has arrived by then: the one it was given with, but where that has just fallen, or later steps of a
+    batch have come."""
+    return max(slack, arrival + 1 - end)

@@ -158,9 +158,10 @@ class RequiredSlack:
     """Ours: the least slack that all but a share delta of the known windows' groups would have needed.
 
     - A window's loss at K is the share of its groups that needed more. K is the least slack at which
-      (n mean loss + 1) / (n + 1) <= delta' over the n newest known windows: the expected loss of the next one is at most
-      delta' where windows are exchangeable (conformal risk control, Angelopoulos et al. 2024, Theorem 1; with one group the
-      conformal quantile). Windows that overlap tell the same thing several times: n counts them sqrt(size / slide) times fewer.
+      (n mean loss + B) / (n + 1) <= delta' over the n newest known windows (see `least_slack`). With one group B is 1, so that the
+      expected loss of the next one is at most delta' where windows are exchangeable (conformal risk control, Angelopoulos et al. 2024,
+      Theorem 1: the conformal quantile); with many it is learned, and there is no such bound for every distribution.
+      Windows that overlap tell the same thing several times: n counts them sqrt(size / slide) times fewer.
     - Known are final windows, and those that are *ripe*: older than the age by which all but a share delta of the windows
       have settled, stay within half of epsilon of what becomes of them. Of a window that is not final this is known
       only as far as it happened within its age: the product-limit estimate for right truncation (Lynden-Bell 1971). It is
@@ -288,10 +289,10 @@ class RequiredSlack:
 
     def _alarm(self, answered: Sequence[_Pending]) -> float:
         """By which share K exceeds what windows say while those answered last break their bounds more often than chance has it: what
-        becomes more disordered has not shown yet how far that goes."""
+        becomes more disordered has not shown yet how far that goes. Windows that overlap are violated together, by chance too."""
         newest = answered[-ceil(_WELL_KNOWN * self.overlap / self.bound.delta) :]
         violated = sum(each.violated for each in newest)
-        allowed = self.bound.delta * len(newest) + _CHANCE
+        allowed = self.bound.delta * len(newest) + _CHANCE * self.overlap
         return 1 - allowed / violated if violated > allowed else 0.0
 
     def _debt_after(self, beyond: float) -> float:
@@ -322,7 +323,7 @@ def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0)
     Args:
         required: int64, required slacks of the groups of windows, those of a window together.
         sizes: int64[windows], how many each has, at least one.
-        level: of the loss, the share of a window's groups that need more.
+        level: of the loss, the share of a window's groups that need more; for the next window a bound in expectation where B bounds its loss.
         overlap: windows that tell the same thing.
 
     Returns:

@@ -136,14 +136,14 @@ class View:
         """
         newest, reached, slack = self._clocks.newest, self._clocks.reached, self.policy.slack
         known = self._known()
-        answers = [] if newest is None else self._close(newest - slack, known)
+        answers = [] if newest is None else self._close(newest - slack, known, slack)
         if is_asked or self.corrector.is_due:
             answers += self.correct()
         self._beforehand = BEFORE_ALL
         if is_asked:
             due = BEFORE_ALL if reached is None else reached - slack
             self._beforehand = AFTER_ALL if answer_all else due
-            answers += self._anticipate(self._beforehand)
+            answers += self._anticipate(self._beforehand, slack)
         if newest is not None:
             self._look(newest)
             answers += self.finish(known, slack)
@@ -179,7 +179,7 @@ class View:
         state = self.windows.state
         if until <= state.final:
             return []
-        answers = self._close(until, until)
+        answers = self._close(until, until, slack)
         for end in sorted(self.corrector.state.ends - state.told.keys()):
             self._closed_empty(end)
         becoming_final = self.windows.becoming_final(until)
@@ -247,8 +247,8 @@ class View:
             return known
         return min(known, newest - self.policy.slack - 1)
 
-    def _close(self, until: int, known: int) -> list[Answer]:
-        """Answers the windows that end by `until`; those that end by `known` are final at once."""
+    def _close(self, until: int, known: int, slack: int) -> list[Answer]:
+        """Answers the windows that end by `until`, by the slack in use; those that end by `known` are final at once."""
         state = self.windows.state
         if until <= state.frontier:
             return []
@@ -262,14 +262,14 @@ class View:
             told = state.told.get(end)
             if told is None:
                 if not is_final:
-                    self._begin(end)
+                    self._begin(end, slack)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
             elif not is_final:
-                self.judge.closed(end, self._clocks.at)
+                self.judge.closed(end, self._clocks.at, slack)
                 answers += self._revision(end, told, rows)
         return answers
 
-    def _anticipate(self, until: int) -> list[Answer]:
+    def _anticipate(self, until: int, slack: int) -> list[Answer]:
         """Answers open windows that end by `until`, and again those that were and have got tuples since."""
         told, size = self.windows.state.told, self.plan.windows.size
         again = (end for end in told if not self.windows.is_closed(end))
@@ -284,14 +284,14 @@ class View:
             if end in told:
                 answers += self._revision(end, told[end], rows)
             else:
-                self._begin(end)
+                self._begin(end, slack)
                 answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final=False))
         return answers
 
-    def _begin(self, end: int) -> None:
+    def _begin(self, end: int, slack: int) -> None:
         """A window has its first answer and is not final."""
         self.windows.state.told[end] = Told(0, self._clocks.at)
-        self.judge.answered(end, self._clocks.at)
+        self.judge.answered(end, self._clocks.at, slack)
 
     def _closed_empty(self, end: int) -> Told:
         """A window was empty when it closed: its first answer is a correction."""
