@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.operators.windows.clocks import Lateness
+from penstock.operators.windows.operator import WindowOperator
 from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Disorder, generated
-from penstock.simulate.windows import play
+from penstock.simulate.disorder import SECOND, Arrivals, Disorder, generated
+from penstock.simulate.windows import pane_batch, play
 
 PLAN = WindowPlan(
     "v",
@@ -77,3 +79,34 @@ def test_coverage_is_that_of_the_slack_in_use() -> None:
     assert np.mean(played.coverage[ends < first]) > 0.999
     assert told is not None
     assert abs(told - held) < 0.25 * (1 - held)
+
+
+def test_windows_that_a_larger_slack_had_held_did_not_close_by_the_smaller_one() -> None:
+    arrivals = generated("late", [Disorder(0.02, 0.1, 0.5, 0.8, 8.0)], 24_000, 120.0, seed=1)
+    policy = Lowered(PLAN.bound, until=100 * SECOND)
+    played, _ = play(arrivals, PLAN, policy, SECOND // 2, 5 * SECOND)
+    rows = played.early.select(["end", "k", "slack", "answered"]).to_pylist()
+    fell = [each for each in rows if each["answered"] == max(r["answered"] for r in rows if r["k"] > SECOND)]
+    assert len(fell) > 5  # all that the larger one held close at once
+    by_end = sorted(fell, key=lambda each: each["end"])
+    assert by_end[0]["k"] > 8 * SECOND
+    assert all(SECOND // 10 <= each["k"] <= each["slack"] for each in by_end)
+    assert all(one["k"] - other["k"] == SECOND for one, other in pairwise(by_end[:-1]))
+
+
+def test_what_is_promised_has_a_coverage_though_all_windows_before_were_final_as_they_closed() -> None:
+    """A hundred seconds in order, then tuples come late: the first early answers."""
+    event = np.arange(0, 200 * SECOND, SECOND // 10)
+    delays = np.where((event > 100 * SECOND) & (np.arange(len(event)) % 10 == 0), 4 * SECOND, 0)
+    order = np.argsort(event + delays, kind="stable")
+    event, delays = event[order], delays[order]
+    arrivals = Arrivals("late in the end", event, event + delays, pa.table({"t": event}))
+    operator = WindowOperator([(PLAN, RequiredSlack.of(PLAN))], 5 * SECOND)
+    early = []
+    for first in range(0, len(event), 5):
+        batch = pane_batch(arrivals, operator, first, first + 5, arrivals.delays)
+        early += [each for each in operator.process(batch) if not each.final and not each.revision]
+    promised = [each for each in early if each.promised]
+    assert promised
+    assert all(each.coverage is not None for each in promised)
+    assert all(each.coverage is None for each in early if not each.promised)
