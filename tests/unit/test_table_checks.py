@@ -57,11 +57,42 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
         "the records looked at have no city, which will be NULL; did you mean City? They have: "
     )
     (tmp_path / "parquet").mkdir()
-    pq.write_table(pa.table({"ID": [1], "city": ["a"], "amuont": [2.0]}), tmp_path / "parquet" / "1.parquet")
+    pq.write_table(
+        pa.table({"ID": pa.array([1], pa.int32()), "city": ["a"], "amuont": [2.0]}),
+        tmp_path / "parquet" / "1.parquet",
+    )
     (tmp_path / "parquet" / "2.parquet").write_text("no Parquet")
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path / 'parquet'}'"))
     assert warning.startswith("the files looked at have no amount, which will be NULL; did you mean amuont?")
     assert table_warnings(_table("json", f"path '{tmp_path / 'none'}'")) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "declared", "is_read"),
+    [
+        (pa.int64(), "INT", False),
+        (pa.int64(), "BIGINT", True),
+        (pa.int32(), "bigint", True),
+        (pa.float64(), "INT", False),
+        (pa.float64(), "DOUBLE", True),
+        (pa.string(), "DOUBLE", False),
+        (pa.string(), "VARCHAR(10)", True),
+        (pa.timestamp("us"), "TIMESTAMP", True),
+        (pa.timestamp("us"), "STRING", False),
+        (pa.int64(), "DECIMAL(20, 0)", True),
+        (pa.list_(pa.int64()), "ARRAY<INT>", True),
+    ],
+)
+def test_types_that_parquet_files_do_not_have_are_told(
+    tmp_path: Path, own: pa.DataType, declared: str, is_read: bool
+) -> None:
+    pq.write_table(pa.table({"X": pa.array([None], own)}), tmp_path / "1.parquet")
+    found = table_warnings(_table("parquet", f"path '{tmp_path}'", f"(x {declared})"))
+    assert len(found) == (not is_read)
+    if not is_read:
+        assert found == [
+            f"the files looked at have x as {own}, which Spark does not read as {declared}: their rows will be set aside unread"
+        ]
 
 
 def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:

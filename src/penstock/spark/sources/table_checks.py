@@ -12,10 +12,13 @@ from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.sql.script.script import CreateTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: files that are looked at, entries of folders among which they are found, records a file, characters of a record
 _FILES = 3
@@ -24,6 +27,31 @@ _RECORDS = 200
 _CHARACTERS = 1 << 20
 #: columns that a warning names
 _NAMED = 8
+#: as which SQL types Spark reads a column of a Parquet file, by Arrow type; others are not judged
+_SMALL_INTEGER = {
+    "TINYINT",
+    "BYTE",
+    "SMALLINT",
+    "SHORT",
+    "INT",
+    "INTEGER",
+    "BIGINT",
+    "LONG",
+    "DOUBLE",
+    "DATE",
+    "DECIMAL",
+}
+_TEXT = {"STRING", "VARCHAR", "CHAR", "BINARY"}
+_READ_AS = {
+    **dict.fromkeys(("int8", "int16", "int32"), _SMALL_INTEGER),
+    "int64": {"BIGINT", "LONG", "DECIMAL"},
+    "float": {"FLOAT", "REAL", "DOUBLE"},
+    "double": {"DOUBLE"},
+    **dict.fromkeys(("string", "large_string"), _TEXT),
+    "bool": {"BOOLEAN"},
+    "timestamp": {"TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "BIGINT", "LONG"},
+    "date32": {"DATE", "TIMESTAMP_NTZ", "INT", "INTEGER", "BIGINT", "LONG", "DOUBLE"},
+}
 
 
 def table_warnings(table: CreateTable) -> list[str]:
@@ -33,8 +61,8 @@ def table_warnings(table: CreateTable) -> list[str]:
         table: a declaration whose path exists.
 
     Returns:
-        A text each: columns that no record has, columns in another order than a CSV header's, options that nobody
-        knows. Files that cannot be read are passed over: reading them is the stream's business.
+        A text each: columns that no record has, columns in another order than a CSV header's, columns of Parquet files whose type
+        cannot be read as the declared one, options that nobody knows. Files that cannot be read are passed over: reading them is the stream's business.
     """
     options = {plain_option(name): value for name, value in table.options.items()}
     found = _unknown_options(table)
@@ -47,7 +75,9 @@ def table_warnings(table: CreateTable) -> list[str]:
             elif kind == "json":
                 found += _absent(table, _json_names(files, options), "the records looked at")
             else:
-                found += _absent(table, _parquet_names(files), "the files looked at", folded=True)
+                types = _parquet_types(files)
+                found += _absent(table, set(types), "the files looked at", folded=True)
+                found += _unreadable(table, types)
         except Exception:  # whatever a file holds, it is the stream's business
             return found
     return found
@@ -156,14 +186,29 @@ def _keys(record: str) -> set[str]:
     return {key for each in values if isinstance(each, dict) for key in each}
 
 
-def _parquet_names(files: list[Path]) -> set[str]:
+def _parquet_types(files: list[Path]) -> dict[str, pa.DataType]:
+    """The columns of some files; of one that has several types the first."""
     import pyarrow.parquet as pq
 
-    names: set[str] = set()
+    types: dict[str, pa.DataType] = {}
     for file in files:
         with suppress(Exception):
-            names |= set(pq.read_schema(file).names)
-    return names
+            types = {each.name: each.type for each in pq.read_schema(file)} | types
+    return types
+
+
+def _unreadable(table: CreateTable, types: dict[str, pa.DataType]) -> list[str]:
+    """Columns whose type in the files cannot be read as the declared one."""
+    known = {name.lower(): str(own) for name, own in types.items()}
+    wrong = []
+    for column in table.columns:
+        own = known.get(column.name.lower(), "")
+        read_as = _READ_AS.get(own.split("[")[0])
+        if read_as is not None and column.type_sql.upper().split("(")[0].strip() not in read_as:
+            wrong.append(f"{column.name} as {own}, which Spark does not read as {column.type_sql}")
+    if not wrong:
+        return []
+    return [f"the files looked at have {'; '.join(wrong[:_NAMED])}: their rows will be set aside unread"]
 
 
 def _absent(table: CreateTable, names: set[str], where: str, *, folded: bool = False) -> list[str]:
