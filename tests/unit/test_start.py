@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,6 +42,12 @@ def called(
         env={**os.environ, **environment},
         check=False,
     )
+
+
+def test_the_version_is_told_and_nothing_else_done() -> None:
+    ended = called("--version")
+    assert (ended.returncode, ended.stdout) == (0, f"penstock {version('penstock')}\n")
+    assert ended.stderr.splitlines()[-1] == "loaded"
 
 
 @pytest.mark.parametrize(

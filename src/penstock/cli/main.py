@@ -6,6 +6,7 @@ A subcommand's module names its options and imports nothing that takes long to l
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,13 +22,30 @@ from penstock.errors import PenstockError
 
 app = typer.Typer(
     name="penstock",
-    help="Adaptive continuous queries on Apache Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (run, check, explain, results, status, quarantine, simulate, demo):
     app.command()(command)
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        print(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and stop.")
+]
+
+
+@app.callback()
+def _options(*, version: Version = False) -> None:
+    """Adaptive continuous queries on Apache Spark."""
 
 
 def main() -> None:
