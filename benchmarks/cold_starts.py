@@ -7,10 +7,10 @@ after a tuple of 24 hours (the operator has seen that delay before the stretch b
 tuple has been forgotten: it came with the beginning of the twelve days before the stretch, after which three hours of it are left.
 
 At night no flight departs. The engine then takes the stream to move on with the clock (`idle_seconds`, 30 s where nothing else is said) and answers
-what is due beforehand; so it is here, for every policy: the evening's windows are answered, and judged, by night, not with the first flight of the morning.
+what is due beforehand; so it is here, for every policy: the evening's windows are answered by night, not with the first flight of the morning, and their first answers count although none of them is promised.
 
 Slack is compared in three ways, and at most 1.6 is expected of each: the mean K that closed the windows over the best fixed K, the mean time
-that the answers waited over that of the best fixed slack's answers, and over the best fixed K.
+that the answers waited over that of the best fixed slack's answers, and over the best fixed K. Shares are judged by the upper end of their interval.
 """
 
 from __future__ import annotations

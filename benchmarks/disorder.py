@@ -414,7 +414,7 @@ def over_networks(small: bool) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="a tenth of the tuples")
+    parser.add_argument("--small", action="store_true", help="a tenth of the tuples, too few to judge by")
     parser.add_argument("--networks", action="store_true", help="the streams over simulated networks alone")
     parser.add_argument("--cold-starts", action="store_true", help="the stretches from a cold start alone")
     chosen = parser.parse_args()
