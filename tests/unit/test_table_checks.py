@@ -77,6 +77,7 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
         (pa.float64(), "DOUBLE", True),
         (pa.string(), "DOUBLE", False),
         (pa.string(), "VARCHAR(10)", True),
+        (pa.string(), "STRING COLLATE UTF8_LCASE", True),
         (pa.timestamp("us"), "TIMESTAMP", True),
         (pa.timestamp("us"), "STRING", False),
         (pa.int64(), "DECIMAL(20, 0)", True),
@@ -91,7 +92,7 @@ def test_types_that_parquet_files_do_not_have_are_told(
     assert len(found) == (not is_read)
     if not is_read:
         assert found == [
-            f"the files looked at have x as {own}, which Spark does not read as {declared}: their rows will be set aside unread"
+            f"the files looked at have x as {own} (declared {declared}), which Spark does not read so: their rows will be set aside unread"
         ]
 
 

@@ -50,7 +50,7 @@ _READ_AS = {
     **dict.fromkeys(("string", "large_string"), _TEXT),
     "bool": {"BOOLEAN"},
     "timestamp": {"TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "BIGINT", "LONG"},
-    "date32": {"DATE", "TIMESTAMP_NTZ", "INT", "INTEGER", "BIGINT", "LONG", "DOUBLE"},
+    "date32": _SMALL_INTEGER - {"DECIMAL"} | {"TIMESTAMP_NTZ"},
 }
 
 
@@ -204,11 +204,14 @@ def _unreadable(table: CreateTable, types: dict[str, pa.DataType]) -> list[str]:
     for column in table.columns:
         own = known.get(column.name.lower(), "")
         read_as = _READ_AS.get(own.split("[")[0])
-        if read_as is not None and column.type_sql.upper().split("(")[0].strip() not in read_as:
-            wrong.append(f"{column.name} as {own}, which Spark does not read as {column.type_sql}")
+        declared = column.type_sql.upper().replace("(", " ").split()[0]
+        if read_as is not None and declared not in read_as:
+            wrong.append(f"{column.name} as {own} (declared {column.type_sql})")
     if not wrong:
         return []
-    return [f"the files looked at have {'; '.join(wrong[:_NAMED])}: their rows will be set aside unread"]
+    return [
+        f"the files looked at have {_listed(wrong)}, which Spark does not read so: their rows will be set aside unread"
+    ]
 
 
 def _absent(table: CreateTable, names: set[str], where: str, *, folded: bool = False) -> list[str]:
