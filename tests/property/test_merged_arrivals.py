@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.windows import pane
+from penstock.operators.windows import pane, panes
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE, Panes
@@ -40,7 +40,6 @@ AGGREGATES = (
     Aggregate("percentile", "value", pa.float64(), 0.5),
     Aggregate("approx_count_distinct", "value", pa.int64(), accuracy=0.05),
 )
-PARTS = Parts.of(AGGREGATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,21 @@ def streams(draw: st.DrawFn) -> list[Step]:
     """Two views, tuples that are late, silence with answers beforehand."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     slide = draw(st.sampled_from([5, 10, 30]))
+    # with sketches and without
+    aggregates = AGGREGATES[: draw(st.sampled_from([len(AGGREGATES), len(AGGREGATES) - 1]))]
+    parts = Parts.of(aggregates)
     views = tuple(
         WindowPlan(
             f"v{n}",
             "t",
             Windows(slide * draw(st.integers(1, 4)), slide),
             (("k", pa.int64()),),
-            AGGREGATES,
+            aggregates,
             BOUND,
         )
         for n in range(2)
     )
-    plan = OperatorPlan(0, views, PARTS, slide)
+    plan = OperatorPlan(0, views, parts, slide)
     program = KeyedProgram(0, (plan,), draw(st.integers(0, 30)), draw(st.sampled_from([0, 40])))
     late, silent, advance = (
         draw(st.sampled_from([0.0, 0.3])),
@@ -92,8 +94,8 @@ def streams(draw: st.DrawFn) -> list[Step]:
         reached_by = np.maximum.accumulate(np.append(times[0] if newest is None else newest, times))[1:]
         newest = int(reached_by[-1])
         tuples = pa.table({PANE: times // slide * slide, "k": keys, "value": values})
-        tables = {PARTIALS: PARTS.lift(tuples, [PANE, "k"])}
-        tables |= {VALUES + name: lift_values(tuples, [PANE, "k"], name) for name in PARTS.values}
+        tables = {PARTIALS: parts.lift(tuples, [PANE, "k"])}
+        tables |= {VALUES + name: lift_values(tuples, [PANE, "k"], name) for name in parts.values}
         envelopes = [Envelope(0, kind, stream_of(table)) for kind, table in tables.items()]
         steps.append(
             Step(LogRecord(program, newest, reached_by - times, False, envelopes), times, keys, values)
@@ -104,8 +106,9 @@ def streams(draw: st.DrawFn) -> list[Step]:
 
 @dataclass(slots=True)
 class Oracle:
-    """All tuples with the stamp of their arrival, and what was said of each window."""
+    """All tuples with the stamp of their arrival, and what was said of each window: so many results a group."""
 
+    results: int
     arrival: int | None = None
     newest: int | None = None
     times: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -139,7 +142,8 @@ class Oracle:
         """The window's results from what had arrived by then."""
         own = (self.times >= start) & (self.times < end) & (self.stamps <= until)
         return {
-            key: _results(self.values[own & (self.keys == key)]) for key in np.unique(self.keys[own]).tolist()
+            key: _results(self.values[own & (self.keys == key)])[: self.results]
+            for key in np.unique(self.keys[own]).tolist()
         }
 
     def required(self, start: int, end: int) -> list[int]:
@@ -159,7 +163,8 @@ class Oracle:
 
 
 def _by_key(rows: pa.Table) -> dict[int, tuple[float, ...]]:
-    columns = [rows.column(name).to_pylist() for name in ("k", *(f"_a{n}" for n in range(len(AGGREGATES))))]
+    aggregates = [name for name in rows.column_names if name.startswith("_a")]
+    columns = [rows.column(name).to_pylist() for name in ("k", *aggregates)]
     return {key: tuple(map(float, row)) for key, *row in zip(*columns, strict=True)}
 
 
@@ -194,11 +199,12 @@ def hearing() -> Iterator[list[WindowOutcome]]:
 
 def content_of(shard: Shard) -> dict[int, list[str]]:
     """The rows of all panes, with their arrivals."""
-    panes = shard._operators[0].panes if shard._operators else ()
+    own = shard._operators[0].panes._panes if shard._operators else {}
     return {
-        start: sorted(map(str, [*content.partials.to_pylist(), *content.values["value"].to_pylist()]))
-        for start in panes
-        if (content := panes.content(start, start + 1)) is not None
+        start: sorted(
+            map(str, [*each.content.partials.to_pylist(), *each.content.values["value"].to_pylist()])
+        )
+        for start, each in own.items()
     }
 
 
@@ -209,12 +215,15 @@ def test_answers_and_required_slacks_are_those_of_the_tuples(
 ) -> None:
     program = steps[0].record.program
     views = {view.name: view.windows for view in program.operators[0].views}
-    oracle, shard, stored = Oracle(), Shard(), StoredPanes()
+    oracle = Oracle(len(program.operators[0].views[0].aggregates))
+    shard, stored = Shard(), StoredPanes()
     undisturbed, undisturbed_store = Shard(), StoredPanes()
     with (
         mock.patch.object(pane, "_LEAST_ROWS", limits[0]),
         mock.patch.object(pane, "_MOST_ARRIVALS", limits[1]),
         mock.patch.object(pane, "_SMALL_BYTES", 500),
+        mock.patch.object(panes, "_FEW_ROWS", limits[0] - 1),
+        mock.patch.object(panes, "_ROWS_A_GROUP", 1),
     ):
         for number, step in enumerate(steps):
             oracle.arrive(step, program.operators[0].pane)

@@ -63,6 +63,11 @@ class Content:
 
         return Content(stamped(self.partials), {name: stamped(each) for name, each in self.values.items()})
 
+    def without_arrivals(self) -> Content:
+        """The rows, of which nothing asks when they arrived."""
+        tables = {name: table.drop_columns([ARRIVAL]) for name, table in self.values.items()}
+        return Content(self.partials.drop_columns([ARRIVAL]), tables)
+
     def in_one(self) -> Content:
         """The rows, each column in one piece of memory."""
         tables = {name: table.combine_chunks() for name, table in self.values.items()}

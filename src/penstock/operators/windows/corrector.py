@@ -99,9 +99,7 @@ class Corrector:
         nothing = now.slice(0, 0)
         if self._panes.newest_arrival(start, end) <= told:
             return Changes(nothing, nothing, now)
-        content = self._panes.content(start, end)
-        assert content is not None, "the window holds a pane"
-        known, new = content.until(told), content.since(told)
+        known, new = self._panes.parted(start, end, told)
         before = window_rows(self._plan, self._parts, known) if known.partials.num_rows else nothing
         touched, others = by_touch(now, new, self._keys)
         return Changes(*differences(before, touched, self._keys), others)

@@ -134,7 +134,7 @@ class Pane:
         self.newest, self.is_ended = max(self.newest, arrival), True
         loose = self._first_loose
         if len(self._tables) > loose + _LOOSE_TABLES:
-            self._replace(loose, None, [_joined(self._tables[loose:])])
+            self._join(loose, [_joined(self._tables[loose:])])
 
     def merge_arrivals(self, parts: Parts, keys: Sequence[str], apart: Sequence[int]) -> None:
         """Merges arrivals of a pane no window of which has come to its end.
@@ -171,13 +171,23 @@ class Pane:
                 # no arrivals of the pane are merged any more; tasks of one batch have brought rows of one group
                 content = content.by_arrival(parts, keys)
             content = content.in_one()
-            kept, loose, tables = 0, 0, [_Table(content, content.arrivals, content.nbytes)]
+            kept, tables = 0, [_Table(content, content.arrivals, content.nbytes)]
             pieces = [content.pieces(_PIECE_BYTES)]
+            self._replace(0, None, tables)
+        elif tables != self._tables[loose:]:
+            self._join(loose, tables)
         for table, own in zip(tables, pieces, strict=True):
             table.pieces = len(own)
-        if tables != self._tables[loose:]:
-            self._replace(loose, None, tables)
         return PaneChange(kept, [piece for own in pieces for piece in own])
+
+    def _join(self, low: int, tables: Sequence[_Table]) -> None:
+        """The same rows from a table on, in fewer tables: what has taken in all of them knows the rows."""
+        knowing = [each for each in (self._sample, self._tuples) if each and each.tables == len(self._tables)]
+        for each in knowing:
+            each.tables = low
+        self._replace(low, None, tables)
+        for each in knowing:
+            each.tables = len(self._tables)
 
     def _replace(self, low: int, high: int | None, tables: Sequence[_Table]) -> None:
         self._tables[low:high] = tables

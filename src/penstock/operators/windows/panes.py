@@ -24,6 +24,10 @@ PANE = "pane"
 _SHARED_BYTES = 8 << 20
 #: bytes of several windows that are merged at a time
 _PORTION_BYTES = 32 << 20
+#: so many rows of a pane are merged with those of a window's other panes, not before
+_FEW_ROWS = 256
+#: ... nor where so few are of one group; rows of one arrival are of different groups
+_ROWS_A_GROUP = 2
 _Kept = TypeVar("_Kept", "WindowContents", WindowHistory)
 
 
@@ -65,6 +69,8 @@ class Panes:
         self._panes: dict[int, Pane] = {}
         self._changed: set[int] = set()
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
+        self._merged: dict[int, Content] = {}
+        self._parted: dict[tuple[int, int], tuple[Content, pa.Table]] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._halvings: dict[tuple[int, int], int] = {}
         self._coverages: dict[tuple[int, int, int], float] = {}
@@ -108,10 +114,26 @@ class Panes:
         self.forget_shared()
         self._panes[start].merge_arrivals(self._parts, self._keys, apart)
 
-    def content(self, first: int, last: int) -> Content | None:
-        """The rows of the panes that start in [first, last); None where there are none."""
-        own = [pane.content for start, pane in self._panes.items() if first <= start < last]
-        return together(own) if own else None
+    def parted(self, first: int, last: int, arrival: int) -> tuple[Content, pa.Table]:
+        """What of the panes that start in [first, last) had arrived by then, and keys of the groups that got rows later.
+
+        Some pane has rows that arrived later.
+        """
+        parts = [self._pane_parted(start, arrival) for start in self._panes if first <= start < last]
+        return together(known for known, _ in parts), pa.concat_tables([later for _, later in parts])
+
+    def _pane_parted(self, start: int, arrival: int) -> tuple[Content, pa.Table]:
+        place = start, arrival
+        if place in self._parted:
+            return self._parted[place]
+        content = self._panes[start].content
+        later = content.since(arrival).select([*self._keys, ARRIVAL])
+        is_grown = later.num_rows > 0
+        known = self._without_arrivals(content.until(arrival)) if is_grown else self._grouped(start)
+        parted = known, _different(later, self._keys)
+        if content.nbytes <= _SHARED_BYTES:
+            self._parted[place] = parted
+        return parted
 
     def newest_arrival(self, first: int, last: int) -> int:
         """When the newest rows of the panes that start in [first, last) arrived."""
@@ -153,7 +175,7 @@ class Panes:
             Portions of some windows each, in order, the rows of a window together.
         """
         place = "groups", size, tuple(ends)
-        portions = self._portions(ends, size, [END, *self._keys], {})
+        portions = self._portions(ends, size, [END, *self._keys])
         return self._kept(place, map(WindowContents, portions))
 
     def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
@@ -176,14 +198,15 @@ class Panes:
         return first
 
     def _portions(
-        self, ends: Sequence[int], size: int, keys: Sequence[str], halvings: Mapping[int, int]
+        self, ends: Sequence[int], size: int, keys: Sequence[str], halvings: Mapping[int, int] | None = None
     ) -> Iterator[Content]:
+        """The rows of windows merged by `keys`, of so many halvings of their groups where these are told."""
         starts = sorted(self._panes)
         held: list[tuple[int, list[tuple[int, int]]]] = []
         total = 0
         for end in ends:
             own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
-            halved = halvings.get(end, 0)
+            halved = 0 if halvings is None else halvings[end]
             more = sum(self._panes[start].nbytes for start in own) >> halved
             if held and total + more > _PORTION_BYTES:
                 yield self._portion(held, keys)
@@ -198,7 +221,10 @@ class Panes:
     ) -> Content:
         """The rows of some windows, each with the halvings of its groups and the panes it holds, merged."""
         shares = sorted({share for _, own in windows for share in own})
-        contents = {share: self._sampled(*share) for share in shares}
+        by_arrival = ARRIVAL in keys
+        contents = {
+            share: self._sampled(*share) if by_arrival else self._grouped(share[1]) for share in shares
+        }
         every = together(contents.values())
 
         def of_windows(table: pa.Table, counts: Mapping[tuple[int, int], int]) -> pa.Table:
@@ -223,7 +249,11 @@ class Panes:
             )
             for name, table in every.values.items()
         }
-        merged = Content(partials, values).merged(self._parts, keys)
+        merged = Content(partials, values)
+        if by_arrival or any(
+            len(own) > 1 or not self._is_merged_first(self._panes[own[0][1]].content) for _, own in windows
+        ):
+            merged = merged.merged(self._parts, keys)
         own = merged.partials.column(END).to_numpy()
         if (own[1:] >= own[:-1]).all():
             return merged
@@ -234,9 +264,30 @@ class Panes:
         pane = self._panes[start]
         return Content(*pane.sampled(self._keys).rows(halved)) if halved else pane.content
 
+    def _grouped(self, start: int) -> Content:
+        """A pane's rows without arrivals, for all windows that hold it."""
+        if start not in self._merged:
+            self._merged[start] = self._without_arrivals(self._panes[start].content)
+        return self._merged[start]
+
+    def _without_arrivals(self, content: Content) -> Content:
+        if self._is_merged_first(content):
+            return content.merged(self._parts, self._keys)
+        return content.without_arrivals()
+
+    def _is_merged_first(self, content: Content) -> bool:
+        """Whether a pane's rows are merged before those of a window: where groups have several. Sketches are not, as they may say something else
+        where they are merged in another order; nor is what is too large to be kept for the other windows."""
+        if self._parts.sketches or content.partials.num_rows <= _FEW_ROWS or content.nbytes > _SHARED_BYTES:
+            return False
+        rows = content.arrivals.values()
+        return sum(rows) >= _ROWS_A_GROUP * max(rows)
+
     def forget_shared(self) -> None:
         """Frees what views share."""
         self._shared.clear()
+        self._merged.clear()
+        self._parted.clear()
         self._newest.clear()
         self._halvings.clear()
         self._coverages.clear()
@@ -281,6 +332,11 @@ class Panes:
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""
         self._panes[start] = others._panes[start]
+
+
+def _different(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """One row for each of the keys; some row where there are no keys."""
+    return rows.group_by(list(keys), use_threads=False).aggregate([]) if keys else rows.slice(0, 1)
 
 
 def _split(table: pa.Table) -> dict[int, pa.Table]:

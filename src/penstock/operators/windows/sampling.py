@@ -87,6 +87,7 @@ class GroupSample:
         self._keys = keys
         self._partials: _Rows | None = None
         self._values: dict[str, _Rows] = {}
+        self._groups = np.zeros(0, np.uint64)
         self.halvings = 0
         self.tables = 0
 
@@ -104,16 +105,17 @@ class GroupSample:
         for name, table in values.items():
             more = self._hashed(table)
             self._values[name] = self._values[name].with_more(more) if name in self._values else more
-        count = halvings_of(self._partials.hashes, self.halvings)
+        groups = np.concatenate([self._groups, own.hashes])
+        count = halvings_of(groups, self.halvings)
+        self._groups = np.unique(groups[_below(groups, count)])
         if count > self.halvings:
             self.halvings = count
             self._partials = self._partials.below(count)
             self._values = {name: rows.below(count) for name, rows in self._values.items()}
 
     def hashes(self, count: int) -> Hashes:
-        """Hashes of the rows whose groups are left after so many halvings, no fewer than the pane's own."""
-        assert self._partials is not None, "a pane holds a table"
-        return self._partials.hashes[_below(self._partials.hashes, count)]
+        """Hashes of the groups that are left after so many halvings, no fewer than the pane's own; each once."""
+        return self._groups[_below(self._groups, count)]
 
     def rows(self, count: int) -> tuple[pa.Table, dict[str, pa.Table]]:
         """Partials and values whose groups are left after so many halvings, no fewer than the pane's own."""
@@ -135,6 +137,8 @@ class TuplesByArrival:
     def __init__(self) -> None:
         self._arrivals = np.zeros(0, np.int64)
         self._rows = np.zeros(0, np.int64)
+        #: tuples before each of the arrivals, which ascend, and all
+        self._so_far = np.zeros(1, np.int64)
         self.tables = 0
 
     def take_in(self, partials: pa.Table, tables: int) -> None:
@@ -149,9 +153,11 @@ class TuplesByArrival:
                 arrivals[:1],
                 partials.column(ROWS).to_numpy().sum(keepdims=True)[: len(arrivals)],
             )
-        self._arrivals = np.append(self._arrivals, arrivals)
-        self._rows = np.append(self._rows, rows)
+        arrivals = np.append(self._arrivals, arrivals)
+        order = np.argsort(arrivals, kind="stable")
+        self._arrivals, self._rows = arrivals[order], np.append(self._rows, rows)[order]
+        self._so_far = np.append(0, np.cumsum(self._rows))
 
     def until(self, arrival: int) -> tuple[int, int]:
         """How many had arrived by then, and all."""
-        return int(self._rows[self._arrivals <= arrival].sum()), int(self._rows.sum())
+        return int(self._so_far[self._arrivals.searchsorted(arrival, "right")]), int(self._so_far[-1])
