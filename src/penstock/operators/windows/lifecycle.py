@@ -18,9 +18,15 @@ from penstock.plan.windows import Windows
 
 def ends_of(windows: Windows, moments: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Ends of the windows that hold any of some moments, ascending."""
-    last = (moments - windows.start) // windows.slide * windows.slide + windows.start + windows.size
-    found = (np.unique(last[last - back > moments]) - back for back in range(0, windows.size, windows.slide))
-    return np.unique(np.concatenate([*found]))
+    moments, slide = np.unique(moments), windows.slide
+    last = (moments - windows.start) // slide * slide + windows.start + windows.size
+    first = last - (last - moments - 1) // slide * slide
+    # both ascend: a moment adds the ends beyond those of the moments before it
+    first = np.maximum(first, np.append(first[:1], last[:-1] + slide))
+    counts = (last - first) // slide + 1
+    places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    ends: npt.NDArray[np.int64] = np.repeat(first, counts) + slide * places
+    return ends
 
 
 @dataclass(slots=True)
@@ -96,13 +102,11 @@ class Lifecycle:
         """Whether tuples of the window are still kept for it."""
         return end > self.state.final or self.lacks(end)
 
-    def due(self, panes: Iterable[int], until: int) -> list[int]:
-        """Ends of the windows that are not closed, hold one of the panes and end by `until`, ascending."""
-        frontier = self.state.frontier
-        least = max(frontier, self.floor)
-        nearest = frontier - self.windows.size
-        found = {end for pane in panes if pane >= nearest for end in self.windows.ends(pane)}
-        return sorted(end for end in found if least < end <= until)
+    def due(self, ends: npt.NDArray[np.int64], until: int) -> list[int]:
+        """Those of some windows, by their ends, that are not closed and end by `until`, in the same order."""
+        least = max(self.state.frontier, self.floor)
+        found: list[int] = ends[(ends > least) & (ends <= until)].tolist()
+        return found
 
     def lacking(self, panes: Iterable[int], since: int) -> set[int]:
         """Ends of the closed windows that hold one of the panes and start at or before `since`."""
@@ -113,8 +117,7 @@ class Lifecycle:
         """Ends of the answered windows that end by `until` and lack nothing, ascending."""
         return sorted(end for end in self.state.told if end <= until and not self.lacks(end))
 
-    def open(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Ends of the windows that hold one of the panes and are not final, ascending."""
-        ends = ends_of(self.windows, panes)
+    def open(self, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Those of some windows, by their ends, that are not final, in the same order."""
         unseen = self._beginning.unseen + self.windows.size
         return ends[(ends > self.floor) & ((ends > self.state.final) | (ends <= unseen))]

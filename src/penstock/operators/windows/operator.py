@@ -191,13 +191,11 @@ class WindowOperator:
 
     def standing(self) -> dict[str, Standing]:
         """How far each view has come."""
-        panes = np.fromiter(self.panes, np.int64, len(self.panes))
-        return {name: view.standing(panes) for name, view in self.views.items()}
+        return {name: view.standing() for name, view in self.views.items()}
 
     def progress(self) -> dict[str, Progress]:
         """How far the windows of each view are answered."""
-        panes = np.fromiter(self.panes, np.int64, len(self.panes))
-        return {name: view.progress(panes) for name, view in self.views.items()}
+        return {name: view.progress() for name, view in self.views.items()}
 
     def keep(self, names: Collection[str]) -> None:
         """Drops the views that are not among `names`; their open windows are never answered."""

@@ -8,15 +8,18 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.pane import Pane, PaneChange
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
 from penstock.plan.times import BEFORE_ALL
+from penstock.plan.windows import Windows
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
@@ -71,6 +74,7 @@ class Panes:
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
         self._merged: dict[int, Content] = {}
         self._parted: dict[tuple[int, int], tuple[Content, pa.Table]] = {}
+        self._ends: dict[Windows, npt.NDArray[np.int64]] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._halvings: dict[tuple[int, int], int] = {}
         self._coverages: dict[tuple[int, int, int], float] = {}
@@ -113,6 +117,13 @@ class Panes:
         """Merges arrivals of a pane no window of which has come to its end; see `Pane.merge_arrivals`."""
         self.forget_shared()
         self._panes[start].merge_arrivals(self._parts, self._keys, apart)
+
+    def window_ends(self, windows: Windows) -> npt.NDArray[np.int64]:
+        """Ends of the windows that hold a pane, ascending."""
+        if windows not in self._ends:
+            starts = np.fromiter(self._panes, np.int64, len(self._panes))
+            self._ends[windows] = ends_of(windows, starts)
+        return self._ends[windows]
 
     def parted(self, first: int, last: int, arrival: int) -> tuple[Content, pa.Table]:
         """What of the panes that start in [first, last) had arrived by then, and keys of the groups that got rows later.
@@ -288,6 +299,7 @@ class Panes:
         self._shared.clear()
         self._merged.clear()
         self._parted.clear()
+        self._ends.clear()
         self._newest.clear()
         self._halvings.clear()
         self._coverages.clear()

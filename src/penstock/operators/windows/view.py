@@ -158,7 +158,7 @@ class View:
 
     def _look(self, newest: int) -> None:
         if self.judge.is_learning:
-            self.judge.awaited(self.windows.due(self._panes, newest))
+            self.judge.awaited(self.windows.due(self._ends, newest))
         self.judge.look(newest, self.windows.state.frontier)
 
     def correct(self) -> list[Answer]:
@@ -211,13 +211,9 @@ class View:
         end = start + self.plan.windows.size
         return self._answer(end, revision, changes.rows, changes.replaced, is_final=True)
 
-    def standing(self, panes: npt.NDArray[np.int64]) -> Standing:
-        """How far the view has come.
-
-        Args:
-            panes: starts of those there are.
-        """
-        ends = self.windows.open(panes)
+    def standing(self) -> Standing:
+        """How far the view has come."""
+        ends = self.windows.open(self._ends)
         return Standing(
             slack=self.policy.slack,
             promised=self.judge.promised,
@@ -230,15 +226,15 @@ class View:
             final=self.windows.state.final,
         )
 
-    def progress(self, panes: npt.NDArray[np.int64]) -> Progress:
-        """How far the view's windows are answered.
-
-        Args:
-            panes: starts of those there are.
-        """
-        state, ends = self.windows.state, self.windows.open(panes)
+    def progress(self) -> Progress:
+        """How far the view's windows are answered."""
+        state, ends = self.windows.state, self.windows.open(self._ends)
         final = min(state.final, int(ends[0]) - 1) if len(ends) else state.final
         return Progress(state.frontier, max(state.frontier, self._beforehand), final)
+
+    @property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return self._panes.window_ends(self.plan.windows)
 
     def _known(self) -> int:
         """Windows that end by then are final: none that the slack would not answer yet while it is being learned."""
@@ -252,7 +248,7 @@ class View:
         state = self.windows.state
         if until <= state.frontier:
             return []
-        due = self.windows.due(self._panes, until)
+        due = self.windows.due(self._ends, until)
         state.frontier = until
         answers = []
         final = [end for end in due if end <= known and not self.windows.lacks(end)]
@@ -273,7 +269,7 @@ class View:
         """Answers open windows that end by `until`, and again those that were and have got tuples since."""
         told, size = self.windows.state.told, self.plan.windows.size
         again = (end for end in told if not self.windows.is_closed(end))
-        due = {*self.windows.due(self._panes, until), *again}
+        due = {*self.windows.due(self._ends, until), *again}
         due = {
             end
             for end in due
