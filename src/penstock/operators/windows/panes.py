@@ -70,6 +70,7 @@ class Panes:
         self._parts = parts
         self._keys = list(keys)
         self._panes: dict[int, Pane] = {}
+        self._ascending: list[int] = []
         self._changed: set[int] = set()
         self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
         self._merged: dict[int, Content] = {}
@@ -130,7 +131,7 @@ class Panes:
 
         Some pane has rows that arrived later.
         """
-        parts = [self._pane_parted(start, arrival) for start in self._panes if first <= start < last]
+        parts = [self._pane_parted(start, arrival) for start in self._starts(first, last)]
         return together(known for known, _ in parts), pa.concat_tables([later for _, later in parts])
 
     def _pane_parted(self, start: int, arrival: int) -> tuple[Content, pa.Table]:
@@ -150,7 +151,7 @@ class Panes:
         """When the newest rows of the panes that start in [first, last) arrived."""
         place = first, last
         if place not in self._newest:
-            own = (pane.newest for start, pane in self._panes.items() if first <= start < last)
+            own = (self._panes[start].newest for start in self._starts(first, last))
             self._newest[place] = max(own, default=BEFORE_ALL)
         return self._newest[place]
 
@@ -158,7 +159,7 @@ class Panes:
         """How often the groups of the panes that start in [first, last) are halved for `histories`."""
         place = first, last
         if place not in self._halvings:
-            own = [pane for start, pane in self._panes.items() if first <= start < last]
+            own = [self._panes[start] for start in self._starts(first, last)]
             count = 0
             if self._keys and sum(pane.content.partials.num_rows for pane in own) > MOST_GROUPS:
                 samples = [pane.sampled(self._keys) for pane in own]
@@ -171,7 +172,8 @@ class Panes:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
         place = first, last, arrival
         if place not in self._coverages:
-            counts = [p.counted().until(arrival) for start, p in self._panes.items() if first <= start < last]
+            own = (self._panes[start].counted() for start in self._starts(first, last))
+            counts = [each.until(arrival) for each in own]
             self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
         return self._coverages[place]
 
@@ -208,15 +210,19 @@ class Panes:
         self._shared[place] = first
         return first
 
+    def _starts(self, first: int, last: int) -> list[int]:
+        """Starts of the panes that start in [first, last), ascending."""
+        every = self._ascending = self._ascending or sorted(self._panes)
+        return every[bisect_left(every, first) : bisect_left(every, last)]
+
     def _portions(
         self, ends: Sequence[int], size: int, keys: Sequence[str], halvings: Mapping[int, int] | None = None
     ) -> Iterator[Content]:
         """The rows of windows merged by `keys`, of so many halvings of their groups where these are told."""
-        starts = sorted(self._panes)
         held: list[tuple[int, list[tuple[int, int]]]] = []
         total = 0
         for end in ends:
-            own = starts[bisect_left(starts, end - size) : bisect_left(starts, end)]
+            own = self._starts(end - size, end)
             halved = 0 if halvings is None else halvings[end]
             more = sum(self._panes[start].nbytes for start in own) >> halved
             if held and total + more > _PORTION_BYTES:
@@ -297,6 +303,7 @@ class Panes:
     def forget_shared(self) -> None:
         """Frees what views share."""
         self._shared.clear()
+        self._ascending = []
         self._merged.clear()
         self._parted.clear()
         self._ends.clear()
@@ -339,10 +346,12 @@ class Panes:
 
     def put(self, start: int, pieces: Sequence[Content]) -> None:
         """A pane as it was stored."""
+        self.forget_shared()
         self._panes[start] = Pane.stored(pieces)
 
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""
+        self.forget_shared()
         self._panes[start] = others._panes[start]
 
 
