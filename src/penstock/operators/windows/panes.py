@@ -83,9 +83,6 @@ class Panes:
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
 
-    def __len__(self) -> int:
-        return len(self._panes)
-
     def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> list[int]:
         """Adds rows of one arrival, no earlier than those before.
 
@@ -238,10 +235,12 @@ class Panes:
     ) -> Content:
         """The rows of some windows, each with the halvings of its groups and the panes it holds, merged."""
         shares = sorted({share for _, own in windows for share in own})
-        by_arrival = ARRIVAL in keys
-        contents = {
-            share: self._sampled(*share) if by_arrival else self._grouped(share[1]) for share in shares
-        }
+        if ARRIVAL in keys:
+            contents = {share: self._sampled(*share) for share in shares}
+        elif any(len(own) > 1 for _, own in windows):
+            contents = {share: self._grouped(share[1]) for share in shares}
+        else:
+            contents = {share: self._panes[share[1]].content.without_arrivals() for share in shares}
         every = together(contents.values())
 
         def of_windows(table: pa.Table, counts: Mapping[tuple[int, int], int]) -> pa.Table:
@@ -266,11 +265,7 @@ class Panes:
             )
             for name, table in every.values.items()
         }
-        merged = Content(partials, values)
-        if by_arrival or any(
-            len(own) > 1 or not self._is_merged_first(self._panes[own[0][1]].content) for _, own in windows
-        ):
-            merged = merged.merged(self._parts, keys)
+        merged = Content(partials, values).merged(self._parts, keys)
         own = merged.partials.column(END).to_numpy()
         if (own[1:] >= own[:-1]).all():
             return merged
