@@ -1,7 +1,7 @@
 """JSON records to columns with pyarrow, refusing whatever it might read differently from Spark.
 
-A block is accepted only where every record is one JSON object whose fields have exactly the declared
-types; a refused block is left to Spark's `from_json`, so both paths give the same tuples.
+A record is decoded here only where it is plain (`kernels/json_scan.py`), in a block whose plain records have fields of
+exactly the declared types. What is refused is left to Spark's `from_json`, so both paths give the same tuples.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
+from penstock.kernels.json_scan import plain_records
+
 #: the one way of writing a timestamp that is read here; everything else is left to Spark
 _TIMESTAMP = r"^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?Z$"
-_NEWLINE = ord("\n")
 _EXACT = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_())
+#: Jackson reads no longer string
+_MOST_BYTES = 16 << 20
+#: with more records that are not plain a block is refused as a whole: each is named to Spark by its offset
+_MOST_APART = 64
 
 
 def decodable(schema: pa.Schema) -> bool:
@@ -28,29 +33,52 @@ class JsonDecoder:
 
     Args:
         schema: the columns; `decodable`.
-        max_record_bytes: a block with a larger record is refused.
+        max_record_bytes: a larger record is refused.
     """
 
     def __init__(self, schema: pa.Schema, max_record_bytes: int) -> None:
         self._schema = schema
-        self._max_record_bytes = max_record_bytes
+        self._most_bytes = min(max_record_bytes, _MOST_BYTES)
         self._timestamps = [field.name for field in schema if pa.types.is_timestamp(field.type)]
         wire = pa.schema(
             [pa.field(f.name, pa.string() if f.name in self._timestamps else f.type) for f in schema]
         )
         self._parse = pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
 
-    def decode(self, values: pa.Array) -> pa.RecordBatch | None:
-        """The tuples of a block, or None where Spark has to read it.
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+        """The tuples of a block, but for those that Spark has to read.
 
         Args:
             values: binary, one record each.
+
+        Returns:
+            The tuples, and bool[records]: whose they are.
         """
-        if values.null_count or not self._plain(values):
+        plain = self._plain(values)
+        if len(plain) - np.count_nonzero(plain) <= _MOST_APART:
+            tuples = self._tuples(values if plain.all() else values.filter(pa.array(plain)))
+            if tuples is not None:
+                return tuples, plain
+        return pa.RecordBatch.from_pylist([], schema=self._schema), np.zeros(len(values), np.bool_)
+
+    def _plain(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        plain = np.empty(len(values), np.bool_)
+        ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+        data = values.buffers()[2]
+        plain_records(np.frombuffer(data or b"", np.uint8), ends, self._most_bytes, plain)
+        if values.null_count:
+            plain &= values.is_valid().to_numpy(zero_copy_only=False)
+        return plain
+
+    def _tuples(self, values: pa.Array) -> pa.RecordBatch | None:
+        """The tuples of plain records; None where pyarrow refuses one."""
+        if not len(values):
             return None
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0].as_buffer()
+        options = pajson.ReadOptions(use_threads=False, block_size=max(1 << 16, joined.size + 1))
         try:
-            options = pajson.ReadOptions(use_threads=False, block_size=max(1 << 16, joined.size + 1))
+            # pyarrow's reader does not look whether ignored strings are UTF-8
+            values.cast(pa.string())
             table = pajson.read_json(pa.BufferReader(joined), options, self._parse)
         except pa.ArrowInvalid:
             return None
@@ -65,23 +93,6 @@ class JsonDecoder:
                     return None
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _plain(self, values: pa.Array) -> bool:
-        """Whether each record is one line of UTF-8 from brace to brace (pyarrow refuses repeated keys)."""
-        try:
-            text = values.cast(pa.string())
-        except pa.ArrowInvalid:
-            return False
-        longest = pc.max(pc.binary_length(values)).as_py()
-        if longest is None or longest > self._max_record_bytes or _NEWLINE in _bytes(values):
-            return False
-        return bool(pc.all(pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))).as_py())
-
-
-def _bytes(values: pa.Array) -> npt.NDArray[np.uint8]:
-    offsets = np.frombuffer(values.buffers()[1], np.int32)
-    start, end = offsets[values.offset], offsets[values.offset + len(values)]
-    return np.frombuffer(values.buffers()[2], np.uint8)[start:end]
 
 
 def _timestamps(text: pa.Array) -> pa.Array | None:

@@ -29,7 +29,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_batch, portions
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, CORRUPT, ORIGIN, REASON
-from penstock.spark.tasks.json_stage import run_raw_json
+from penstock.spark.tasks.json_stage import Block, run_raw_json
 from penstock.spark.tasks.worker import TaskReport
 from penstock.sql.script.script import CreateTable
 
@@ -113,7 +113,7 @@ def open_kafka(
 class KafkaJsonSource:
     """JSON values of a topic, decoded in the worker where schema and plan allow it.
 
-    A block that pyarrow's reader might read differently from Spark is refused by the task and read by
+    Records that pyarrow's reader might read differently from Spark are refused by the task and read by
     `from_json` in a second job of the same batch.
 
     Attributes:
@@ -159,11 +159,7 @@ class KafkaJsonSource:
         reports = run_raw_json(raw, arrow_schema(self.schema), batch.program, batch.job(), steps)
         refused = [block for report in reports for block in report.refused]
         if refused:
-            chosen = F.lit(False)
-            for topic, partition, first, last in refused:
-                block = (F.col("partition") == partition) & F.col("offset").between(first, last)
-                chosen = chosen | (block if topic is None else block & (F.col("topic") == topic))
-            reports += batch.run_behind(decoded(df.where(chosen)))
+            reports += batch.run_behind(decoded(df.where(_among(refused))))
         return reports
 
     def place(self, derived: tuple[Derived, ...]) -> str:
@@ -206,6 +202,25 @@ class KafkaJsonSource:
         if not decodable(arrow_schema(self.schema)):
             return "a column's type is decoded by Spark's from_json only"
         return None
+
+
+def _among(refused: Iterable[Block]) -> Column:
+    """Whether a record is in one of the blocks."""
+    offsets: dict[tuple[str | None, int], list[int]] = {}
+    chosen = F.lit(False)
+    for topic, partition, first, last in refused:
+        if first == last:
+            offsets.setdefault((topic, partition), []).append(first)
+        else:
+            chosen = chosen | (_from(topic, partition) & F.col("offset").between(first, last))
+    for place, own in offsets.items():
+        chosen = chosen | (_from(*place) & F.col("offset").isin(own))
+    return chosen
+
+
+def _from(topic: str | None, partition: int) -> Column:
+    is_there = F.col("partition") == partition
+    return is_there if topic is None else is_there & (F.col("topic") == topic)
 
 
 def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> Iterator[DataFrame]:
@@ -283,12 +298,9 @@ def _step_of(steps: OffsetSteps) -> Column:
     for (topic, partition), (first, until) in steps.ranges.items():
         if until <= first:
             continue
-        is_there = F.col("partition") == partition
-        if topic is not None:
-            is_there = is_there & (F.col("topic") == topic)
         twice = (F.lit(2) * (F.col("offset") - first) + 1) * steps.number
         place = F.floor(twice / (2 * (until - first))).cast("int")
-        step = step.when(is_there, F.greatest(F.lit(0), F.least(F.lit(last), place)))
+        step = step.when(_from(topic, partition), F.greatest(F.lit(0), F.least(F.lit(last), place)))
     return step.otherwise(F.lit(last))
 
 

@@ -35,7 +35,7 @@ def run_raw_json(
         steps: the batch's arrival steps; None: all of it came at once.
 
     Returns:
-        One report a task; `refused` lists the blocks (`Block`) that Spark has to read.
+        One report a task; `refused` lists the blocks that Spark has to read, of one record or more.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
     tuples = batch_processor(program, has_corrupt=False)
@@ -45,13 +45,16 @@ def run_raw_json(
         decoder = JsonDecoder(schema, max_record_bytes)
 
         def each(task: Task, batch: pa.RecordBatch) -> None:
-            if not batch.num_rows:
-                return
-            decoded = decoder.decode(batch.column("value"))
-            if decoded is None:
+            decoded, is_decoded = decoder.decode(batch.column("value"))
+            if not len(decoded):
                 task.refused.extend(_blocks(batch))
-            else:
-                tuples(task, decoded, None if steps is None else _steps(steps, batch))
+                return
+            if len(decoded) < len(batch):
+                apart = batch.filter(pa.array(~is_decoded))
+                batch = batch.filter(pa.array(is_decoded))
+                for record in range(len(apart)):
+                    task.refused.extend(_blocks(apart.slice(record, 1)))
+            tuples(task, decoded, None if steps is None else _steps(steps, batch))
 
         return run_partition(context, batches, each)
 
