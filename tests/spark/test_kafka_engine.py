@@ -20,7 +20,7 @@ from penstock.testing.kafka import KafkaBroker
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 COLUMNS = "id BIGINT, amount INT, price DOUBLE, name STRING, good BOOLEAN, seen TIMESTAMP"
-MAX_RECORD_BYTES = 2_000
+MAX_RECORD_BYTES = 4_000
 VIEWS = {
     "large": "SELECT * FROM orders WHERE amount > 900",
     "named": "SELECT id, upper(name) AS shouted FROM orders WHERE name >= 'é' OR name LIKE 'nor%'",
@@ -52,7 +52,13 @@ MALFORMED = [
     b"not json",
     b"",
     b'{"id": 23, "amount": 99999999999}',
-    b'{"id": 24, "name": "' + b"x" * 3000 + b'"}',
+    b'{"id": 24, "name": "' + b"x" * 5000 + b'"}',
+    # pyarrow's reader takes all of these
+    b'{"id": 25, "price": Inf}',
+    b'{"id": 26, "price": -Inf}',
+    b'{"id": 27, "price": -NaN}',
+    b'{"id": 28, "amount": 950, "other": ' + b"1" * 1_500 + b"}",
+    b'{"id": 29, "amount": 950, "other": ' + b"[" * 1_100 + b"]" * 1_100 + b"}",
 ]
 
 

@@ -1,8 +1,9 @@
-"""Which records of a block are plain JSON: one object each, of a form in which no two readers differ.
+"""Which records of a block pyarrow's JSON reader takes just as Spark's does, if it takes them at all.
 
-One pass over the bytes, with a bit a level of nesting. What is not plain may be good JSON all the same: names, numbers
-and nesting are bounded far below the limits of Jackson's `StreamReadConstraints` (50,000 characters, 1,000 digits, 1,000
-levels), and doubles far from where they overflow or lose digits.
+pyarrow's reader checks the grammar of JSON, but it takes words, and lengths of numbers, names and nesting, that Jackson
+refuses. A short record is beyond no limit: a look for these words is enough, a fraction of a nanosecond a byte. A longer one,
+or one with such a word, is read byte by byte: its names, numbers and nesting are bounded far below the limits of Jackson's
+`StreamReadConstraints` (50,000 characters, 1,000 digits, 1,000 levels), and doubles far from where they overflow.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _HEX = np.array([int(chr(byte), 16) if byte in b"0123456789abcdefABCDEF" else 25
 
 @compiled(nogil=True)
 def plain_records(data: Bytes, ends: npt.NDArray[np.int32], most: int, plain: npt.NDArray[np.bool_]) -> None:
-    """Finds the plain records of a block.
+    """Finds the plain records of a block: those that both readers take alike, or pyarrow's refuses.
 
-    Linear in the bytes, about a nanosecond each; space is constant.
+    Linear in the bytes: 0.3 to 0.5 ns a byte of short records, 1 to 3 ns of others; space is constant.
 
     Args:
         data: uint8[bytes], UTF-8 or not.
         ends: int32[records + 1], where the records end and, first, where they begin.
-        most: a record of more bytes is not plain.
+        most: a record of more bytes is refused.
         plain: bool[records], written.
     """
     is_object = np.empty(LEVELS + 1, np.bool_)
@@ -60,14 +61,14 @@ def plain_records(data: Bytes, ends: npt.NDArray[np.int32], most: int, plain: np
 @compiled(nogil=True)
 def _is_odd(record: Bytes) -> bool:
     """Whether a record may hold NaN, infinity or a zero with a sign as words, or holds control characters."""
-    odd = np.uint8(0)
+    odd = 0
     before, behind = record[:-2], record[2:]
     for place, byte in enumerate(record[1:-1]):
         last, after = before[place], behind[place]
         is_word = (last != _QUOTE) & (((byte == _N) & (after == _A)) | ((byte == _I) & (after == _SMALL_N)))
         is_zero = (byte == _MINUS) & (after == _ZERO) & ((last < _ZERO) | (last > _NINE))
-        odd |= np.uint8(is_word | is_zero | (byte < _SPACE))
-    return odd != 0
+        odd |= is_word | is_zero | (byte < _SPACE)
+    return bool(odd)
 
 
 @compiled(nogil=True)
@@ -77,7 +78,7 @@ def _is_plain(data: Bytes, place: int, end: int, is_object: npt.NDArray[np.bool_
     while place < end:
         byte = data[place]
         place += 1
-        if byte == _SPACE or byte == _TAB:
+        if byte in (_SPACE, _TAB):
             continue
         if expected == _BEHIND:
             if depth == 0:
@@ -96,19 +97,19 @@ def _is_plain(data: Bytes, place: int, end: int, is_object: npt.NDArray[np.bool_
             behind = _behind_string(data, place, end)
             if behind < 0:
                 return False
-            if expected == _NAME or expected == _FIRST_NAME:
+            if expected in (_NAME, _FIRST_NAME):
                 if behind - place > NAME_BYTES:
                     return False
                 expected = _NAMED
             else:
                 expected = _BEHIND
             place = behind
-        elif expected == _FIRST_NAME or expected == _NAME:
+        elif expected in (_FIRST_NAME, _NAME):
             if byte != _CLOSE or expected == _NAME:
                 return False
             depth -= 1
             expected = _BEHIND
-        elif byte == _OPEN or byte == _OPEN_LIST:
+        elif byte in (_OPEN, _OPEN_LIST):
             if depth == LEVELS:
                 return False
             depth += 1
