@@ -24,9 +24,10 @@ from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.offenders import offenders, rows_aside
+from penstock.spark.sources.patterns import has_signs
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import files_of_batch, times_of_batch
+from penstock.spark.storage.offsets import files_of_batch, planned_at, times_of_batch
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, run_behind_dataframe
 from penstock.spark.tasks.parquet_files import Stamp, check_folder
@@ -214,6 +215,7 @@ class DataFrameSource:
         why: why the map stage cannot run in the scan.
         read: gives a frame like `open` over some files; None where the source is none of files.
         kind: what such files are, as a reason says it.
+        stamp: column of the time at which Spark planned the tuple's batch, which `open` adds and `read` does not.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
     """
 
@@ -224,6 +226,7 @@ class DataFrameSource:
     why: str
     read: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
     kind: str = ""
+    stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
@@ -236,7 +239,7 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame; where files stop it, another one over the others."""
         try:
-            return batch.run_behind(self._stepped(df, batch))
+            return batch.run_behind(self._of_batch(df, batch))
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -248,7 +251,7 @@ class DataFrameSource:
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """What was read before, where the source keeps it."""
         read = self.read
-        if read is not None:
+        if read is not None and self.stamp is None:
             return (read(spark, paths) for paths in past.files())
         if self.reopen is None:
             raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
@@ -269,30 +272,39 @@ class DataFrameSource:
     def close(self) -> None:
         """Nothing to end."""
 
-    def _stepped(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
-        """The frame of a batch, with arrival steps where its files are cut into several: one read for each."""
+    def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
+        """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
+        arrival steps where they are cut into several: one read for each."""
         if self.read is None or batch.checkpoint is None:
             return df
         times = times_of_batch(batch.checkpoint, batch.number) or {}
-        if len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
-            return df
+        if self.stamp is not None or len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
+            return self._read(df.sparkSession, list(times), batch) if any(map(has_signs, times)) else df
         paths: dict[int, list[str]] = {}
         for path, step in zip(
             times, file_steps([(time, 1) for time in times.values()], batch.steps), strict=True
         ):
             paths.setdefault(step, []).append(path)
         frames = [
-            self.read(df.sparkSession, own).withColumn(ARRIVAL_STEP, F.lit(step))
+            self._read(df.sparkSession, own, batch).withColumn(ARRIVAL_STEP, F.lit(step))
             for step, own in paths.items()
         ]
         return reduce(DataFrame.unionAll, frames)
 
+    def _read(self, spark: SparkSession, paths: Sequence[str], batch: BoundBatch) -> DataFrame:
+        """A frame like `open` over files of a batch."""
+        assert self.read is not None, "asked for sources of files"
+        frame = self.read(spark, paths)
+        if self.stamp is None or batch.checkpoint is None:
+            return frame
+        planned = F.lit(planned_at(batch.checkpoint, batch.number))
+        return frame.withColumn(self.stamp, F.timestamp_millis(planned))
+
     def _run_without_offenders(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport] | None:
         """Sets the files that cannot be read aside, whole, and answers the others; None where there are none such."""
-        read, spark = self.read, df.sparkSession
-        assert read is not None, "asked for sources of files"
+        spark = df.sparkSession
         paths = batch.files(df)
-        found = offenders(paths, lambda some: read(spark, some))
+        found = offenders(paths, lambda some: self._read(spark, some, batch))
         if not found:
             return None
         for path in found:
@@ -301,7 +313,7 @@ class DataFrameSource:
             SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
         ]
         left = [path for path in paths if path not in found]
-        reports = batch.run_behind(read(spark, left)) if left else []
+        reports = batch.run_behind(self._read(spark, left, batch)) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 
@@ -321,6 +333,6 @@ def stamped(source: DataFrameSource, column: str) -> DataFrameSource:
         event_time=column,
         open=lambda session: source.open(session).withColumn(column, F.current_timestamp()),
         why="tuples are stamped with the time of their batch",
-        read=None,
+        stamp=column,
         reopen=None,
     )
