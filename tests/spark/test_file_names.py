@@ -195,4 +195,4 @@ def test_what_is_no_file_is_passed_over_and_reported(
         assert told["files"] == [{"path": str(tmp_path / kind / f"a.{kind}"), "kind": "FIFO"}]
         assert run.status()[kind]["files_passed_over"] == 1
     run = _run(Engine(spark, settle_seconds=0).execute(text), tmp_path / "out")
-    assert len(run.events("files_passed_over")) == 4
+    assert not run.events("files_passed_over")

@@ -36,6 +36,7 @@ from penstock.spark.tasks.parquet_files import (
     Stamp,
     open_parquet,
     open_settled,
+    other_kind,
     readable_in_scan,
     row_groups,
 )
@@ -88,7 +89,8 @@ class ParquetSource:
         doubtful: list[str] = []
         scans = self._scans(batch.derived)
         rows: dict[str, int] = {}
-        for path in _paths(df, batch):
+        # Spark passes over what is no file, and FileWatch reports it
+        for path in (each for each in _paths(df, batch) if other_kind(each) is None):
             opened = open_settled(path, batch.program.settings.settle_seconds)
             if opened is None:
                 doubtful.append(path)

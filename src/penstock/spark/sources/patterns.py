@@ -6,6 +6,7 @@ once more for each name with a sign of a pattern. Names are escaped instead.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,6 +35,35 @@ def is_pattern(path: str) -> bool:
 def table_path(path: str) -> str:
     """The path of a table for Spark's readers: a pattern, or one name."""
     return path if is_pattern(path) else by_name([path])[0]
+
+
+def files_among_others(path: str) -> list[str] | None:
+    """The files of a local folder, if it has anything that is neither file nor folder, which Spark would open to learn the columns.
+
+    Args:
+        path: of a table.
+
+    Returns:
+        Their paths; None where all is plain, or where nobody can look.
+    """
+    local = local_path(path)
+    if local is None or not Path(local).is_dir():
+        return None
+    files: list[str] = []
+    is_plain = True
+    folders = [local]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.startswith(("_", ".")):
+                    continue
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif entry.is_file():
+                    files.append(entry.path)
+                else:
+                    is_plain = False
+    return None if is_plain else sorted(files)
 
 
 def base_path(path: str) -> Mapping[str, str]:

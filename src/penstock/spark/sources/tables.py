@@ -21,7 +21,14 @@ from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
-from penstock.spark.sources.patterns import base_path, by_name, has_signs, is_pattern, table_path
+from penstock.spark.sources.patterns import (
+    base_path,
+    by_name,
+    files_among_others,
+    has_signs,
+    is_pattern,
+    table_path,
+)
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.source import DataFrameSource, Source, stamped
@@ -125,7 +132,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
         )
     path = _path(table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
-    schema = _declared(table) or _guarded(table, lambda: reader.load(table_path(path)).schema)
+    schema = _declared(table) or _guarded(table, lambda: _inferred(reader, path))
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
     return path, schema, options
@@ -214,7 +221,7 @@ def _open_files(
     declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema = declared or _guarded(table, lambda: reading.load(table_path(path)).schema)
+    schema = declared or _guarded(table, lambda: _inferred(reading, path))
     options.setdefault("maxfileage", _ANY_AGE)
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
@@ -247,6 +254,14 @@ def _open_files(
 def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
     """A reader of single files of a stream's folder that sees the columns a stream sees."""
     return spark.read.format(kind).options(**{**CHECKED, **base_path(path), **options})
+
+
+def _inferred(reader: DataFrameReader, path: str) -> StructType:
+    """The columns of a path's files; only files are looked at."""
+    files = files_among_others(path)
+    if files is None:
+        return reader.load(table_path(path)).schema
+    return reader.options(**base_path(path)).load(by_name(files)).schema
 
 
 def _based(path: str) -> Mapping[str, str]:
@@ -323,7 +338,8 @@ def _open_replay(
         raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
     declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    stored = _guarded(table, lambda: (reader.schema(declared) if declared else reader).load(table_path(path)))
+    schema = declared or _guarded(table, lambda: _inferred(reader, path))
+    stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
     if arrival not in stored.columns:
         raise UnknownNameError(
             f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
