@@ -57,8 +57,14 @@ def why_not(frame: DataFrame) -> str | None:
 
 def rows_aside(spark: SparkSession, schema: StructType, aside: Sequence[SetAside]) -> DataFrame:
     """What is set aside as records that nobody could read, for the map stage behind a DataFrame."""
-    rows = [(None, each.reason, each.origin) for each in aside]
-    broken = spark.createDataFrame(rows, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
+    return records_aside(spark, schema, [(None, each.reason, each.origin) for each in aside])
+
+
+def records_aside(
+    spark: SparkSession, schema: StructType, records: Sequence[tuple[bytes | None, str, str]]
+) -> DataFrame:
+    """Likewise of records: (bytes, reason, origin) of each."""
+    broken = spark.createDataFrame(records, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     return broken.select(*columns, CORRUPT, REASON, ORIGIN)
 

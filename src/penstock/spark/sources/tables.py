@@ -18,6 +18,7 @@ from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import open_kafka
+from penstock.spark.sources.long_lines import reads_lines
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
@@ -244,10 +245,11 @@ def _open_files(
             .load(table_path(path))
         ),
         why=why,
-        read=lambda session, paths: (
-            _at_rest(session, kind, path, at_rest).schema(schema).load(by_name(paths))
+        read=lambda session, paths, more: (
+            _at_rest(session, kind, path, {**at_rest, **more}).schema(schema).load(by_name(paths))
         ),
         kind=_KINDS.get(kind, kind),
+        has_lines=reads_lines(kind, at_rest),
     )
 
 
@@ -284,11 +286,19 @@ def _tolerant_files(
         reader = spark.readStream.schema(wide).format(kind).options(**{**_based(path), **options})
         return set_apart(reader.options(**TOLERANT).load(table_path(path)), kind, schema)
 
-    def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**TOLERANT)
+    def read(spark: SparkSession, paths: Sequence[str], more: Mapping[str, str]) -> DataFrame:
+        reader = _at_rest(spark, kind, path, {**at_rest, **more}).schema(wide).options(**TOLERANT)
         return set_apart(reader.load(by_name(paths)), kind, schema)
 
-    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", read, kind)
+    return DataFrameSource(
+        schema,
+        event_time,
+        load,
+        f"{kind} is decoded by Spark",
+        read,
+        kind,
+        has_lines=reads_lines(kind, at_rest),
+    )
 
 
 def with_corrupt(schema: StructType) -> StructType:
