@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 
 from penstock.errors import CheckpointError, SinkFailedError, StreamFailedError
 from penstock.settings import Settings
@@ -271,3 +273,28 @@ def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
         _try(tmp_path, attempts, most=3)
     assert attempts.made == 1
     assert '"kind":"run_failed"' in (tmp_path / "events.jsonl").read_text()
+
+
+class _Jvm:
+    """A JVM that has ended, or that lives on."""
+
+    def __init__(self, code: int | None) -> None:
+        self.proc = self
+        self._code = code
+
+    def wait(self, seconds: float) -> int:
+        if self._code is None:
+            raise subprocess.TimeoutExpired("java", seconds)
+        return self._code
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(52, "its memory was used up"), (-9, "was killed"), (None, "spark.stop() was called")]
+)
+def test_a_java_process_whose_memory_is_used_up_is_told_from_others(
+    monkeypatch: pytest.MonkeyPatch, code: int | None, told: str
+) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", _Jvm(code))
+    cause = cause_of(Py4JNetworkError("Answer from Java side is empty"))
+    assert (cause.kind, cause.is_transient) == ("session_ended", False)
+    assert told in cause.told

@@ -153,6 +153,7 @@ def _stream(document: Document, name: str) -> Document:
         "errors": {},
         "retries": 0,
         "files_changed": 0,
+        "files_passed_over": 0,
         "topics_recreated": 0,
         "batch": -1,
     }
@@ -366,6 +367,10 @@ def _files_changed(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["files_changed"] += event.get("count") or 0
 
 
+def _files_passed_over(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["files_passed_over"] += event.get("count") or 0
+
+
 def _topic_recreated(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["topics_recreated"] += 1
 
@@ -395,6 +400,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "stream_retried": _retried,
     "lag": _lag,
     "files_changed": _files_changed,
+    "files_passed_over": _files_passed_over,
     "topic_recreated": _topic_recreated,
     "network_reached": network_reached,
     **LANE_HANDLERS,

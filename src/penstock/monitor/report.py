@@ -181,6 +181,9 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     if stream.get("files_changed"):
         files = counted(stream["files_changed"], "file")
         yield f"  changed after being read: {files}; what is in there now is not answered"
+    if stream.get("files_passed_over"):
+        names = counted(stream["files_passed_over"], "name")
+        yield f"  passed over: {names} of FIFOs, sockets or devices, see the news"
     if stream.get("topics_recreated"):
         yield f"  created anew under the same name: {counted(stream['topics_recreated'], 'topic')}, see the news"
     errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])

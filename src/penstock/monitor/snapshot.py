@@ -37,6 +37,7 @@ class StreamSnapshot:
         state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
         rows_set_aside: rows of files and row groups that could not be read.
         files_changed: files that changed after they had been read.
+        files_passed_over: FIFOs, sockets and devices among the files.
         backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
         age_seconds: how far the newest event time is behind the clock, or None.
         lost_packets: of the packets that a simulated network has created so far, how many it loses, and all; None of other sources.
@@ -60,6 +61,7 @@ class StreamSnapshot:
     state: str = "running"
     rows_set_aside: int = 0
     files_changed: int = 0
+    files_passed_over: int = 0
     backlog: str = ""
     age_seconds: float | None = None
     lost_packets: tuple[int, int] | None = None
@@ -98,6 +100,8 @@ class StreamSnapshot:
             parts.append(f"{counted(self.rows_set_aside, 'row')} could not be read")
         if self.files_changed:
             parts.append(f"{counted(self.files_changed, 'file')} changed after being read")
+        if self.files_passed_over:
+            parts.append(f"{counted(self.files_passed_over, 'name')} passed over, because they are no files")
         if self.unusable_times:
             parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
         if self.errors:
@@ -160,6 +164,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             state=stream_state(stream),
             rows_set_aside=stream.get("rows_set_aside", 0),
             files_changed=stream.get("files_changed", 0),
+            files_passed_over=stream.get("files_passed_over", 0),
             backlog=_backlog(stream.get("lag")),
             age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),

@@ -529,6 +529,7 @@ class Run:
             "quarantined": dict(totals.quarantined),
             "rows_set_aside": totals.rows_set_aside,
             "files_changed": query.files.changed,
+            "files_passed_over": query.files.passed_over,
             "unusable_times": totals.null_event_times + totals.future_event_times,
             "errors": dict(totals.view_errors),
             "views": len(query.plans.views) + len(query.plans.windows),

@@ -7,10 +7,12 @@ condition can pass by itself, is a table here.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from penstock.errors import (
@@ -28,6 +30,13 @@ SESSION_ENDED = "session_ended"
 SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
 _ENDED = "the Spark session has ended: spark.stop() was called, or its Java process was killed"
+_HEAP_USED_UP = (
+    "Spark's Java process has ended, because its memory was used up: give it more (--conf spark.driver.memory=4g), "
+    "or smaller records or batches"
+)
+#: with what a JVM ends in which Spark met that its memory is used up, and how long its last steps may take
+_HEAP_EXIT = 52
+_EXIT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +183,26 @@ _SAYS_NOTHING = re.compile(
 def cause_of(error: BaseException) -> Cause:
     """The cause of an exception, found in it and in what it was raised from.
 
-    Asks the JVM for Java's traces; where that is gone, says so.
+    Asks the JVM for Java's traces; where that is gone, says so, and why as far as its exit code tells.
     """
+    cause = _cause_of(error)
+    if cause.kind == SESSION_ENDED and _exit_code() == _HEAP_EXIT:
+        return replace(cause, told=_HEAP_USED_UP)
+    return cause
+
+
+def _exit_code() -> int | None:
+    """The exit code of the JVM that this process has started; None while it runs, or where another process started it."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    # where spark.stop() was called, the JVM lives on
+    seconds = 0.0 if SparkContext._active_spark_context is None else _EXIT_SECONDS
+    try:
+        return None if process is None else process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _cause_of(error: BaseException) -> Cause:
     chain = list(_chain(error))
     sink = next((each for each in chain if isinstance(each, SinkFailedError)), None)
     if sink is not None and sink.__cause__ is not None:

@@ -1,4 +1,5 @@
-"""Files that change after a stream has read them: noticed and told, since Spark reads a name only once.
+"""Files that change after a stream has read them: noticed and told, since Spark reads a name only once. What Spark lists
+and is no file is told too.
 
 What was read is known from Spark's own file log; a ledger beside it keeps the sizes, one line a file. Of the files that a
 stream ever read it is the newest that are looked at.
@@ -7,9 +8,10 @@ stream ever read it is the newest that are looked at.
 from __future__ import annotations
 
 import json
+import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +21,7 @@ from urllib.parse import unquote, urlparse
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import last_lines, replace_bytes
 from penstock.spark.storage.formats import READ_FILES, VERSION
-from penstock.spark.tasks.parquet_files import Stamp, local_path
+from penstock.spark.tasks.parquet_files import Stamp, local_path, other_kind
 
 _PERIOD_SECONDS = 10.0
 #: a look may take one part in so many of the time
@@ -77,7 +79,7 @@ class FileWatch:
         self._seen: dict[str, _Seen] = {}
         self._lines = 0
         self._next: dict[str, int] = {}
-        self._changed = 0
+        self._changed = self._passed_over = 0
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._load()
@@ -87,6 +89,12 @@ class FileWatch:
         """Changes noticed since this process started."""
         with self._lock:
             return self._changed
+
+    @property
+    def passed_over(self) -> int:
+        """FIFOs, sockets and devices among the files of batches since this process started."""
+        with self._lock:
+            return self._passed_over
 
     def answered(self, stamps: Mapping[str, Stamp]) -> None:
         """Takes in the files of a batch that has been published; Spark has logged no later ones yet.
@@ -105,13 +113,25 @@ class FileWatch:
                     for entry in entries
                     if (path := _path_of(entry["path"])) is not None
                 }
-                self._keep(
-                    {path: seen for path, seen in read.items() if path not in self._seen},
-                    source=source.name,
-                    batch=batch,
-                )
+                new = {path: seen for path, seen in read.items() if path not in self._seen}
+                self._keep(new, source=source.name, batch=batch)
+                self._tell_others(new)
                 if entries:
                     self._next[source.name] = batch + 1
+
+    def _tell_others(self, paths: Iterable[str]) -> None:
+        """Tells of what was in a batch and is no file."""
+        others = [{"path": path, "kind": kind} for path in paths if (kind := other_kind(path)) is not None]
+        if others:
+            self._passed_over += len(others)
+            self._events.record(
+                "files_passed_over",
+                stream=self._stream,
+                count=len(others),
+                told=f"{len(others):,} names were passed over, because they are no files: "
+                f"first {others[0]['path']}, a {others[0]['kind']}; put files in their place under other names",
+                files=others[:_MOST_NAMED],
+            )
 
     def start(self) -> None:
         """Looks from time to time, in a thread of its own."""
@@ -269,5 +289,7 @@ def _found(path: str) -> _Seen | None:
     try:
         found = Path(path).stat()
     except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return _Seen(found.st_mtime_ns // 1_000_000, found.st_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -16,11 +15,10 @@ from penstock.spark.recovery.causes import cause_of, trace_of
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.worker import SetAside
 
-#: Spark neither passes over files without a word nor takes a name for a pattern
-EXACTLY = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "__globPaths__": "false"}
+#: Spark does not pass over files without a word
+NONE_PASSED_OVER = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 #: what Spark is told of pages with a checksum, which it passes over by itself
 CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
-_PLAIN_PATH = re.compile(r"[\w./:=,+@~-]+")
 
 #: what Spark says where a file's content, or its absence, is at fault. Values of a dictionary are looked up behind the
 #: reader that names the file: an index beyond it is a task's exception of any kind, without a trace once it came often
@@ -57,23 +55,16 @@ def why_not(frame: DataFrame) -> str | None:
     return None
 
 
-def read_exactly(paths: Sequence[str], load: Callable[[list[str]], DataFrame]) -> DataFrame:
-    """A frame over files by their names, each once.
-
-    Args:
-        paths: the files.
-        load: reads some of them.
-    """
-    plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
-    # Spark counts files with other characters in their names several times where it is given many of them
-    lists = [*([plain] if plain else []), *([path] for path in paths if not _PLAIN_PATH.fullmatch(path))]
-    return reduce(DataFrame.unionAll, map(load, lists))
-
-
 def rows_aside(spark: SparkSession, schema: StructType, aside: Sequence[SetAside]) -> DataFrame:
     """What is set aside as records that nobody could read, for the map stage behind a DataFrame."""
-    rows = [(None, each.reason, each.origin) for each in aside]
-    broken = spark.createDataFrame(rows, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
+    return records_aside(spark, schema, [(None, each.reason, each.origin) for each in aside])
+
+
+def records_aside(
+    spark: SparkSession, schema: StructType, records: Sequence[tuple[bytes | None, str, str]]
+) -> DataFrame:
+    """Likewise of records: (bytes, reason, origin) of each."""
+    broken = spark.createDataFrame(records, f"{CORRUPT} BINARY, {REASON} STRING, {ORIGIN} STRING")
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     return broken.select(*columns, CORRUPT, REASON, ORIGIN)
 

@@ -22,8 +22,9 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
-from penstock.spark.sources.offenders import CHECKED, EXACTLY, offenders, read_exactly, rows_aside, why_not
+from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, rescue
+from penstock.spark.sources.patterns import by_name, table_path
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -35,6 +36,7 @@ from penstock.spark.tasks.parquet_files import (
     Stamp,
     open_parquet,
     open_settled,
+    other_kind,
     readable_in_scan,
     row_groups,
 )
@@ -76,7 +78,7 @@ class ParquetSource:
     def frame(self, spark: SparkSession) -> DataFrame:
         """One row a new file: its path."""
         reader = spark.readStream.format("binaryFile").schema(_PATHS).options(**dict(self.options))
-        return reader.load(self.path).select("path")
+        return reader.load(table_path(self.path)).select("path")
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
@@ -87,7 +89,8 @@ class ParquetSource:
         doubtful: list[str] = []
         scans = self._scans(batch.derived)
         rows: dict[str, int] = {}
-        for path in _paths(df, batch):
+        # Spark passes over what is no file, and FileWatch reports it
+        for path in (each for each in _paths(df, batch) if other_kind(each) is None):
             opened = open_settled(path, batch.program.settings.settle_seconds)
             if opened is None:
                 doubtful.append(path)
@@ -192,8 +195,8 @@ class ParquetSource:
         paths: Sequence[str],
         more: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> DataFrame:
-        reader = spark.read.schema(self.schema).options(**EXACTLY, **CHECKED)
-        return read_exactly(paths, lambda some: more(reader.parquet(*some)))
+        reader = spark.read.schema(self.schema).options(**NONE_PASSED_OVER, **CHECKED)
+        return more(reader.parquet(*by_name(paths)))
 
 
 def _steps(rows: Mapping[str, int], batch: BoundBatch) -> dict[str, int]:

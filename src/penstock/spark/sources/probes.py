@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
+from penstock.spark.sources.patterns import is_pattern
 from penstock.spark.storage.files import numbered
 from penstock.sql.script.script import CreateTable
 
@@ -64,7 +65,7 @@ def open_probe(spark: SparkSession, table: CreateTable) -> Probe | None:
         client = {name: value for name, value in table.options.items() if name.startswith("kafka.")}
         return KafkaProbe(spark, topics, client)
     path = options.get("path", "")
-    if kind in _FILES and "://" not in path and not any(sign in path for sign in "*?[{"):
+    if kind in _FILES and "://" not in path and not is_pattern(path):
         return FolderProbe(Path(path).resolve())
     return None
 

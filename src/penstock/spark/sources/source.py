@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import ceil
@@ -23,14 +23,18 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.recovery.causes import Cause
-from penstock.spark.sources.offenders import offenders, rows_aside
+from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
+from penstock.spark.sources.offenders import offenders, records_aside, rows_aside
+from penstock.spark.sources.patterns import has_signs
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import files_of_batch, times_of_batch
+from penstock.spark.storage.offsets import files_of_batch, planned_at, times_of_batch
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, run_behind_dataframe
 from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
+
+NO_OPTIONS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -212,8 +216,10 @@ class DataFrameSource:
         open: gives the streaming frame: the tuple's columns and, where the source tolerates
             malformed records, CORRUPT, REASON and ORIGIN.
         why: why the map stage cannot run in the scan.
-        read: gives a frame like `open` over some files; None where the source is none of files.
+        read: gives a frame like `open` over some files, with further options of Spark's reader; None where the source is none of files.
         kind: what such files are, as a reason says it.
+        has_lines: whether each line of them is a record.
+        stamp: column of the time at which Spark planned the tuple's batch, which `open` adds and `read` does not.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
     """
 
@@ -222,8 +228,10 @@ class DataFrameSource:
     event_time: str | None
     open: Callable[[SparkSession], DataFrame]
     why: str
-    read: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
+    read: Callable[[SparkSession, Sequence[str], Mapping[str, str]], DataFrame] | None = None
     kind: str = ""
+    has_lines: bool = False
+    stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
@@ -234,22 +242,25 @@ class DataFrameSource:
         return self.open(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
-        """One job behind the frame; where files stop it, another one over the others."""
-        try:
-            return batch.run_behind(self._stepped(df, batch))
-        except (PySparkException, Py4JJavaError):
-            if self.read is None:
-                raise
-            reports = self._run_without_offenders(df, batch)
-            if reports is None:
-                raise
-            return reports
+        """One job behind the frame, and one for files with lines that are too long; where files stop it, another one over the others."""
+        spark, most = df.sparkSession, batch.program.settings.max_record_bytes
+        paths = batch.files(df) if self.has_lines else []
+        long = {path: lines for path in paths if (lines := long_lines(path, most))}
+        if not long:
+            return self._run(self._of_batch(df, batch), lambda: batch.files(df), batch)
+        rest = [path for path in paths if path not in long]
+        reports = self._run(self._read(spark, rest, batch), lambda: rest, batch) if rest else []
+        with whole_files(spark):
+            bound = shorter_than(most)
+            reports += self._run(self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound)
+        aside = [(each.beginning, TOO_LARGE, each.origin) for lines in long.values() for each in lines]
+        return reports + batch.run_behind(records_aside(spark, self.schema, aside))
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """What was read before, where the source keeps it."""
         read = self.read
-        if read is not None:
-            return (read(spark, paths) for paths in past.files())
+        if read is not None and self.stamp is None:
+            return (read(spark, paths, {}) for paths in past.files())
         if self.reopen is None:
             raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
         return self.reopen(spark, past)
@@ -269,39 +280,71 @@ class DataFrameSource:
     def close(self) -> None:
         """Nothing to end."""
 
-    def _stepped(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
-        """The frame of a batch, with arrival steps where its files are cut into several: one read for each."""
+    def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
+        """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
+        arrival steps where they are cut into several: one read for each."""
         if self.read is None or batch.checkpoint is None:
             return df
         times = times_of_batch(batch.checkpoint, batch.number) or {}
-        if len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
-            return df
+        if self.stamp is not None or len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
+            return self._read(df.sparkSession, list(times), batch) if any(map(has_signs, times)) else df
         paths: dict[int, list[str]] = {}
         for path, step in zip(
             times, file_steps([(time, 1) for time in times.values()], batch.steps), strict=True
         ):
             paths.setdefault(step, []).append(path)
         frames = [
-            self.read(df.sparkSession, own).withColumn(ARRIVAL_STEP, F.lit(step))
+            self._read(df.sparkSession, own, batch).withColumn(ARRIVAL_STEP, F.lit(step))
             for step, own in paths.items()
         ]
         return reduce(DataFrame.unionAll, frames)
 
-    def _run_without_offenders(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport] | None:
-        """Sets the files that cannot be read aside, whole, and answers the others; None where there are none such."""
-        read, spark = self.read, df.sparkSession
-        assert read is not None, "asked for sources of files"
-        paths = batch.files(df)
-        found = offenders(paths, lambda some: read(spark, some))
-        if not found:
-            return None
+    def _read(
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        batch: BoundBatch,
+        options: Mapping[str, str] = NO_OPTIONS,
+    ) -> DataFrame:
+        """A frame like `open` over files of a batch."""
+        assert self.read is not None, "asked for sources of files"
+        frame = self.read(spark, paths, options)
+        if self.stamp is None or batch.checkpoint is None:
+            return frame
+        planned = F.lit(planned_at(batch.checkpoint, batch.number))
+        return frame.withColumn(self.stamp, F.timestamp_millis(planned))
+
+    def _run(
+        self,
+        frame: DataFrame,
+        paths: Callable[[], list[str]],
+        batch: BoundBatch,
+        options: Mapping[str, str] = NO_OPTIONS,
+    ) -> list[TaskReport]:
+        """One job; where files cannot be read they are set aside, whole, and the others are answered.
+
+        Args:
+            frame: over the files.
+            paths: gives the files.
+            batch: the batch.
+            options: that they are read with.
+        """
+        try:
+            return batch.run_behind(frame)
+        except (PySparkException, Py4JJavaError):
+            if self.read is None:
+                raise
+            spark, every = frame.sparkSession, paths()
+            found = offenders(every, lambda some: self._read(spark, some, batch, options))
+            if not found:
+                raise
         for path in found:
             check_folder(path)
         aside = [
             SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
         ]
-        left = [path for path in paths if path not in found]
-        reports = batch.run_behind(read(spark, left)) if left else []
+        left = [path for path in every if path not in found]
+        reports = batch.run_behind(self._read(spark, left, batch, options)) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 
@@ -321,6 +364,6 @@ def stamped(source: DataFrameSource, column: str) -> DataFrameSource:
         event_time=column,
         open=lambda session: source.open(session).withColumn(column, F.current_timestamp()),
         why="tuples are stamped with the time of their batch",
-        read=None,
+        stamp=column,
         reopen=None,
     )

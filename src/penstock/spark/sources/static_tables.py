@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import (
     FILE_SOURCES,
     TOLERANT,
@@ -74,10 +75,10 @@ class StaticTable:
         """
         reader = spark.read.format(self.kind).options(**self.options)
         if self.kind in TOLERANT_SOURCES:
-            whole = reader.schema(with_corrupt(self.schema)).options(**TOLERANT).load(self.path)
+            whole = reader.schema(with_corrupt(self.schema)).options(**TOLERANT).load(table_path(self.path))
             return set_apart(whole, self.kind, self.schema)
         nothing = {CORRUPT: "binary", REASON: "string", ORIGIN: "string"}
-        whole = reader.schema(self.schema).load(self.path)
+        whole = reader.schema(self.schema).load(table_path(self.path))
         return whole.select("*", *(F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()))
 
 

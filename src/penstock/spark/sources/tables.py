@@ -18,14 +18,22 @@ from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import open_kafka
+from penstock.spark.sources.long_lines import reads_lines
 from penstock.spark.sources.network import open_network
-from penstock.spark.sources.offenders import CHECKED, read_exactly
+from penstock.spark.sources.offenders import CHECKED
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.sources.patterns import (
+    base_path,
+    by_name,
+    files_among_others,
+    has_signs,
+    is_pattern,
+    table_path,
+)
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.source import DataFrameSource, Source, stamped
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
-from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
 
 T = TypeVar("T")
@@ -125,7 +133,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
         )
     path = _path(table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
-    schema = _declared(table) or _guarded(table, lambda: reader.load(path).schema)
+    schema = _declared(table) or _guarded(table, lambda: _inferred(reader, path))
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
     return path, schema, options
@@ -214,7 +222,7 @@ def _open_files(
     declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema = declared or _guarded(table, lambda: reading.load(path).schema)
+    schema = declared or _guarded(table, lambda: _inferred(reading, path))
     options.setdefault("maxfileage", _ANY_AGE)
     if not schema.fields:
         raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
@@ -231,20 +239,36 @@ def _open_files(
         schema=schema,
         event_time=event_time,
         open=lambda session: (
-            session.readStream.schema(schema).format(kind).options(**{**CHECKED, **options}).load(path)
+            session.readStream.schema(schema)
+            .format(kind)
+            .options(**{**CHECKED, **_based(path), **options})
+            .load(table_path(path))
         ),
         why=why,
-        read=lambda session, paths: read_exactly(
-            paths, lambda some: _at_rest(session, kind, path, at_rest).schema(schema).load(some)
+        read=lambda session, paths, more: (
+            _at_rest(session, kind, path, {**at_rest, **more}).schema(schema).load(by_name(paths))
         ),
         kind=_KINDS.get(kind, kind),
+        has_lines=reads_lines(kind, at_rest),
     )
 
 
 def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
     """A reader of single files of a stream's folder that sees the columns a stream sees."""
-    reader = spark.read.format(kind).options(**{**CHECKED, **options, "__globPaths__": "false"})
-    return reader.option("basePath", path) if Path(local_path(path) or path).is_dir() else reader
+    return spark.read.format(kind).options(**{**CHECKED, **base_path(path), **options})
+
+
+def _inferred(reader: DataFrameReader, path: str) -> StructType:
+    """The columns of a path's files; only files are looked at."""
+    files = files_among_others(path)
+    if files is None:
+        return reader.load(table_path(path)).schema
+    return reader.options(**base_path(path)).load(by_name(files)).schema
+
+
+def _based(path: str) -> Mapping[str, str]:
+    """What Spark's stream has to be told of a folder whose name has signs of a pattern."""
+    return base_path(path) if has_signs(path) else {}
 
 
 def _tolerant_files(
@@ -259,14 +283,22 @@ def _tolerant_files(
     wide = with_corrupt(schema)
 
     def load(spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.schema(wide).format(kind).options(**options)
-        return set_apart(reader.options(**TOLERANT).load(path), kind, schema)
+        reader = spark.readStream.schema(wide).format(kind).options(**{**_based(path), **options})
+        return set_apart(reader.options(**TOLERANT).load(table_path(path)), kind, schema)
 
-    def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        reader = _at_rest(spark, kind, path, at_rest).schema(wide).options(**TOLERANT)
-        return set_apart(read_exactly(paths, reader.load), kind, schema)
+    def read(spark: SparkSession, paths: Sequence[str], more: Mapping[str, str]) -> DataFrame:
+        reader = _at_rest(spark, kind, path, {**at_rest, **more}).schema(wide).options(**TOLERANT)
+        return set_apart(reader.load(by_name(paths)), kind, schema)
 
-    return DataFrameSource(schema, event_time, load, f"{kind} is decoded by Spark", read, kind)
+    return DataFrameSource(
+        schema,
+        event_time,
+        load,
+        f"{kind} is decoded by Spark",
+        read,
+        kind,
+        has_lines=reads_lines(kind, at_rest),
+    )
 
 
 def with_corrupt(schema: StructType) -> StructType:
@@ -316,7 +348,8 @@ def _open_replay(
         raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
     declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    stored = _guarded(table, lambda: (reader.schema(declared) if declared else reader).load(path))
+    schema = declared or _guarded(table, lambda: _inferred(reader, path))
+    stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
     if arrival not in stored.columns:
         raise UnknownNameError(
             f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
@@ -350,7 +383,7 @@ def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True
     path = options.pop("path", None)
     if path is None:
         raise InputError(f"table {table.name}: the option path is missing")
-    if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
+    if "://" not in path and not is_pattern(path) and not Path(path).exists():
         raise ConnectionFailedError(f"table {table.name}: path {path} does not exist", *table.at("path"))
     if is_stream and Path(path).is_file() and table.source != "replay":
         raise SqlError(

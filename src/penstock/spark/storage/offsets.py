@@ -155,6 +155,17 @@ def times_of_batch(checkpoint: Path, batch: int) -> dict[str, int] | None:
     return {unquote(path): time for path, time in read if isinstance(path, str)}
 
 
+def planned_at(checkpoint: Path, batch: int) -> int:
+    """When Spark planned a batch, milliseconds since the epoch: what `current_timestamp()` is in it.
+
+    Args:
+        checkpoint: the streaming query's.
+        batch: its number, planned by Spark.
+    """
+    known: int = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[1])["batchTimestampMs"]
+    return known
+
+
 def _sources(checkpoint: Path, batch: int) -> list[Any] | None:
     """How far each source has been read with a batch."""
     try:

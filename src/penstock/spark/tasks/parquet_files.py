@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,14 @@ _READ_BYTES = 1 << 18
 READ_ERRORS = (OSError, pa.ArrowException)
 #: waits before a file that its file system did not give is tried again
 _WAITS_SECONDS = (0.0, 0.2, 1.0)
+#: what is no file; whoever opens some of it waits until somebody writes to it
+_OTHER_KINDS = {
+    stat.S_IFIFO: "FIFO",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+    stat.S_IFDIR: "folder",
+}
 #: a file that is written to for longer is given up
 _MOST_SETTLING_SECONDS = 60.0
 
@@ -86,6 +95,16 @@ def local_path(uri: str) -> str | None:
     return re.sub("^//+", "/", rest) if scheme == "file" else None
 
 
+def other_kind(uri: str) -> str | None:
+    """What a local name stands for if it is no file: FIFO, socket, device or folder. None of a file, and of what is gone or elsewhere."""
+    path = local_path(uri)
+    try:
+        mode = Path(path).stat().st_mode if path is not None else stat.S_IFREG
+    except OSError:
+        return None
+    return _OTHER_KINDS.get(stat.S_IFMT(mode))
+
+
 def stamp_of(uri: str) -> Stamp | None:
     """The stamp of a file, or None where its file system is not a local one.
 
@@ -118,6 +137,8 @@ def open_parquet(uri: str) -> pq.ParquetFile:
         OSError, pyarrow.ArrowException: it cannot be opened or is no Parquet file.
     """
     local = local_path(uri)
+    if (kind := other_kind(uri)) is not None:
+        raise pa.ArrowInvalid(f"{local} is a {kind}, not a file")
     if local is not None:
         return pq.ParquetFile(
             local, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True

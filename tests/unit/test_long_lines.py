@@ -1,0 +1,61 @@
+"""Lines that are longer than a record may be: found exactly where Hadoop's reader passes them over."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.sources import long_lines as module
+from penstock.spark.sources.long_lines import long_lines, reads_lines
+
+MOST = 50
+
+
+def _expected(content: bytes) -> list[tuple[int, int]]:
+    """(number, bytes) of the lines whose bytes and end take MOST + 2 or more."""
+    lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", content)
+    return [
+        (number, len(line.rstrip(b"\r\n"))) for number, line in enumerate(lines, 1) if len(line) >= MOST + 2
+    ]
+
+
+@pytest.mark.parametrize("block", [7, 64, 1 << 16])
+def test_lines_as_hadoop_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "_BLOCK_BYTES", block)
+    rng = random.Random(block)
+    path = tmp_path / "1.csv"
+    for _ in range(400):
+        pieces = []
+        for _ in range(rng.randrange(1, 12)):
+            pieces.append(b"x" * rng.choice([0, 3, 10, MOST - 1, MOST, MOST + 1, MOST + 2, 3 * MOST, 500]))
+            pieces.append(rng.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\r", b"\r\r\n"]))
+        content = b"".join(pieces[: rng.choice([None, -1])])
+        path.write_bytes(content)
+        found = [(each.line, each.size) for each in long_lines(f"file:{path}", MOST)]
+        # a line feed alone may be told as the end where it is behind a carriage return
+        assert [line for line, _ in found] == [line for line, _ in _expected(content)], content
+        assert all(abs(own - other) <= 1 for (_, own), (_, other) in zip(found, _expected(content), strict=True))
+
+
+def test_what_the_quarantine_keeps(tmp_path: Path) -> None:
+    path = tmp_path / "1.csv"
+    path.write_bytes(b"1,a\n" + b"2," + b"b" * 5_000 + b"\n3,c\n")
+    (line,) = long_lines(str(path), 1_000)
+    assert line.origin == f"{path}:2 (5,002 bytes)"
+    assert line.beginning == b"2," + b"b" * 1_022
+    assert not long_lines(str(path), 5_002)
+    assert not long_lines(str(tmp_path / "gone.csv"), 1)
+    path.rename(tmp_path / "1.csv.gz")
+    assert not long_lines(str(tmp_path / "1.csv.gz"), 1_000)
+
+
+def test_which_tables_have_lines() -> None:
+    assert reads_lines("csv", {"header": "true"})
+    assert reads_lines("text", {})
+    assert not reads_lines("json", {"multiline": "TRUE"})
+    assert not reads_lines("text", {"wholetext": "true"})
+    assert not reads_lines("csv", {"linesep": ";"})
+    assert not reads_lines("orc", {})
