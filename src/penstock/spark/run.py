@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -80,53 +81,56 @@ class Run:
         self.is_starting = True
         #: whether something may run that could not be stopped
         self._is_unstopped = False
-        self._lock = CheckpointLock(
-            layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
-        )
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
-        try:
-            self._status = StatusFile(layout, self._pairs)
-            self._events = EventLog(
-                layout.events,
-                told=self._status.book.note,
-                most_bytes=settings.events_bytes,
-                most_files=settings.events_files,
-            )
-            warm_workers(spark)
-        except BaseException:
-            self._lock.release()
-            raise
-        self._watch = SourceWatch(self._events, settings.watch_seconds)
-        self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
         # these four are replaced, never changed, too
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
-        self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
-        self._deadlines = DeadlineViews(layout)
         self._derived: Mapping[str, DerivedStream] = {}
-        appended = Appended()
-        rows = RowLogs(layout, self._events, appended.tell)
-        self._lane_context = LaneContext(
-            spark,
-            layout,
-            self._events,
-            settings,
-            trigger,
-            self._name,
-            self._all_sinks,
-            appended,
-            rows,
-            functions,
-            aggregates,
-        )
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
-        self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+        with ExitStack() as held:
+            self._lock = CheckpointLock(
+                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+            )
+            held.callback(self._lock.release)
+            self._status = StatusFile(layout, self._pairs)
+            held.callback(self._status.close)
+            self._events = EventLog(
+                layout.events,
+                told=self._status.book.note,
+                most_bytes=settings.events_bytes,
+                most_files=settings.events_files,
+            )
+            held.callback(self._events.close)
+            warm_workers(spark)
+            self._watch = SourceWatch(self._events, settings.watch_seconds)
+            self._rearranging = Rearranging(
+                settings, self._events, lambda stream: self.queries[stream].plans
+            )
+            self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+            self._deadlines = DeadlineViews(layout)
+            appended = Appended()
+            self._lane_context = LaneContext(
+                spark,
+                layout,
+                self._events,
+                settings,
+                trigger,
+                self._name,
+                self._all_sinks,
+                appended,
+                RowLogs(layout, self._events, appended.tell),
+                functions,
+                aggregates,
+            )
+            self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+            #: what the run holds of the process, to be let go of in reverse order
+            self._held = held.pop_all()
 
     @property
     def output(self) -> str:
@@ -206,9 +210,7 @@ class Run:
             if not self._stopped:
                 self._events.record("run_stopped")
             self._stopped = True
-            self._events.close()
-            self._status.close()
-            self._lock.release()
+            self._held.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
