@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +38,7 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
         raise ValueError("a document of 0 bytes")
 
     checkpoint = Layout.of(tmp_path / "out", None).checkpoint
-    threads, files = set(threading.enumerate()), os.listdir("/proc/self/fd")
+    threads, files = set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patched:
         patched.setattr(running, part, refuse)
         for _ in range(2):
@@ -47,7 +46,7 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
                 start()
     assert lock_holder(checkpoint) is None
     assert set(threading.enumerate()) <= threads
-    assert os.listdir("/proc/self/fd") == files
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
     run = start()
     with pytest.raises(CheckpointError, match="in use by another run"):
         start()

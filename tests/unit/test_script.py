@@ -200,7 +200,10 @@ def test_mistakes_are_underlined(statement: str, kind: type[SqlError], marked: s
 
 
 def test_known_names_may_be_used_and_not_be_taken() -> None:
-    assert parse_script("CREATE VIEW v AS SELECT * FROM Live", known={"live": "stream"}).views[0].query.source == "Live"
+    assert (
+        parse_script("CREATE VIEW v AS SELECT * FROM Live", known={"live": "stream"}).views[0].query.source
+        == "Live"
+    )
     with pytest.raises(DuplicateNameError):
         parse_script("CREATE VIEW live AS SELECT * FROM live", known={"LIVE": "stream"})
 

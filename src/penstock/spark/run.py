@@ -109,9 +109,7 @@ class Run:
             held.callback(self._events.close)
             warm_workers(spark)
             self._watch = SourceWatch(self._events, settings.watch_seconds)
-            self._rearranging = Rearranging(
-                settings, self._events, lambda stream: self.queries[stream].plans
-            )
+            self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
             self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
             self._deadlines = DeadlineViews(layout)
             appended = Appended()
