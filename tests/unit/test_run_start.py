@@ -46,7 +46,7 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
                 start()
     assert lock_holder(checkpoint) is None
     assert set(threading.enumerate()) <= threads
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    assert len(list(Path("/proc/self/fd").iterdir())) <= files
     run = start()
     with pytest.raises(CheckpointError, match="in use by another run"):
         start()

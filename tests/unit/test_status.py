@@ -177,6 +177,25 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
     assert "window view daily of rides.fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
+def test_a_stream_of_which_nothing_was_read_is_the_first_line(layout: Layout) -> None:
+    book = StatusBook()
+    book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
+    counts = {
+        **BATCH,
+        "tuples": 0,
+        "matched": 0,
+        "quarantined": {"malformed csv record: amount is no INT": 12},
+    }
+    book.note({"kind": "batch", "time": datetime.now(UTC).isoformat(), **counts, "batch": 5})
+    replace_json(layout.status, book.document())
+    first, second = lines(layout).splitlines()[:2]
+    assert first.startswith(
+        "stream orders: NOTHING READ: all 12 records so far were set aside, most for: malformed csv record: "
+    )
+    assert "the options sep and header" in first
+    assert second.startswith(str(layout.output))
+
+
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:

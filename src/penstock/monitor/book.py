@@ -370,6 +370,10 @@ def _topic_recreated(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["topics_recreated"] += 1
 
 
+def _set_aside(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["aside"] = event.get("told")
+
+
 def _lag(document: Document, event: Mapping[str, Any]) -> None:
     lag = {name: event.get(name) for name in ("backlog", "unit", "time", "newest_event_time_us")}
     _stream(document, event["stream"])["lag"] = lag
@@ -394,6 +398,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "source_reachable": _reachable,
     "stream_retried": _retried,
     "lag": _lag,
+    "rows_set_aside": _set_aside,
     "files_changed": _files_changed,
     "topic_recreated": _topic_recreated,
     "network_reached": network_reached,

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.monitor.book import MEASURED, Document
 from penstock.monitor.deadlines import REPEATED, deadline_lines
 from penstock.monitor.joins import standing_lines
+from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.networks import network_line
 
 #: views, errors and events named at the most
@@ -73,6 +74,9 @@ _WORDS = {
 
 def status_lines(document: Document) -> Iterator[str]:
     """What `penstock status` prints of `folder_status`."""
+    for name, stream in document["streams"].items():
+        if told := nothing_read(stream):
+            yield f"stream {name}: {told}"
     yield _run(document)
     for name, stream in document["streams"].items():
         yield from _stream(name, stream)
@@ -251,6 +255,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if standing.get("newest") is not None:
         parts.append(f"stream time {moment(standing['newest'])}")
     yield " | ".join(parts)
+    if told := overflow_words(view.get("overflowed", 0)):
+        yield f"  {told}; each revision counts"
     if view.get("dropped"):
         yield f"  dropped at {_clock(view['dropped'])}: its results stay, its open windows are never answered"
         return

@@ -516,7 +516,7 @@ class Run:
                 name: known.get(name)
                 for name in (
                     *("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us"),
-                    "network",
+                    *("network", "aside"),
                 )
             },
             "held_by": known.get("held_by", {}),
@@ -534,6 +534,7 @@ class Run:
             "views": len(query.plans.views) + len(query.plans.windows),
             "selections": len(query.plans.views),
             "windows": {},
+            "overflowed": {},
             "lanes": {},
             "view_pairs": dict(totals.view_pairs),
             "sequence": running.text,
