@@ -16,6 +16,7 @@ from penstock.cli.status import quarantine
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
+from penstock.monitor.report import status_lines
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import write_catalog
@@ -150,14 +151,26 @@ def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
     status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     log.record("run_started")
-    log.record("stream_retried", stream="orders", part="lane", lane="pairs", told="the disk is full")
-    assert status.book.stream("orders")["state"] == "retrying"
+    fails = {
+        "stream": "orders",
+        "part": "join",
+        "lane": "pairs",
+        "views": ["pairs"],
+        "told": "the disk is full",
+    }
+    for attempt in (1, 2):
+        log.record("lane_retried", **fails, attempt=attempt, wait_seconds=1.0)
+    assert status.book.stream("orders").get("state") != "retrying", "a lane is not its stream"
+    told = "\n".join(status_lines({**status.book.document(), "output": "out", "pid": 1}))
+    assert "  RETRYING: view pairs of stream orders waits since " in told
+    assert ": the disk is full; tried again 2 times; everything else goes on" in told
+    assert told.count("some of its views wait") == 1, "the news has it once"
+    log.record("lane_back", **fails, attempt=2)
     for cut, entry in ((6, 1_499), (7, 1_500)):
         log.record("cut", lane="pairs", cut=cut, streams={"orders": entry, "visits": 3}, entries=1)
     status.close()
-    assert folder_status(layout.output)["streams"]["orders"]["state"] != "retrying"
-    assert status.book.stream("orders")["state"] == "running"
     told = lines(layout)
+    assert "RETRYING" not in told
     assert "lane pairs: cut 7 " in told
     assert " ago, orders up to entry 1,500, visits up to entry 3" in told
 

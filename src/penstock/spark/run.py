@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import InputError
+from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
@@ -217,15 +218,22 @@ class Run:
             False where the time ran out first.
 
         Raises:
-            StreamFailedError: something stopped a stream.
+            StreamFailedError: something stopped a stream, or a lane could not answer what was available.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            ended = [query.await_termination(_LOOK_SECONDS) for query in self._running]
+            # a lane that fails is no matter of the others
+            ended = [
+                each.await_termination(_LOOK_SECONDS)
+                if isinstance(each, IngestQuery)
+                else each.join(_LOOK_SECONDS)
+                for each in self._running
+            ]
             if all(ended):
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        self._refuse_unanswered()
         self._watch.close()
         with self._ending:
             if not self._stopped:
@@ -239,6 +247,22 @@ class Run:
                 self._status.close()
                 self._lock.release()
         return True
+
+    def _refuse_unanswered(self) -> None:
+        """Makes sure that every lane that has ended, and was not stopped, has answered what there is.
+
+        Raises:
+            StreamFailedError: one has failed.
+        """
+        lanes = self.lanes.values()
+        parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
+        failed = [each.failed for each in parts if each.failed is not None]
+        if not failed or self._stopped:
+            return
+        waiting = [view for lane in lanes if lane.waits_for_others for view in lane.views]
+        told = unanswered_words(failed, waiting)
+        self._events.record("run_failed", **{**failed[0], "told": told})
+        raise StreamFailedError(told)
 
     @property
     def active(self) -> bool:
@@ -535,6 +559,7 @@ class Run:
             "selections": len(query.plans.views),
             "windows": {},
             "overflowed": {},
+            "troubles": {},
             "lanes": {},
             "view_pairs": dict(totals.view_pairs),
             "sequence": running.text,
@@ -542,8 +567,14 @@ class Run:
         }
         for lane in self.lanes.values():
             if any(keeper.ingest is query for keeper in lane.streams):
+                told["troubles"] |= self._troubles(lane.name, f"{query.stream}.log")
                 for name, value in lane.status().items():
                     told[name] = {**told[name], **value}
         for name, told_lane in told["lanes"].items():
             told_lane["views"] = self._status.book.lane(name).get("views", {})
         return told
+
+    def _troubles(self, *lanes: str) -> dict[str, Any]:
+        """Of these lanes those that fail, and why."""
+        known = {name: self._status.book.lane(name) for name in lanes}
+        return {name: lane["trouble"] for name, lane in known.items() if "trouble" in lane}

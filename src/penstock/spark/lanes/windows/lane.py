@@ -53,6 +53,11 @@ class WindowLane(Lane):
         """The same in the log of every stream."""
         return WINDOWS
 
+    @property
+    def views(self) -> Sequence[str]:
+        """The window views of the stream."""
+        return list(self._ingest.plans.windows)
+
     def recount(self, status: StatusFile) -> None:
         """Nothing: its batches are counted with those of its stream."""
 
