@@ -230,7 +230,11 @@ def end(*keepers: Any) -> None:
 
 
 def lane_context(
-    layout: Layout, spark: Any = None, sinks: Sequence[Sink] = (), **settings: Any
+    layout: Layout,
+    spark: Any = None,
+    sinks: Sequence[Sink] = (),
+    trigger: Trigger = Trigger(),  # noqa: B008, frozen
+    **settings: Any,
 ) -> LaneContext:
     """The context of a lane without a run."""
     events, appended = EventLog(layout.events), Appended()
@@ -239,7 +243,7 @@ def lane_context(
         layout,
         events,
         Settings(**{"retry_seconds": 0.01, **settings}),
-        Trigger(),
+        trigger,
         "penstock",
         lambda: sinks,
         appended,

@@ -296,7 +296,7 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
         f"        open({str(folder / 'tried')!r}, 'w').close()\n"
         "        parent = os.getppid()\n"
         f"        told = {str(folder / 'out' / 'events.jsonl')!r}\n"
-        "        while os.getppid() == parent and 'stream_retried' not in open(told).read():\n"
+        "        while os.getppid() == parent and 'lane_retried' not in open(told).read():\n"
         "            time.sleep(0.1)\n"
     )
     (folder / "script.sql").write_text(
@@ -321,7 +321,7 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert (folder / "tried").exists()
     events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
-    again = [event for event in events if event["kind"] == "stream_retried"]
+    again = [event for event in events if event["kind"] == "lane_retried"]
     assert ("windows", "slow_start") in {(event["part"], event["cause"]) for event in again}
     assert "Traceback" not in ended.stderr + ended.stdout
     assert "\tat " not in ended.stderr + ended.stdout

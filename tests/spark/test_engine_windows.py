@@ -20,6 +20,9 @@ from pyspark.sql import functions as F
 
 from engine_cases import put_file
 from penstock.errors import InputError, SqlError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
+from penstock.monitor.snapshot import take_snapshot
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
@@ -120,7 +123,10 @@ def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: 
     run.await_termination()
     assert_equal_to_spark(spark, run.results("huge"), [data], text.format("try_sum"))
     too_large = run.results("huge").where("s IS NULL").count()
+    (line,) = (stream.line() for stream in take_snapshot(run.status()))
+    assert "for a SUM or AVG that does not fit its type in huge" in line
     run.stop()
+    assert "a NULL for a SUM or AVG that does not fit its type" in "\n".join(status_lines(folder_status(out)))
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     windows = [event for event in events if event["kind"] == "windows"]
     # the last tuple of each file is 20 s late; those of the last files are of final windows

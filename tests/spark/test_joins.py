@@ -167,11 +167,11 @@ def test_a_static_table_that_is_away_before_it_is_read_is_waited_for(
     file.rename(aside)
     engine.view("named", "SELECT f.k, a.name FROM flights f JOIN airports a ON f.k = a.k")
     inputs.feed(1)
-    wait(lambda: run.events("stream_retried"), run)
+    wait(lambda: run.events("lane_retried"), run)
     aside.rename(file)
     wait(lambda: run.events("static_table_read"), run)
     wait(lambda: any(event["lane"] == "joins.1" for event in run.events("cut")), run)
-    retried = run.events("stream_retried")
+    retried = run.events("lane_retried")
     assert {event["cause"] for event in retried} == {"file_missing"}
     assert "static table airports: No such file or directory" in retried[0]["told"]
     assert not run.events("run_failed")

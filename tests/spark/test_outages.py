@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from engine_cases import folder_bag, script, write_orders
 from penstock.spark.engine import Engine
+from penstock.spark.sources.probes import FolderProbe
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
@@ -130,3 +131,27 @@ def test_a_broker_killed_within_a_batch_is_waited_for_and_nothing_is_lost_or_rep
     assert (retried["cause"], retried["part"]) == ("source_unreachable", "ingest")
     assert f"topic {topic} at {kafka.address}: the broker does not answer" in retried["told"]
     assert any(event["backlog"] == 0 and event["unit"] == "records" for event in run.events("lag"))
+
+
+def test_the_backlog_counts_what_spark_reads_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a", "b._COPYING_", "_SUCCESS", ".c.crc", "nested/d"]
+    partitioned = [*names[1:4], "_day=1/e", "_day=1/_f", "_day=1/g._COPYING_"]
+    for folder, written in (("plain", names), ("partitioned", partitioned)):
+        for name in written:
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a line\n")
+        read: list[str] = []
+        checkpoint = tmp_path / f"checkpoint-{folder}"
+        probe = FolderProbe(tmp_path / folder)
+        before = probe.backlog(checkpoint)
+        lines = spark.readStream.text(str(tmp_path / folder)).select("_metadata.file_path")
+        query = (
+            lines.writeStream.foreachBatch(lambda df, _, read=read: read.extend(r[0] for r in df.collect()))
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert before == len(read) > 0
+        assert probe.backlog(checkpoint) == 0

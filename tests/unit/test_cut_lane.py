@@ -17,6 +17,7 @@ import pytest
 
 from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
+from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
 from penstock.spark.lanes.lane import Lane
@@ -30,6 +31,8 @@ from penstock.spark.storage.layout import Layout
 NAME = "test.pairs"
 #: what takes longer never happens
 MOST_SECONDS = 60.0
+#: lanes of a run that goes on are tried again whatever fails
+ENDING = Trigger(available_now=True)
 
 
 @pytest.fixture
@@ -252,7 +255,7 @@ def test_a_lane_that_came_again_and_was_ended_before_its_first_cut_begins_where_
     tidier.tidy()
     assert reader.first == 2 * SEGMENT
 
-    ended = PairLane(NAME, lane_context(layout), [keeper])
+    ended = PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper])
 
     def orders(_: Any) -> Any:
         raise ValueError("not now")
@@ -341,7 +344,7 @@ def test_what_follows_publication_is_done_again_where_it_was_not_finished(
     assert lane.await_termination(MOST_SECONDS)
     assert given == [0, 0], "the sink got what it had not taken, and no more"
     assert len(lane.answered) == 1, "a published cut is not answered again"
-    told = [event for event in lane.context.events.recent if event["kind"] == "stream_retried"]
+    told = [event for event in lane.context.events.recent if event["kind"] == "lane_retried"]
     assert [(each["part"], each["lane"]) for each in told] == [("lane", NAME)]
 
 
@@ -350,7 +353,7 @@ def test_what_can_pass_is_tried_again_and_what_cannot_is_told(
 ) -> None:
     feeds[0].put(2)
     keeper = feeds[0].keeper()
-    lane = PairLane(NAME, lane_context(layout), [keeper])
+    lane = PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper])
     answer, raised = lane.answer, iter([OSError(errno.EIO, "Input/output error"), ValueError("never")])
 
     def fails(cut: Cut, staging: Path) -> Any:
@@ -364,7 +367,7 @@ def test_what_can_pass_is_tried_again_and_what_cannot_is_told(
     begin(lane)
     with pytest.raises(StreamFailedError, match=r"the lane of stream a stopped: ValueError: never"):
         lane.await_termination(MOST_SECONDS)
-    assert [event["kind"] for event in lane.context.events.recent] == ["stream_retried", "run_failed"]
+    assert [event["kind"] for event in lane.context.events.recent] == ["lane_retried", "lane_failed"]
     assert cuts_of(layout) == []
     again = begin(PairLane(NAME, lane_context(layout), [keeper]))
     end(keeper)
@@ -404,7 +407,7 @@ def test_a_lane_whose_place_in_a_log_is_older_than_the_log_is_refused(
     Segments(layout.log("a"), 0, 1 << 40, feed.clock).tidy()
     assert reader.first == SEGMENT
     reader.put_mark(NAME, 4)
-    again = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    again = begin(PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper]))
     told = f"reader {NAME} of stream a goes on with entry 5 of the log, .* is kept from entry {SEGMENT} on"
     with pytest.raises(StreamFailedError, match=f"{told}.*Put back the newest copy"):
         again.await_termination(MOST_SECONDS)
@@ -469,7 +472,7 @@ def test_folders_that_do_not_fit_are_refused(
     lane.finish()
     assert lane.await_termination(MOST_SECONDS)
     match = spoil(layout)
-    lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
+    lane = begin(PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper]))
     with pytest.raises(StreamFailedError, match=match):
         lane.await_termination(MOST_SECONDS)
 

@@ -44,3 +44,14 @@ def test_files_that_no_batch_was_given_are_counted(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_out_of_reach(tmp_path: Path) -> None:
     with pytest.raises(SourceGoneError, match="No such file or directory"):
         FolderProbe(tmp_path / "nowhere").backlog(tmp_path)
+
+
+def test_what_spark_passes_over_is_no_backlog(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    _write(folder, "a", "b._COPYING_", "_SUCCESS", ".b.crc", "_temporary/0/c", "nested/d")
+    assert FolderProbe(folder).backlog(tmp_path) == 1
+    assert FolderProbe(folder, is_recursive=True).backlog(tmp_path) == 2
+    assert FolderProbe(folder, is_selected=True).backlog(tmp_path) is None
+    _write(folder, "_day=1/e", "_day=1/_f", "_day=1/g._COPYING_", "_metadata")
+    assert FolderProbe(folder).backlog(tmp_path) == 4
+    assert FolderProbe(folder / "a").backlog(tmp_path) == 1

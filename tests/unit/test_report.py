@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock.cli.check import unused
 from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.report import News, length
@@ -116,3 +118,56 @@ def test_windows_that_fail_are_not_called_overload() -> None:
     }
     _, *further = deadline_lines("v", {"created": 4, "failed": 4, "standing": standing})
     assert further == ["  most of its windows fail"]
+
+
+def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
+    status = _stream(
+        tuples=4, windows={"early": 2, "overflowed": 3}, overflowed={"huge": 2, "vast": 1, "small": 0}
+    )
+    (snapshot,) = take_snapshot({"ledger": status})
+    told = "3 rows have a NULL for a SUM or AVG that does not fit its type in huge, vast"
+    assert told in snapshot.line().split(" | ")
+    daily = {"views": {"daily": {"early": 5, "corrected": 1, "final": 2, "rows": 20, "overflowed": 1}}}
+    (lane,) = take_lanes({"ledger": {"lanes": {"l": daily}}})
+    assert "1 row has a NULL for a SUM or AVG that does not fit its type" in lane.line()
+
+
+@pytest.mark.parametrize(
+    ("reason", "aside", "remedy"),
+    [
+        ("malformed csv record: x is no INT", None, "options sep and header"),
+        ("malformed JSON", None, "multiLine 'true'"),
+        ("not UTF-8", None, "option encoding"),
+        (
+            "unreadable file",
+            "in 1.parquet: Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true))",
+            "microseconds",
+        ),
+        ("unreadable file", "in 1.parquet: not a whole file", "the type that the files have"),
+        ("whatever else", None, "declared columns and options"),
+    ],
+)
+def test_a_stream_of_which_nothing_was_read_says_so_first(
+    reason: str, aside: str | None, remedy: str
+) -> None:
+    aside_all = _stream(tuples=0, quarantined={"rare": 1, reason: 1_200}, aside=aside)
+    (snapshot,) = take_snapshot({"orders": aside_all})
+    first = snapshot.line().split(" | ")[0]
+    assert first.startswith(f"NOTHING READ: all 1,201 records so far were set aside, most for: {reason}. ")
+    assert remedy in first
+    (snapshot,) = take_snapshot({"orders": {**aside_all, "tuples": 1}})
+    assert "NOTHING READ" not in snapshot.line()
+
+
+def _stream(**fields: Any) -> dict[str, Any]:
+    zero = dict.fromkeys(("views", "selections", "batches", "tuples", "matched", "pairs"), 0)
+    empty: dict[str, Any] = {"quarantined": {}, "errors": {}, "windows": {}, "overflowed": {}}
+    return {
+        **zero,
+        **empty,
+        "unusable_times": 0,
+        "tuples_per_second": 2.0,
+        "evaluations_per_tuple": None,
+        "sequence": None,
+        **fields,
+    }

@@ -200,9 +200,12 @@ def test_mistakes_are_underlined(statement: str, kind: type[SqlError], marked: s
 
 
 def test_known_names_may_be_used_and_not_be_taken() -> None:
-    assert parse_script("CREATE VIEW v AS SELECT * FROM Live", known=["live"]).views[0].query.source == "Live"
+    assert (
+        parse_script("CREATE VIEW v AS SELECT * FROM Live", known={"live": "stream"}).views[0].query.source
+        == "Live"
+    )
     with pytest.raises(DuplicateNameError):
-        parse_script("CREATE VIEW live AS SELECT * FROM live", known=["LIVE"])
+        parse_script("CREATE VIEW live AS SELECT * FROM live", known={"LIVE": "stream"})
 
 
 def test_a_backfill_is_a_hint_of_window_views() -> None:
@@ -211,3 +214,17 @@ def test_a_backfill_is_a_hint_of_window_views() -> None:
     assert not parse_query(sql.replace("BACKFILL, ", "")).hints.backfill
     with pytest.raises(SqlError, match="no arguments"):
         parse_query(sql.replace("BACKFILL", "BACKFILL('1 day')"))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("view", "big"), ("stream", "live")])
+def test_insert_into_what_is_no_table_is_refused_with_its_place(kind: str, name: str) -> None:
+    text = "CREATE TABLE o USING csv OPTIONS (path 'o'); CREATE VIEW big AS SELECT * FROM o; "
+    text += f"INSERT INTO {name} SELECT * FROM o"
+    with pytest.raises(UnsupportedError, match=f"{name} is a {kind}. INSERT INTO needs a table") as refused:
+        parse_script(text, known={"live": "stream"})
+    assert refused.value.text[refused.value.start : refused.value.end] == name
+
+
+def test_insert_into_a_view_declared_before_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="Big is a view"):
+        parse_script("INSERT INTO Big SELECT * FROM o", known={"o": "table", "big": "view"})

@@ -16,6 +16,7 @@ from penstock.cli.status import quarantine
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
+from penstock.monitor.report import status_lines
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import write_catalog
@@ -150,14 +151,26 @@ def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
     status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     log.record("run_started")
-    log.record("stream_retried", stream="orders", part="lane", lane="pairs", told="the disk is full")
-    assert status.book.stream("orders")["state"] == "retrying"
+    fails = {
+        "stream": "orders",
+        "part": "join",
+        "lane": "pairs",
+        "views": ["pairs"],
+        "told": "the disk is full",
+    }
+    for attempt in (1, 2):
+        log.record("lane_retried", **fails, attempt=attempt, wait_seconds=1.0)
+    assert status.book.stream("orders").get("state") != "retrying", "a lane is not its stream"
+    told = "\n".join(status_lines({**status.book.document(), "output": "out", "pid": 1}))
+    assert "  RETRYING: view pairs of stream orders waits since " in told
+    assert ": the disk is full; tried again 2 times; everything else goes on" in told
+    assert told.count("some of its views wait") == 1, "the news has it once"
+    log.record("lane_back", **fails, attempt=2)
     for cut, entry in ((6, 1_499), (7, 1_500)):
         log.record("cut", lane="pairs", cut=cut, streams={"orders": entry, "visits": 3}, entries=1)
     status.close()
-    assert folder_status(layout.output)["streams"]["orders"]["state"] != "retrying"
-    assert status.book.stream("orders")["state"] == "running"
     told = lines(layout)
+    assert "RETRYING" not in told
     assert "lane pairs: cut 7 " in told
     assert " ago, orders up to entry 1,500, visits up to entry 3" in told
 
@@ -175,6 +188,25 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
     status.close()
     assert "rides.fares" not in status.book.document()["streams"]
     assert "window view daily of rides.fares: 4 early, 2 corrected, 0 final" in lines(layout)
+
+
+def test_a_stream_of_which_nothing_was_read_is_the_first_line(layout: Layout) -> None:
+    book = StatusBook()
+    book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
+    counts = {
+        **BATCH,
+        "tuples": 0,
+        "matched": 0,
+        "quarantined": {"malformed csv record: amount is no INT": 12},
+    }
+    book.note({"kind": "batch", "time": datetime.now(UTC).isoformat(), **counts, "batch": 5})
+    replace_json(layout.status, book.document())
+    first, second = lines(layout).splitlines()[:2]
+    assert first.startswith(
+        "stream orders: NOTHING READ: all 12 records so far were set aside, most for: malformed csv record: "
+    )
+    assert "the options sep and header" in first
+    assert second.startswith(str(layout.output))
 
 
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(

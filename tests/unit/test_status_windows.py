@@ -110,6 +110,20 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
     assert told in lines(layout)
 
 
+def test_sums_that_do_not_fit_their_type_are_told(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    for batch in range(2):
+        views = {
+            "hours": {"early": 1, "corrected": 0, "final": 0, "rows": 9, "slack": 0, "overflowed": batch}
+        }
+        log.record("windows", stream="orders", batch=batch, views=views)
+    log.close()
+    assert (
+        "\n  1 row has a NULL for a SUM or AVG that does not fit its type; each revision counts\n"
+        in lines(layout)
+    )
+
+
 def test_windows_that_have_answered_no_batch_say_so(layout: Layout) -> None:
     assert "the windows have not answered batches 0 to 1 of the stream yet" in lines(layout)
 

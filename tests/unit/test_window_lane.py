@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 from penstock.errors import StreamFailedError
+from penstock.monitor.book import StatusBook
+from penstock.monitor.troubles import open_troubles
 from penstock.settings import Settings
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows import lane as window_lane
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.log.appended import Appended
+from penstock.spark.recovery import retries
 from penstock.spark.storage.events import EventLog
 
 STOPPED = "stopped from outside"
@@ -54,23 +58,31 @@ class Keyed:
 
 @pytest.fixture
 def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def made(keyed: Keyed) -> tuple[WindowLane, EventLog]:
+    def made(keyed: Keyed, available_now: bool = True) -> tuple[WindowLane, EventLog]:
         monkeypatch.setattr(window_lane, "KeyedQuery", lambda *_, **__: keyed)
         monkeypatch.setattr(window_lane, "_LOOK_SECONDS", 0.001)
         events = EventLog(tmp_path / "events.jsonl")
         log = SimpleNamespace(last=SimpleNamespace(number=0))
         stream: Any = SimpleNamespace(
-            ingest=SimpleNamespace(stream="s", log=log), active=False, is_complete=True
+            ingest=SimpleNamespace(
+                stream="s", log=log, plans=SimpleNamespace(windows={"w": None, "x": None})
+            ),
+            active=not available_now,
+            is_complete=available_now,
         )
         nothing: Any = None
         settings = Settings(retry_attempts=4, retry_seconds=0.001)
-        trigger = Trigger(available_now=True)
+        trigger = Trigger(available_now=available_now)
         context = LaneContext(
             nothing, nothing, events, settings, trigger, "penstock", list, Appended(), nothing
         )
         return WindowLane(context, stream), events
 
     return made
+
+
+def lost() -> StreamFailedError:
+    return StreamFailedError("the windows of stream s stopped: Python worker exited unexpectedly")
 
 
 def slow() -> StreamFailedError:
@@ -83,20 +95,77 @@ def test_a_slow_start_is_tried_again(lane: Any) -> None:
     windows.start()
     assert windows.await_termination(60)
     assert keyed.starts == 3
-    told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in events.recent]
-    assert told == [("stream_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
+    *again, back = events.recent
+    assert (back["kind"], back["attempt"]) == ("lane_back", 2)
+    told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in again]
+    assert told == [("lane_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
+    assert (events.recent[0]["lane"], events.recent[0]["views"]) == ("s.results", ["w", "x"])
 
 
-def test_what_is_slow_too_often_is_told(lane: Any) -> None:
+def test_a_busy_machine_is_waited_for_however_often_a_process_is_slow(lane: Any) -> None:
+    keyed = Keyed([*(slow() for _ in range(9)), None])
+    windows, events = lane(keyed)
+    windows.start()
+    assert windows.await_termination(60)
+    assert keyed.starts == 10
+    assert [event["attempt"] for event in events.recent] == [*range(1, 10), 9]
+
+
+def test_a_machine_that_stays_busy_for_an_hour_is_told(lane: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "_BUSY_SECONDS", 0.0)
     keyed = Keyed([slow() for _ in range(5)])
+    windows, _ = lane(keyed)
+    windows.start()
+    with pytest.raises(StreamFailedError, match=r"did not start in time.*tried again 4 times"):
+        windows.await_termination(60)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [lost, lambda: ValueError("a function of the user's raised"), lambda: OSError("Permission denied")],
+)
+def test_a_lane_of_a_run_that_goes_on_is_tried_again_whatever_fails(
+    lane: Any, failure: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "_SELDOM_SECONDS", 0.002)
+    monkeypatch.setattr(retries, "_MOST_SECONDS", 0.002)
+    keyed = Keyed([*(failure() for _ in range(20)), None])
+    windows, events = lane(keyed, available_now=False)
+    windows.start()
+    while keyed.starts < 21:
+        assert windows.active
+        time.sleep(0.001)
+    book = StatusBook()
+    for event in events.recent:
+        book.note(event)
+    ((name, trouble),) = open_troubles(book.document()["lanes"])
+    assert (name, trouble["state"], trouble["attempt"]) == ("s.results", "retrying", 20)
+    windows.retries.succeeded()
+    book.note(events.recent[-1])
+    assert not list(open_troubles(book.document()["lanes"]))
+    windows.stop()
+    assert {event["kind"] for event in events.recent} == {"lane_retried", "lane_back"}
+    assert windows.failed is None
+
+
+def test_a_lane_whose_query_somebody_stops_is_given_up_and_the_run_goes_on(lane: Any) -> None:
+    windows, events = lane(Keyed([STOPPED]), available_now=False)
+    windows.start()
+    assert windows.join(60)
+    assert windows.failed["cause"] == "stopped_outside"
+    assert [event["kind"] for event in events.recent] == ["lane_failed"]
+
+
+def test_what_fails_too_often_is_told(lane: Any) -> None:
+    keyed = Keyed([lost() for _ in range(5)])
     windows, events = lane(keyed)
     windows.start()
     with pytest.raises(
-        StreamFailedError, match=r"a Python process did not start in time.*tried again 4 times"
+        StreamFailedError, match=r"a Python worker process ended unexpectedly.*tried again 4 times"
     ):
         windows.await_termination(60)
     assert keyed.starts == 5
-    assert events.recent[-1]["kind"] == "run_failed"
+    assert events.recent[-1]["kind"] == "lane_failed"
 
 
 @pytest.mark.parametrize(

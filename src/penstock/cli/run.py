@@ -17,7 +17,7 @@ from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_scri
 from penstock.errors import InputError, StartStoppedError
 
 if TYPE_CHECKING:
-    from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
+    from penstock.monitor.live import Snapshot
 
 #: time between two lines on what a start is at
 _PRINTED_SECONDS = 5.0
@@ -54,6 +54,7 @@ def run(
     from penstock.monitor.live import follow
     from penstock.monitor.report import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.monitor.troubles import take_troubles
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
@@ -98,9 +99,9 @@ def run(
                         console.print(line)
                 return running.await_termination(seconds) or told.is_set()
 
-            def read() -> list[StreamSnapshot | LaneSnapshot]:
+            def read() -> list[Snapshot]:
                 status = running.status()
-                return [*take_snapshot(status), *take_lanes(status)]
+                return [*take_troubles(status), *take_snapshot(status), *take_lanes(status)]
 
             try:
                 follow(console, read, wait, News(running.events).lines)

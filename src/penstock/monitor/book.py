@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from datetime import datetime
 from typing import Any
 
 from penstock.monitor.deadlines import repeats
 from penstock.monitor.lanes import LANE_HANDLERS
 from penstock.monitor.networks import network_reached
+from penstock.monitor.troubles import SETTLED_SECONDS, seconds_of
 
 #: version of the document
 VERSION = 1
@@ -23,8 +23,6 @@ VERSION = 1
 _KEPT = 40
 #: batches whose rate is told
 _RATED = 5
-#: a stream that was tried again and has not failed for so long since then runs
-_SETTLED_SECONDS = 60.0
 #: kinds that are measurements: they change counts and are no news
 MEASURED = frozenset(
     {
@@ -170,7 +168,8 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
-        lane.pop("standing", None)
+        for told in ("standing", "trouble"):
+            lane.pop(told, None)
         for table in lane.get("tables", {}).values():
             # what is lost still is told anew
             table.pop("lost", None)
@@ -256,9 +255,6 @@ def _restate_windows(document: Document, name: str, totals: Mapping[str, Any]) -
 
 def _windows(document: Document, event: Mapping[str, Any]) -> None:
     _add_windows(document, event["stream"], event)
-    stream = _stream(document, event["stream"])
-    if stream.get("state") == "retrying":
-        stream["state"] = "running"
 
 
 def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> None:
@@ -292,11 +288,6 @@ def _cut(document: Document, event: Mapping[str, Any]) -> None:
     for view, standing in (event.get("figures") or {}).get("standing", {}).items():
         lane.setdefault("views", {}).setdefault(view, {})["standing"] = standing
     _add_cut(document, event["lane"], {"batch": event["cut"], **(event.get("figures") or {})})
-    for name in event.get("streams") or {}:
-        # the rows of a view are a stream that is none of the run's
-        stream = document["streams"].get(name, {})
-        if stream.get("state") == "retrying":
-            stream["state"] = "running"
 
 
 def _history_held(document: Document, event: Mapping[str, Any]) -> None:
@@ -346,15 +337,8 @@ def _reachable(document: Document, event: Mapping[str, Any]) -> None:
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
-    until = _seconds(event.get("time")) + (event.get("wait_seconds") or 0.0) + _SETTLED_SECONDS
+    until = seconds_of(event.get("time")) + (event.get("wait_seconds") or 0.0) + SETTLED_SECONDS
     stream.update(state="retrying", retry=event.get("told"), tried_until=until)
-
-
-def _seconds(time_text: Any) -> float:
-    try:
-        return datetime.fromisoformat(str(time_text)).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def stream_state(stream: Mapping[str, Any], now: Callable[[], float] = time.time) -> str:
@@ -373,6 +357,10 @@ def _files_passed_over(document: Document, event: Mapping[str, Any]) -> None:
 
 def _topic_recreated(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["topics_recreated"] += 1
+
+
+def _set_aside(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["aside"] = event.get("told")
 
 
 def _lag(document: Document, event: Mapping[str, Any]) -> None:
@@ -399,6 +387,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "source_reachable": _reachable,
     "stream_retried": _retried,
     "lag": _lag,
+    "rows_set_aside": _set_aside,
     "files_changed": _files_changed,
     "files_passed_over": _files_passed_over,
     "topic_recreated": _topic_recreated,

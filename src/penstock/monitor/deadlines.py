@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: kinds that a view may bring about again and again: the newest of each view is news, and on a run's screen the first
-REPEATED = frozenset({"losses_exceeded"})
+#: kinds that a view or lane may bring about again and again, by what tells whose they are: the newest of each is news, and on a
+#: run's screen the first
+REPEATED = {"losses_exceeded": "view", "lane_retried": "lane"}
 
 
 def repeats(earlier: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether an event says again of a view what an earlier one has said."""
-    return event.get("kind") in REPEATED and all(
-        earlier.get(name) == event.get(name) for name in ("kind", "view")
-    )
+    """Whether an event says again of a view or lane what an earlier one has said."""
+    whose = REPEATED.get(str(event.get("kind")))
+    return whose is not None and all(earlier.get(name) == event.get(name) for name in ("kind", whose))
 
 
 def deadline_words(view: Mapping[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.monitor.troubles import TROUBLE_HANDLERS
+
 #: switches of a join's order that the document holds
 _SWITCHES = 5
 
@@ -42,6 +44,10 @@ def _table_back(document: dict[str, Any], event: Mapping[str, Any]) -> None:
     _table(document, event).pop("lost", None)
 
 
+def _trouble(document: dict[str, Any], event: Mapping[str, Any]) -> None:
+    TROUBLE_HANDLERS[event["kind"]](_lane(document, event), event)
+
+
 #: by kind of event
 LANE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
     "lane_left": _lane_left,
@@ -50,4 +56,5 @@ LANE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]]
     "static_table_read": _table_read,
     "static_table_lost": _table_lost,
     "static_table_back": _table_back,
+    **dict.fromkeys(TROUBLE_HANDLERS, _trouble),
 }

@@ -10,9 +10,10 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
+from penstock.monitor.troubles import TroubleSnapshot
 
 _PLAIN_SECONDS = 5.0
-Snapshot = StreamSnapshot | LaneSnapshot
+Snapshot = StreamSnapshot | LaneSnapshot | TroubleSnapshot
 
 
 def follow(

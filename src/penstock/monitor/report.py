@@ -11,7 +11,9 @@ from typing import Any
 from penstock.monitor.book import MEASURED, Document
 from penstock.monitor.deadlines import REPEATED, deadline_lines
 from penstock.monitor.joins import standing_lines
+from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.networks import network_line
+from penstock.monitor.troubles import open_troubles, trouble_words
 
 #: views, errors and events named at the most
 _NAMED = 8
@@ -55,6 +57,9 @@ _WORDS = {
     "source_unreachable": "source out of reach",
     "source_reachable": "source back",
     "stream_retried": "tried again after a failure",
+    "lane_retried": "some of its views wait, and are tried again after a failure",
+    "lane_failed": "some of its views are not answered any more in this run",
+    "lane_back": "the views that waited are answered again",
     "backfill_retried": "windows of earlier batches tried again after a failure",
     "backfill_failed": "windows of earlier batches are not whole until the next start",
     "windows_restarted": "its windows were started again",
@@ -73,7 +78,13 @@ _WORDS = {
 
 def status_lines(document: Document) -> Iterator[str]:
     """What `penstock status` prints of `folder_status`."""
+    for name, stream in document["streams"].items():
+        if told := nothing_read(stream):
+            yield f"stream {name}: {told}"
     yield _run(document)
+    is_running = document["state"] in ("running", "starting")
+    for name, trouble in open_troubles(document.get("lanes", {})) if is_running else ():
+        yield f"  {trouble_words(name, trouble)}"
     for name, stream in document["streams"].items():
         yield from _stream(name, stream)
         if stream.get("quarantined"):
@@ -254,6 +265,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if standing.get("newest") is not None:
         parts.append(f"stream time {moment(standing['newest'])}")
     yield " | ".join(parts)
+    if told := overflow_words(view.get("overflowed", 0)):
+        yield f"  {told}; each revision counts"
     if view.get("dropped"):
         yield f"  dropped at {_clock(view['dropped'])}: its results stay, its open windows are never answered"
         return
@@ -376,9 +389,12 @@ class News:
     def _is_told(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is to be read; what repeats is once for each view."""
         again = (event["kind"], event.get("view", ""))
+        if event["kind"] == "lane_retried" and event["attempt"] > 1:
+            # the line of the lane says so as long as it lasts
+            return False
         if event["kind"] in MEASURED | _COUNTED or again in self._repeated:
             return False
-        if event["kind"] in REPEATED:
+        if REPEATED.get(event["kind"]) == "view":
             self._repeated.add(again)
         return True
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.monitor.book import stream_state
 from penstock.monitor.deadlines import deadline_words
+from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.report import counted, length, not_joined
 
 #: views named at the most
@@ -40,6 +41,8 @@ class StreamSnapshot:
         files_passed_over: FIFOs, sockets and devices among the files.
         backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
         age_seconds: how far the newest event time is behind the clock, or None.
+        nothing_read: that all records were set aside, and why; "" where one was read.
+        overflowed: rows with a sum that does not fit its type, by view.
         lost_packets: of the packets that a simulated network has created so far, how many it loses, and all; None of other sources.
     """
 
@@ -65,6 +68,8 @@ class StreamSnapshot:
     backlog: str = ""
     age_seconds: float | None = None
     lost_packets: tuple[int, int] | None = None
+    nothing_read: str = ""
+    overflowed: tuple[tuple[str, int], ...] = ()
 
     @property
     def dropped_share(self) -> float:
@@ -84,6 +89,8 @@ class StreamSnapshot:
             parts.append(counted(windows, "window view"))
         if self.state not in ("running", "waiting"):
             parts.insert(0, self.state.upper())
+        if self.nothing_read:
+            parts.insert(0, self.nothing_read)
         if self.backlog:
             parts.append(f"backlog {self.backlog}")
         if self.age_seconds is not None:
@@ -94,6 +101,8 @@ class StreamSnapshot:
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
             if self.windows[3]:
                 parts.append(f"final windows corrected: {self.windows[3]:,}")
+        if told := overflow_words(sum(rows for _, rows in self.overflowed)):
+            parts.append(f"{told} in {_named(dict(self.overflowed))}")
         if self.quarantined:
             parts.append(f"{self.quarantined:,} quarantined")
         if self.rows_set_aside:
@@ -169,6 +178,8 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             age_seconds=_age(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
             lost_packets=_lost_packets(stream.get("network")),
+            nothing_read=nothing_read(stream),
+            overflowed=tuple((view, rows) for view, rows in stream.get("overflowed", {}).items() if rows),
         )
         for name, stream in status.items()
     ]
@@ -195,7 +206,8 @@ def _told(counts: Mapping[str, Any]) -> str:
     if "released" in counts:
         return deadline_words(counts)
     if "early" in counts:
-        return ", ".join(f"{counts[kind]:,} {kind}" for kind in _WINDOWS[:3])
+        windows = [f"{counts[kind]:,} {kind}" for kind in _WINDOWS[:3]]
+        return ", ".join([*windows, *filter(None, [overflow_words(counts.get("overflowed", 0))])])
     told = counted(counts.get("rows", 0), "row")
     return (
         f"{told}, {counts['raised']:,} no match because a condition raised" if counts.get("raised") else told

@@ -71,9 +71,13 @@ class Declared:
         )
 
     @property
-    def names(self) -> list[str]:
-        """All names that are taken."""
-        return list({**self.tables, **self.streams, **self.views})
+    def names(self) -> dict[str, str]:
+        """All names that are taken, each with what has it: `table`, `stream` or `view`."""
+        return {
+            **dict.fromkeys(self.views, "view"),
+            **dict.fromkeys(self.streams, "stream"),
+            **dict.fromkeys(self.tables, "table"),
+        }
 
     @property
     def texts(self) -> dict[str, str]:

@@ -6,12 +6,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import InputError
+from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
@@ -80,53 +82,54 @@ class Run:
         self.is_starting = True
         #: whether something may run that could not be stopped
         self._is_unstopped = False
-        self._lock = CheckpointLock(
-            layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
-        )
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
-        try:
-            self._status = StatusFile(layout, self._pairs)
-            self._events = EventLog(
-                layout.events,
-                told=self._status.book.note,
-                most_bytes=settings.events_bytes,
-                most_files=settings.events_files,
-            )
-            warm_workers(spark)
-        except BaseException:
-            self._lock.release()
-            raise
-        self._watch = SourceWatch(self._events, settings.watch_seconds)
-        self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
         # these four are replaced, never changed, too
         self._sinks: Mapping[str, Sequence[Sink]] = {}
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
-        self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
-        self._deadlines = DeadlineViews(layout)
         self._derived: Mapping[str, DerivedStream] = {}
-        appended = Appended()
-        rows = RowLogs(layout, self._events, appended.tell)
-        self._lane_context = LaneContext(
-            spark,
-            layout,
-            self._events,
-            settings,
-            trigger,
-            self._name,
-            self._all_sinks,
-            appended,
-            rows,
-            functions,
-            aggregates,
-        )
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
-        self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+        with ExitStack() as held:
+            self._lock = CheckpointLock(
+                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+            )
+            held.callback(self._lock.release)
+            self._status = StatusFile(layout, self._pairs)
+            held.callback(self._status.close)
+            self._events = EventLog(
+                layout.events,
+                told=self._status.book.note,
+                most_bytes=settings.events_bytes,
+                most_files=settings.events_files,
+            )
+            held.callback(self._events.close)
+            warm_workers(spark)
+            self._watch = SourceWatch(self._events, settings.watch_seconds)
+            self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
+            self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+            self._deadlines = DeadlineViews(layout)
+            appended = Appended()
+            self._lane_context = LaneContext(
+                spark,
+                layout,
+                self._events,
+                settings,
+                trigger,
+                self._name,
+                self._all_sinks,
+                appended,
+                RowLogs(layout, self._events, appended.tell),
+                functions,
+                aggregates,
+            )
+            self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+            #: what the run holds of the process, to be let go of in reverse order
+            self._held = held.pop_all()
 
     @property
     def output(self) -> str:
@@ -206,9 +209,7 @@ class Run:
             if not self._stopped:
                 self._events.record("run_stopped")
             self._stopped = True
-            self._events.close()
-            self._status.close()
-            self._lock.release()
+            self._held.close()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
@@ -217,15 +218,22 @@ class Run:
             False where the time ran out first.
 
         Raises:
-            StreamFailedError: something stopped a stream.
+            StreamFailedError: something stopped a stream, or a lane could not answer what was available.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            ended = [query.await_termination(_LOOK_SECONDS) for query in self._running]
+            # a lane that fails is no matter of the others
+            ended = [
+                each.await_termination(_LOOK_SECONDS)
+                if isinstance(each, IngestQuery)
+                else each.join(_LOOK_SECONDS)
+                for each in self._running
+            ]
             if all(ended):
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        self._refuse_unanswered()
         self._watch.close()
         with self._ending:
             if not self._stopped:
@@ -239,6 +247,22 @@ class Run:
                 self._status.close()
                 self._lock.release()
         return True
+
+    def _refuse_unanswered(self) -> None:
+        """Makes sure that every lane that has ended, and was not stopped, has answered what there is.
+
+        Raises:
+            StreamFailedError: one has failed.
+        """
+        lanes = self.lanes.values()
+        parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
+        failed = [each.failed for each in parts if each.failed is not None]
+        if not failed or self._stopped:
+            return
+        waiting = [view for lane in lanes if lane.waits_for_others for view in lane.views]
+        told = unanswered_words(failed, waiting)
+        self._events.record("run_failed", **{**failed[0], "told": told})
+        raise StreamFailedError(told)
 
     @property
     def active(self) -> bool:
@@ -516,7 +540,7 @@ class Run:
                 name: known.get(name)
                 for name in (
                     *("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us"),
-                    "network",
+                    *("network", "aside"),
                 )
             },
             "held_by": known.get("held_by", {}),
@@ -535,6 +559,8 @@ class Run:
             "views": len(query.plans.views) + len(query.plans.windows),
             "selections": len(query.plans.views),
             "windows": {},
+            "overflowed": {},
+            "troubles": {},
             "lanes": {},
             "view_pairs": dict(totals.view_pairs),
             "sequence": running.text,
@@ -542,8 +568,14 @@ class Run:
         }
         for lane in self.lanes.values():
             if any(keeper.ingest is query for keeper in lane.streams):
+                told["troubles"] |= self._troubles(lane.name, f"{query.stream}.log")
                 for name, value in lane.status().items():
                     told[name] = {**told[name], **value}
         for name, told_lane in told["lanes"].items():
             told_lane["views"] = self._status.book.lane(name).get("views", {})
         return told
+
+    def _troubles(self, *lanes: str) -> dict[str, Any]:
+        """Of these lanes those that fail, and why."""
+        known = {name: self._status.book.lane(name) for name in lanes}
+        return {name: lane["trouble"] for name, lane in known.items() if "trouble" in lane}

@@ -147,7 +147,7 @@ class Backfill:
             "backfill",
             self._settings,
             self._events,
-            details={"views": list(views)},
+            details=lambda: {"views": list(views)},
         )
         try:
             retries.run(attempt, self._stopping)

@@ -6,6 +6,8 @@ Everything that reads the log finds the same entries there, however many lanes d
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +16,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest.backfill import Backfill
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.trigger import Trigger
-from penstock.spark.recovery.retries import Retries
+from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 
@@ -48,7 +50,14 @@ class LogKeeper:
             0 if trigger.available_now else settings.idle_seconds, ingest.interval_seconds
         )
         self._backfill = Backfill(spark, ingest, layout, events, settings)
-        self._retries = Retries(ingest.stream, "log", settings, events)
+        self._retries = Retries(
+            ingest.stream,
+            "log",
+            settings,
+            events,
+            details=lambda: {"lane": f"{ingest.stream}.log"},
+            is_endless=not trigger.available_now,
+        )
         self._stopping = threading.Event()
         self._complete = threading.Event()
         self._failure: BaseException | None = None
@@ -92,10 +101,20 @@ class LogKeeper:
         Raises:
             StreamFailedError: the log could not be written.
         """
-        self._thread.join(timeout_seconds)
+        has_ended = self.join(timeout_seconds)
         if self._failure is not None:
             raise self._failure
+        return has_ended
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Likewise, whatever has ended it."""
+        self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
+
+    @property
+    def failed(self) -> Mapping[str, Any] | None:
+        """What was told of the failure that has ended it, or None."""
+        return told_of(self._failure, self._retries)
 
     def _keep(self) -> None:
         try:

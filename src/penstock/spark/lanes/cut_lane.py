@@ -145,9 +145,6 @@ class CutLane(Lane):
         """The newest cut, by the lane's name."""
         return {"lanes": {self.name: {"active": self.active, **self._told}}}
 
-    def _details(self) -> dict[str, Any]:
-        return {"lane": self.name}
-
     def _halt(self) -> None:
         self.context.appended.tell()
         self.jobs.cancel()

@@ -18,7 +18,7 @@ from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.recovery.retries import Retries
+from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
@@ -26,6 +26,8 @@ from penstock.spark.storage.layout import Layout
 
 #: time between two words to a lane to break off
 _HALT_SECONDS = 1.0
+#: views that an event names
+_MOST_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class LaneInput(Protocol):
 class Lane(ABC):
     """Consumes the logs of streams in a thread of its own, begun again where that helps.
 
-    A lane ends by itself once the logs of all its streams are complete, and answered.
+    A lane ends by itself once the logs of all its streams are complete, and answered. What fails in it is tried again for as long as the
+    run goes on; in a run that ends with what is available, as often as the ingest query.
 
     Args:
         name: unique in the run, and the same in the next one.
@@ -100,7 +103,12 @@ class Lane(ABC):
         self.context = context
         self.streams = tuple(streams)
         self.retries = Retries(
-            streams[0].ingest.stream, self.part, context.settings, context.events, details=self._details()
+            streams[0].ingest.stream,
+            self.part,
+            context.settings,
+            context.events,
+            details=lambda: {"lane": self.name, "views": list(self.views)[:_MOST_NAMED]},
+            is_endless=not context.trigger.available_now,
         )
         self._stopping = threading.Event()
         self._finishing = threading.Event()
@@ -141,10 +149,32 @@ class Lane(ABC):
         Raises:
             StreamFailedError: something stopped the lane.
         """
-        self._thread.join(timeout_seconds)
+        has_ended = self.join(timeout_seconds)
         if self._failure is not None:
             raise self._failure
+        return has_ended
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Likewise, whatever has ended the lane."""
+        self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
+
+    @property
+    def failed(self) -> Mapping[str, Any] | None:
+        """What was told of the failure that has ended the lane, or None."""
+        return told_of(self._failure, self.retries)
+
+    @property
+    def views(self) -> Sequence[str]:
+        """The views that it answers."""
+        return ()
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether it has ended because a lane that it reads from has failed."""
+        return (
+            self._failure is None and not self.is_complete and not self.active and not self._stopping.is_set()
+        )
 
     def status(self) -> dict[str, Any]:
         """What `Run.status` says of the lane: parts of fields of its streams."""
@@ -187,9 +217,6 @@ class Lane(ABC):
         return not self._stopping.is_set() and (
             self._finishing.is_set() or all(keeper.is_complete for keeper in self.streams)
         )
-
-    def _details(self) -> dict[str, Any]:
-        return {}
 
     def _run(self) -> None:
         try:

@@ -27,6 +27,8 @@ from penstock.errors import (
 from penstock.spark.recovery.messages import first_line
 
 SESSION_ENDED = "session_ended"
+STOPPED_OUTSIDE = "stopped_outside"
+SLOW_START = "slow_start"
 SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
 _ENDED = "the Spark session has ended: spark.stop() was called, or its Java process was killed"
@@ -101,7 +103,7 @@ _RULES = (
         "data of the source is gone that was to be read",
     ),
     _rule(
-        "slow_start",
+        SLOW_START,
         r"Python worker failed to connect back",
         True,
         "a Python process did not start in time",
@@ -162,7 +164,7 @@ _RULES = (
 #: what a sink's own code says of sessions is about its own
 _SINK_RULES = tuple(rule for rule in _RULES if rule.kind != SESSION_ENDED)
 #: what a sink's own code may say without meaning Spark or its surroundings
-_PASSES_IN_SINKS = frozenset({"slow_start", "worker_lost", "executor_lost", SOURCE_UNREACHABLE, "disk_full"})
+_PASSES_IN_SINKS = frozenset({SLOW_START, "worker_lost", "executor_lost", SOURCE_UNREACHABLE, "disk_full"})
 _JAVA = re.compile(r"^(?:Caused by: |: )?((?:[a-z][\w$]*\.)+[A-Z][\w$.]*)(?:: (.*))?$")
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 _PENSTOCK = re.compile(r"^penstock\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -209,7 +211,7 @@ def _cause_of(error: BaseException) -> Cause:
         return _cause_in_sink(sink, list(_chain(sink.__cause__)))
     for each in chain:
         if isinstance(each, StoppedOutsideError):
-            return Cause("stopped_outside", str(each))
+            return Cause(STOPPED_OUTSIDE, str(each))
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))

@@ -1,20 +1,45 @@
-"""Trying again what can pass by itself: bounded, after waits that grow; each retry and the final failure are told."""
+"""Trying again what failed, after waits that grow; each retry, the recovery and the final failure are told.
+
+The ingest query and whatever else must come to an end is tried again a bounded number of times, and only where the cause can pass. A lane of
+a run that goes on is tried again for as long as the run goes on, whatever the cause: its views wait, and nothing else does.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StreamFailedError
 from penstock.settings import Settings
-from penstock.spark.recovery.causes import Cause, cause_of
+from penstock.spark.recovery.causes import SESSION_ENDED, SLOW_START, STOPPED_OUTSIDE, Cause, cause_of
 from penstock.spark.storage.events import EventLog
 
 _MOST_SECONDS = 30.0
-#: the one part without which a stream goes on
-_BESIDE = "backfill"
+#: the longest wait after a cause that somebody has to mend first
+_SELDOM_SECONDS = 300.0
+#: a machine too busy to start a process says nothing against what was to run there, unless it stays so
+_BUSY_SECONDS = 3_600.0
+#: causes that no attempt ever ends
+_FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """The events that tell of a part: it is tried again, it is given up, it works again."""
+
+    retried: str
+    failed: str
+    back: str | None = None
+
+
+_KINDS = {
+    "ingest": _Kinds("stream_retried", "run_failed"),
+    "backfill": _Kinds("backfill_retried", "backfill_failed"),
+}
+_KINDS_OF_LANES = _Kinds("lane_retried", "lane_failed", "lane_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +66,8 @@ class Retries:
         settings: how often and after what wait.
         events: where retries and the failure are told.
         name_it: adds to a cause what the stream knows: views, topic, folder.
-        details: fields of these events.
+        details: gives further fields of these events.
+        is_endless: whether it is tried again whatever fails and however often.
     """
 
     def __init__(
@@ -51,18 +77,24 @@ class Retries:
         settings: Settings,
         events: EventLog,
         name_it: Callable[[Cause], Cause] = lambda cause: cause,
-        details: Mapping[str, Any] | None = None,
+        details: Callable[[], Mapping[str, Any]] = dict,
+        is_endless: bool = False,
     ) -> None:
-        self._details = dict(details or {})
+        self._details = details
         self._stream = stream
         self._part = part
+        self._kinds = _KINDS.get(part, _KINDS_OF_LANES)
         self._most = settings.retry_attempts
         self._first_seconds = settings.retry_seconds
         self._events = events
         self._name_it = name_it
+        self._is_endless = is_endless
         self._lock = threading.Lock()
-        self._tried = 0
+        self._tried = self._counted = 0
+        self._since = 0.0
         self._pending: Retry | None = None
+        #: what was told of the final failure
+        self.failed: Mapping[str, Any] | None = None
 
     @property
     def pending(self) -> Retry | None:
@@ -73,14 +105,16 @@ class Retries:
     def succeeded(self) -> None:
         """Counts attempts anew."""
         with self._lock:
-            self._tried = 0
-            self._pending = None
+            pending, self._pending = self._pending, None
+            self._tried = self._counted = 0
+        if pending is not None and self._kinds.back is not None:
+            self._events.record(self._kinds.back, **self._fields(), attempt=pending.attempt)
 
     def run(self, attempt: Callable[[], None], stopping: threading.Event) -> None:
         """Makes attempts until one returns or `stopping` is set.
 
         Raises:
-            StreamFailedError: the cause of the last attempt's exception cannot pass, or too many were made.
+            StreamFailedError: nothing helps against the cause of the last attempt's exception, or too many were made.
         """
         while True:
             try:
@@ -93,12 +127,12 @@ class Retries:
                 if retry is None:
                     raise self._failure(cause) from error
             else:
+                if not stopping.is_set():
+                    self.succeeded()
                 return
             self._events.record(
-                {True: "stream_retried", False: "backfill_retried"}[self._part != _BESIDE],
-                stream=self._stream,
-                part=self._part,
-                **self._details,
+                self._kinds.retried,
+                **self._fields(),
                 cause=cause.kind,
                 told=cause.told,
                 attempt=retry.attempt,
@@ -109,29 +143,47 @@ class Retries:
 
     def _next(self, cause: Cause) -> Retry | None:
         with self._lock:
-            if not cause.is_transient or self._tried >= self._most:
+            now = time.monotonic()
+            if not self._tried:
+                self._since = now
+            if not self._may_try(cause, now - self._since):
                 return None
-            seconds = min(_MOST_SECONDS, self._first_seconds * 2.0**self._tried)
+            longest = _MOST_SECONDS if cause.is_transient else _SELDOM_SECONDS
+            seconds = min(longest, self._first_seconds * 2.0 ** min(self._tried, 64))
             self._tried += 1
             self._pending = Retry(cause, self._tried, seconds)
             return self._pending
+
+    def _may_try(self, cause: Cause, seconds: float) -> bool:
+        """Whether it is worth while to try again, so many seconds after the first failure."""
+        if cause.kind in _FOR_GOOD:
+            return False
+        if self._is_endless or (cause.kind == SLOW_START and seconds < _BUSY_SECONDS):
+            return True
+        self._counted += 1
+        return cause.is_transient and self._counted <= self._most
+
+    def _fields(self) -> dict[str, Any]:
+        return {"stream": self._stream, "part": self._part, **self._details()}
 
     def _failure(self, cause: Cause) -> StreamFailedError:
         again = (
             f"; tried again {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
         )
-        self._events.record(
-            {True: "run_failed", False: "backfill_failed"}[self._part != _BESIDE],
-            stream=self._stream,
-            part=self._part,
-            **self._details,
-            cause=cause.kind,
-            told=cause.told + again,
-            **{
-                name: value
-                for name in ("view", "function", "file", "topic")
-                if (value := getattr(cause, name)) is not None
-            },
-        )
+        named = {
+            name: value
+            for name in ("view", "function", "file", "topic")
+            if (value := getattr(cause, name)) is not None
+        }
+        fields = self._fields()
+        self.failed = {**fields, "cause": cause.kind, "told": cause.told + again, **named}
+        self._events.record(self._kinds.failed, **self.failed)
         what = "stream" if self._part == "ingest" else f"the {self._part} of stream"
         return StreamFailedError(f"{what} {self._stream} stopped: {cause.told}{again}")
+
+
+def told_of(failure: BaseException | None, retries: Retries) -> Mapping[str, Any] | None:
+    """What is told of the failure that has ended a part: `told` and fields of its event; None where none has."""
+    if failure is None:
+        return None
+    return retries.failed or {"cause": "failed", "told": f"{type(failure).__name__}: {failure}"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
+from penstock.spark.sources.listing import files_read
 from penstock.spark.sources.patterns import is_pattern
 from penstock.spark.storage.files import numbered
 from penstock.sql.script.script import CreateTable
@@ -21,6 +21,8 @@ from penstock.sql.script.script import CreateTable
 _CONNECT_SECONDS = 2.0
 _TOPICS = ("subscribe", "assign", "subscribepattern")
 _FILES = ("parquet", "csv", "json", "orc", "text")
+#: options that leave files of a folder out for other reasons than their names
+_SELECTING = ("pathglobfilter", "modifiedbefore", "modifiedafter")
 
 
 class SourceGoneError(Exception):
@@ -66,7 +68,8 @@ def open_probe(spark: SparkSession, table: CreateTable) -> Probe | None:
         return KafkaProbe(spark, topics, client)
     path = options.get("path", "")
     if kind in _FILES and "://" not in path and not is_pattern(path):
-        return FolderProbe(Path(path).resolve())
+        is_recursive = options.get("recursivefilelookup", "").lower() == "true"
+        return FolderProbe(Path(path).resolve(), is_recursive, any(each in options for each in _SELECTING))
     return None
 
 
@@ -75,14 +78,18 @@ class FolderProbe:
 
     Args:
         folder: the folder.
+        is_recursive: whether the option `recursiveFileLookup` is set.
+        is_selected: whether another option says which of its files are read: then nobody can tell the backlog.
     """
 
     unit: str = "files"
     topic: str | None = None
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, is_recursive: bool = False, is_selected: bool = False) -> None:
         self.source = f"folder {folder}"
         self._folder = folder
+        self._is_recursive = is_recursive
+        self._is_selected = is_selected
         self._log: Path | None = None
         self._seen: set[str] = set()
         self._read: set[str] = set()
@@ -90,9 +97,11 @@ class FolderProbe:
     def backlog(self, checkpoint: Path) -> int | None:
         """Files that no batch has been given; see `Probe.backlog`."""
         try:
-            present = _files(self._folder)
+            present = files_read(str(self._folder), is_recursive=self._is_recursive)
         except OSError as error:
             raise SourceGoneError(error.strerror or str(error)) from error
+        if self._is_selected:
+            return None
         self._follow(checkpoint / "sources" / "0")
         self._seen &= present
         return len(present) - len(self._seen)
@@ -204,20 +213,4 @@ def _answered(checkpoint: Path) -> Offsets:
         found: Offsets = json.loads(paths[0].read_text().splitlines()[-1])
     except (OSError, ValueError, IndexError):
         return {}
-    return found
-
-
-def _files(folder: Path) -> set[str]:
-    """Paths of the files that Spark's file source would look at."""
-    found = set()
-    folders = [str(folder)]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.name.startswith(("_", ".")):
-                    continue
-                if entry.is_dir():
-                    folders.append(entry.path)
-                else:
-                    found.add(entry.path)
     return found

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import (
     FILE_SOURCES,
@@ -59,7 +60,7 @@ class StaticTable:
         listed: list[tuple[object, ...]] = []
         for file in files:
             parts = file.relative_to(top).parts
-            if not any(part.startswith(("_", ".")) for part in parts):
+            if not any(map(is_passed_over, parts)):
                 told = file.stat()
                 listed.append((*parts, told.st_size, told.st_mtime_ns))
         if not listed:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import is_pattern
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.sql.script.script import CreateTable
@@ -102,7 +103,7 @@ def _files(path: str) -> Iterator[Path]:
     found = islice(glob.iglob(path), _ENTRIES) if is_pattern(path) else [path]  # noqa: PTH207, may be absolute
     for folder in map(Path, sorted(found)):
         for file in sorted(islice(_below(folder), _ENTRIES)) if folder.is_dir() else [folder]:
-            if file.is_file() and file.stat().st_size and not file.name.startswith((".", "_")):
+            if file.is_file() and file.stat().st_size and not is_passed_over(file.name):
                 yield file
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.spark.sources.probes import Probe, SourceGoneError
 from penstock.spark.storage.events import EventLog
 
-_CLOSE_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class SourceWatch:
             return watched.state if watched else SourceState()
 
     def close(self) -> None:
-        """Ends the thread, after the look it is at; does not wait long for a look that does."""
+        """Ends the thread after a last look at what the streams, which have ended, have left; does not wait long for it."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_SECONDS)
@@ -105,14 +105,19 @@ class SourceWatch:
                 if not self._closed.is_set():
                     self._look(stream, each)
         with self._lock:
-            probes = [each.probe for each in self._watched.values() if each.probe is not None]
-        for probe in probes:
-            probe.close()
+            watched = list(self._watched.items())
+        for stream, each in watched:
+            # a source that is away now is nobody's outage any more
+            self._look(stream, each, is_last=True)
+            if each.probe is not None:
+                each.probe.close()
 
-    def _look(self, stream: str, watched: _Watched) -> None:
+    def _look(self, stream: str, watched: _Watched, *, is_last: bool = False) -> None:
         probe, before = watched.probe, watched.state
         if probe is not None:
             state = _found(probe, watched.checkpoint, before)
+            if is_last and not state.is_reachable:
+                return
             if state.is_reachable is False and before.is_reachable is not False:
                 watched.away_since = time.monotonic()
                 self._events.record("source_unreachable", stream=stream, source=probe.source, told=state.told)

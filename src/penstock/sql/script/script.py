@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -139,21 +140,24 @@ class Script:
         return tuple(item for item in self.statements if isinstance(item, InsertInto))
 
 
-def parse_script(text: str, known: Iterable[str] = (), aggregates: Collection[str] = ()) -> Script:
+def parse_script(
+    text: str, known: Mapping[str, str] = MappingProxyType({}), aggregates: Collection[str] = ()
+) -> Script:
     """Parses a script and checks that every name exists once, before its use.
 
     Args:
         text: statements separated by `;`.
-        known: names of tables and views that exist already.
+        known: names that exist already, each with what has it: `table`, `stream` or `view`.
         aggregates: names of the user's aggregates.
 
     Raises:
         DuplicateNameError: a name is taken.
         UnknownNameError: no such table or view.
-        UnsupportedError: a statement or query Penstock does not run.
+        UnsupportedError: a statement or query Penstock does not run, or INSERT INTO what is no table.
         SqlError: anything else that is no such script. All with the place underlined.
     """
     names = {name.upper(): name for name in known}
+    kinds = {name.upper(): kind for name, kind in known.items()}
     statements: list[Statement] = []
     for tokens in _split(text, tokenize(text)):
         parser = _StatementParser(text, tokens, aggregates)
@@ -166,8 +170,12 @@ def parse_script(text: str, known: Iterable[str] = (), aggregates: Collection[st
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
+                kinds[statement.name.upper()] = "view"
             elif statement.table.upper() not in names:
                 raise UnknownNameError(_missing(statement.table, names), text, *parser.name_place)
+            elif (kind := kinds.get(statement.table.upper(), "table")) != "table":
+                told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
+                raise UnsupportedError(told, text, *parser.name_place)
         statements.append(statement)
     return Script(text, tuple(statements))
 

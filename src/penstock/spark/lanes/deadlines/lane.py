@@ -112,6 +112,11 @@ class DeadlineLane(Lane):
         """The lane's name."""
         return self.name
 
+    @property
+    def views(self) -> Sequence[str]:
+        """All views with a deadline."""
+        return list(self._names)
+
     def recount(self, status: StatusFile) -> None:
         """What became of instances."""
         status.begin_lane(self.name)
@@ -125,9 +130,6 @@ class DeadlineLane(Lane):
         policy = f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}"
         views = (explain_deadline(each.definition.name, each.stream, each.view) for each in self.registered)
         return [policy, *(f"    {each}" for each in views)]
-
-    def _details(self) -> dict[str, Any]:
-        return {"lane": DEADLINE_LANE}
 
     def _halt(self) -> None:
         self.context.appended.tell()

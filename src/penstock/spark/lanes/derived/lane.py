@@ -121,6 +121,11 @@ class DerivedLane(CutLane):
         self._rows = PublishedRows()
         self._bound = lru_cache(256)(self._read_bound)
 
+    @property
+    def views(self) -> Sequence[str]:
+        """Those over the view."""
+        return list(self._derived.definitions)
+
     def explain(self) -> list[str]:
         """The views and what they compute."""
         return self._derived.explain()

@@ -291,6 +291,11 @@ class JoinLane(CutLane):
         if self._book is not None and standing is not None:
             self._book.take_standing(self.name, standing)
 
+    @property
+    def views(self) -> Sequence[str]:
+        """The join view."""
+        return (self._view,)
+
     def recount(self, status: StatusFile) -> None:
         """Its cuts; what is measured of them is told there too."""
         super().recount(status)

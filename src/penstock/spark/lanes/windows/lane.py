@@ -34,6 +34,7 @@ class WindowLane(Lane):
         self._ingest = stream.ingest
         self._counting = threading.Lock()
         self._totals: Counter[str] = Counter()
+        self._overflowed: Counter[str] = Counter()
         self.keyed = KeyedQuery(
             context.spark,
             stream.ingest.stream,
@@ -52,19 +53,25 @@ class WindowLane(Lane):
         """The same in the log of every stream."""
         return WINDOWS
 
+    @property
+    def views(self) -> Sequence[str]:
+        """The window views of the stream."""
+        return list(self._ingest.plans.windows)
+
     def recount(self, status: StatusFile) -> None:
         """Nothing: its batches are counted with those of its stream."""
 
     def status(self) -> dict[str, Any]:
-        """Windows told so far, by what was told of them."""
+        """Windows told so far, by what was told of them, and rows with a sum that does not fit its type, by view."""
         with self._counting:
-            return {"windows": dict(self._totals)}
+            return {"windows": dict(self._totals), "overflowed": dict(self._overflowed)}
 
     def _answered(self, done: KeyedDone) -> None:
         self.retries.succeeded()
         with self._counting:
-            for counts in done.views.values():
+            for view, counts in done.views.items():
                 self._totals.update(asdict(counts))
+                self._overflowed[view] += counts.overflowed
 
     def _copy(self, stream: str, batch: int, files: Sequence[Mapping[str, Any]]) -> None:
         """Hands a published batch to the sinks of its views."""

@@ -1,0 +1,94 @@
+"""What the command line makes of what nobody foresaw: one line, and a file with the rest."""
+
+from __future__ import annotations
+
+import errno
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main as command_line
+from penstock.errors import InputError
+
+WORDS = r"penstock: an error that Penstock did not foresee: (.*)\. The traceback is in (\S+)\. Please report it\.\n"
+
+
+def _ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, app: Callable[[], None]) -> object:
+    monkeypatch.setattr(command_line, "app", app)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    return ended.value.code
+
+
+def test_what_is_unforeseen_is_one_line_and_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        raise StopIteration("nothing\nat all")
+
+    assert _ended(monkeypatch, tmp_path, app) == 1
+    told = re.fullmatch(WORDS, capsys.readouterr().err)
+    assert told is not None
+    assert told.group(1) == "StopIteration: nothing"
+    text = Path(told.group(2)).read_text()
+    assert text.startswith("Traceback (most recent call last)")
+    assert text.endswith("StopIteration: nothing\nat all\n")
+
+
+def test_a_thread_that_fails_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        thread = threading.Thread(target=lambda: [][1])
+        thread.start()
+        thread.join()
+        raise InputError("a mistake")
+
+    before = threading.excepthook
+    assert _ended(monkeypatch, tmp_path, app) == 2
+    thread, own = capsys.readouterr().err.splitlines(keepends=True)
+    assert re.fullmatch(WORDS, thread)
+    assert own == "penstock: a mistake\n"
+    assert threading.excepthook is before
+
+
+def test_without_room_for_a_file_the_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def app() -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    assert _ended(monkeypatch, tmp_path, app) == 1
+    assert (
+        "RecursionError. Its traceback could not be written: No space left on device"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = (
+        "import penstock.cli.main as m, typer\n"
+        "@m.app.command()\n"
+        "def many() -> None:\n"
+        "    for _ in range(100_000): print('a line')\n"
+        "m.main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "many"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
