@@ -17,8 +17,6 @@ from penstock.sql.script.script import parse_script
 
 MOMENT = dt.datetime(2026, 1, 1)
 COLUMNS = {
-    "int32": pa.array([1], pa.int32()),
-    "int64": pa.array([1], pa.int64()),
     "float": pa.array([1.5], pa.float32()),
     "double": pa.array([1.5]),
     "string": pa.array(["a"]),
@@ -41,7 +39,7 @@ INTEGERS = {
 }
 DECLARED = (
     "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "BOOLEAN", "DATE", "TIMESTAMP",
-    "TIMESTAMP_NTZ", "DECIMAL(4,2)", "DECIMAL(6,2)", "DECIMAL(10,0)", "DECIMAL(20,0)", "DECIMAL(21,4)", "DECIMAL(38,10)",
+    "TIMESTAMP_NTZ", "DECIMAL(4,2)", "DECIMAL(6,2)", "DECIMAL(10,0)", "DECIMAL(20,0)", "DECIMAL(21,0)", "DECIMAL(38,10)",
 )  # fmt: skip
 
 

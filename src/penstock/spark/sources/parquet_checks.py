@@ -35,6 +35,8 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _OF_INT32 = frozenset({*_BITS, "DOUBLE", "DATE"})
 #: digits that a DECIMAL needs before its point for all integers of a stored width
 _DIGITS = {32: 10, 64: 20}
+#: the one DECIMAL as which unsigned integers are read, and those of 64 bits only
+_UNSIGNED = (64, 20, 0)
 #: as which types others are read, by the beginning of Arrow's name
 _READ_AS = {
     "float": {"FLOAT", "DOUBLE"},
@@ -123,7 +125,11 @@ def _integer(kind: pa.DataType, name: str, numbers: list[int]) -> Reading:
     width = max(32, kind.bit_width)
     if name == "DECIMAL":
         precision, scale = (*numbers, *((10, 0)[len(numbers) :]))
-        fits = precision - scale >= _DIGITS[width] and (not is_unsigned or kind.bit_width == 64)
+        fits = (
+            precision - scale >= _DIGITS[width]
+            if not is_unsigned
+            else (kind.bit_width, precision, scale) == _UNSIGNED
+        )
         return Reading.EXACT if fits else Reading.NONE
     if kind.bit_width == 64:
         fitting, read = (set() if is_unsigned else {"BIGINT"}), {"BIGINT"}

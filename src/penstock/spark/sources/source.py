@@ -22,7 +22,9 @@ from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
+from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import offenders, rows_aside
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -107,9 +109,15 @@ class BoundBatch:
             self.steps = most if self.pace is None else max(1, min(most, ceil(self.pace * places / shortest)))
         return self.steps
 
-    def run_behind(self, df: DataFrame) -> list[TaskReport]:
-        """Derives the columns the plan needs and runs the map stage behind the frame."""
-        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
+    def run_behind(self, df: DataFrame, stored: StructType | None = None) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame.
+
+        Args:
+            df: the tuples.
+            stored: their columns as records have them, where these are others, to say why a record does not fit.
+        """
+        records = None if stored is None else arrow_schema(stored)
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job(), records)
 
     def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
         """Stages what is set aside, so that it is quarantined and told.
@@ -202,6 +210,14 @@ class Source(Protocol):
         ...
 
 
+class TimedSource(Source, Protocol):
+    """A source whose event time may be stored as a number or as text."""
+
+    def timed(self, times: StoredTimes) -> TimedSource:
+        """The source with its event time as a TIMESTAMP."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DataFrameSource:
     """Any streaming DataFrame.
@@ -215,6 +231,7 @@ class DataFrameSource:
         read: gives a frame like `open` over some files; None where the source is none of files.
         kind: what such files are, as a reason says it.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
+        stored: the columns as records have them, where these are others than the tuple's.
     """
 
     is_finite: ClassVar[bool] = False
@@ -225,6 +242,7 @@ class DataFrameSource:
     read: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
     kind: str = ""
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
+    stored: StructType | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
@@ -236,7 +254,7 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame; where files stop it, another one over the others."""
         try:
-            return batch.run_behind(self._stepped(df, batch))
+            return batch.run_behind(self._stepped(df, batch), self.stored)
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -268,6 +286,18 @@ class DataFrameSource:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def timed(self, times: StoredTimes) -> DataFrameSource:
+        """The source with its event time as a TIMESTAMP."""
+        read, reopen = self.read, self.reopen
+        return replace(
+            self,
+            schema=times.schema,
+            open=lambda session: times.of(self.open(session)),
+            read=read and (lambda session, paths: times.of(read(session, paths))),
+            reopen=reopen and (lambda session, past: map(times.of, reopen(session, past))),
+            stored=times.stored,
+        )
 
     def _stepped(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch, with arrival steps where its files are cut into several: one read for each."""
@@ -301,7 +331,7 @@ class DataFrameSource:
             SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
         ]
         left = [path for path in paths if path not in found]
-        reports = batch.run_behind(read(spark, left)) if left else []
+        reports = batch.run_behind(read(spark, left), self.stored) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 

@@ -109,7 +109,7 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
             f"table {table.name}: a static table is one of files; allowed: {', '.join(FILE_SOURCES)}",
             *table.at("using"),
         )
-    for option in ("event_time", "arrival"):
+    for option in ("event_time", "event_time_format", "arrival"):
         if option in table.options:
             raise SqlError(
                 f"table {table.name}: a static table has no event time; leave {option} out", *table.at(option)
