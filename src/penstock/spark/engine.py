@@ -22,9 +22,10 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction
+from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
-from penstock.spark.sources.tables import check_columns, stream_source
+from penstock.spark.sources.tables import stream_source
 from penstock.spark.storage.layout import Layout
 from penstock.sql.text.intervals import trigger_microseconds
 

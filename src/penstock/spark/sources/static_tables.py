@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.tables import (
     FILE_SOURCES,
     TOLERANT,
     TOLERANT_SOURCES,
-    check_columns,
     open_files_at_rest,
     set_apart,
     with_corrupt,

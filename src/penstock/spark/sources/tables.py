@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,8 +15,8 @@ from pyspark.sql.types import StringType, StructType, TimestampNTZType, Timestam
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.results.read import BATCH, ORDINAL
-from penstock.spark.sources.event_times import StoredTimes, no_timestamp, refuse_missing, stored_times
+from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, read_exactly
@@ -34,10 +33,6 @@ from penstock.sql.script.script import CreateTable
 
 T = TypeVar("T")
 
-#: column names that the results folder uses itself
-RESERVED = frozenset(
-    {"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN, BATCH, ORDINAL}
-)
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: sources that know when their tuples come, and how they say it
@@ -169,38 +164,6 @@ def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
         open=lambda _: frame,
         why="the source is a streaming DataFrame",
     )
-
-
-def check_columns(stream: str, schema: StructType, event_time: str | None) -> None:
-    """Refuses reserved and repeated column names and an event time that is no timestamp.
-
-    Raises:
-        InputError: a column name is reserved or stands twice.
-        UnknownNameError: the event time column is not there.
-    """
-    if not re.fullmatch(r"\w[\w-]*", stream):
-        raise InputError(
-            f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
-        )
-    seen: set[str] = set()
-    for field in schema:
-        name = field.name.lower()
-        if name in RESERVED or name.startswith(("__", "_derived_")):
-            raise InputError(
-                f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
-                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores or _derived_)"
-            )
-        if name in seen:
-            raise InputError(
-                f"stream {stream}: column {field.name} stands twice; names differ by more than case"
-            )
-        seen.add(name)
-    if event_time is None:
-        return
-    refuse_missing(stream, schema, event_time)
-    kind = schema[event_time].dataType
-    if not isinstance(kind, TimestampType | TimestampNTZType):
-        raise no_timestamp(stream, event_time, kind)
 
 
 def _declared(table: CreateTable) -> StructType | None:

@@ -17,9 +17,9 @@ from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, Ta
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
-CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+CORRUPT, REASON, ORIGIN = "__penstock_record", "__penstock_reason", "__penstock_origin"
 #: column of the arrival step (INT), where the source knows it
-ARRIVAL_STEP = "_arrival_step"
+ARRIVAL_STEP = "__penstock_step"
 
 
 def run_behind_dataframe(
