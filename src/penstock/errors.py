@@ -6,6 +6,8 @@ what is allowed; where the place is in SQL text, `SqlError` underlines it.
 
 from __future__ import annotations
 
+from penstock.redaction import secrets_masked, without_secrets
+
 
 class PenstockError(Exception):
     """Root of all conditions raised by Penstock."""
@@ -45,14 +47,19 @@ class SqlError(InputError):
         text: the whole SQL text.
         start: offset in characters of the first offending character.
         end: offset after the last one.
+
+    Secrets in the options of its tables are masked wherever the error is shown.
     """
 
     def __init__(self, message: str, text: str = "", start: int = 0, end: int = 0) -> None:
-        self.message = message
+        self.message = secrets_masked(message, text)
         self.text = text
         self.start = start
         self.end = end
-        super().__init__(self.render())
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.render()
 
     def __reduce__(self) -> tuple[type[SqlError], tuple[str, str, int, int]]:
         return type(self), (self.message, self.text, self.start, self.end)
@@ -61,12 +68,13 @@ class SqlError(InputError):
         """The message with the offending line of SQL underlined."""
         if not self.text:
             return self.message
-        line_start = self.text.rfind("\n", 0, self.start) + 1
-        line_end = self.text.find("\n", self.start)
-        line = self.text[line_start : line_end if line_end >= 0 else len(self.text)]
+        text, start, end = without_secrets(self.text, self.start, self.end)
+        line_start = text.rfind("\n", 0, start) + 1
+        line_end = text.find("\n", start)
+        line = text[line_start : line_end if line_end >= 0 else len(text)]
         number = self.text.count("\n", 0, self.start) + 1
-        column = self.start - line_start
-        width = max(1, min(self.end, line_start + len(line)) - self.start)
+        column = start - line_start
+        width = max(1, min(end, line_start + len(line)) - start)
         margin = f"line {number}: "
         return f"{self.message}\n  {margin}{line}\n  {' ' * (len(margin) + column)}{'^' * width}"
 

@@ -44,7 +44,7 @@ STATEMENTS = [
     f"CREATE VIEW v AS SELECT /*+ LOSS(1, 4) */ longest(name) AS l {BY_MINUTE}",
     f"{TIMELY} nosuch(price, amount) AS n {BY_MINUTE}",
     f"{TIMELY} longest(name) AS l, longest(name) AS L {BY_MINUTE}",
-    f"{TIMELY} longest(name) AS coverage {BY_MINUTE}",
+    f"{TIMELY} longest(name) AS _row {BY_MINUTE}",
     f"{TIMELY} longest(name) AS l FROM orders GROUP BY window(seen + INTERVAL 1 HOUR, '1 minute')",
     f"{TIMELY} max(seen - TIMESTAMP'2026-01-01') AS d {BY_MINUTE}",
     f"{FARES}{TIMELY} count(*) AS n FROM fares GROUP BY window(w, '1 hour')",

@@ -182,8 +182,8 @@ WITH_SPARK = {
         "table orders: max_files_per_trigger is 'x'; allowed: a whole number from 1",
     ),
     "reserved column": (
-        "CREATE TABLE orders (id INT, queries STRING) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
-        "column name queries is reserved",
+        "CREATE TABLE orders (id INT, penstock_batch STRING) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
+        "column name penstock_batch is reserved",
     ),
     "event time": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', event_time 'id'); CREATE VIEW v AS SELECT * FROM orders",

@@ -159,7 +159,7 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
         ("CREATE TABLE t (a INT) USING parquet OPTIONS (path '/no/such/place');", "does not exist"),
         ("CREATE TABLE t (a INT) USING parquet;", "path is missing"),
         ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "allowed: parquet"),
-        ("CREATE TABLE t (queries INT) USING parquet OPTIONS (path '{path}');", "reserved"),
+        ("CREATE TABLE t (__penstock_step INT) USING parquet OPTIONS (path '{path}');", "reserved"),
         (
             "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}', event_time 'b');",
             "existing columns: a",

@@ -224,7 +224,7 @@ def wait_for(run: Run, count: int, seconds: float = 300) -> None:
             "SELECT /*+ MAX_ERROR(2, 0.05) */ window(ts, '1 second') AS w, count(*) AS n FROM tuples GROUP BY w",
             "epsilon",
         ),
-        ("SELECT window(ts, '1 second') AS w, count(*) AS revision FROM tuples GROUP BY w", "reserved"),
+        ("SELECT window(ts, '1 second') AS w, count(*) AS _row FROM tuples GROUP BY w", "reserved"),
         (
             "SELECT window(ts, '1 second') AS w, approx_percentile(value, 0.5, 0) AS n FROM tuples GROUP BY w",
             "from 1 to 10000",

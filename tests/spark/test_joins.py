@@ -314,7 +314,7 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
     for text, told in (
         ("SELECT f.k FROM flights f JOIN weather w ON f.k = w.k", "bound"),
         ("SELECT * FROM airports WHERE k = 1", "airports is a static table"),
-        (PAIRS.replace("w.x", "w.x AS op"), "the column name op is reserved"),
+        (PAIRS.replace("w.x", "w.x AS _row"), "the column name _row is reserved"),
         (
             PAIRS.replace(" JOIN", " LEFT JOIN").replace("f.k = w.k", "f.k + w.k = 1"),
             "a condition on pairs that only Spark can judge",

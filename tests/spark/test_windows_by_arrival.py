@@ -96,7 +96,10 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
     ("options", "message"),
     [
         ("USING parquet OPTIONS (path '{0}', arrival 'X')", "column X stands twice"),
-        ("USING parquet OPTIONS (path '{0}', arrival 'queries')", "column name queries is reserved"),
+        (
+            "USING parquet OPTIONS (path '{0}', arrival 'penstock_batch')",
+            "column name penstock_batch is reserved",
+        ),
         ("USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')", "leave one of both out"),
         ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "leave arrival out"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.settings import Settings, tuned
-from penstock.spark.sources import table_checks
+from penstock.spark.sources import sampled_files
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.sql.script.script import CreateTable, parse_script
 
@@ -56,6 +57,8 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     assert warning.startswith(
         "the records looked at have no city, which will be NULL; did you mean City? They have: "
     )
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'", "(id INT, nowhere STRING)"))
+    assert warning == "the records looked at have no nowhere, which will be NULL. They have: City, amount, id"
     (tmp_path / "parquet").mkdir()
     pq.write_table(
         pa.table({"ID": pa.array([1], pa.int32()), "city": ["a"], "amuont": [2.0]}),
@@ -96,6 +99,106 @@ def test_types_that_parquet_files_do_not_have_are_told(
         ]
 
 
+def test_every_type_that_a_column_has_in_some_file_is_told(tmp_path: Path) -> None:
+    # as the yellow taxis of New York have it, from the second month on
+    pq.write_table(pa.table({"n": [1.0], "u8": pa.array([200], pa.uint8())}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"n": [2], "u8": pa.array([200], pa.uint8())}), tmp_path / "2.parquet")
+    unread, wrapped = table_warnings(_table("parquet", f"path '{tmp_path}'", "(n DOUBLE, u8 TINYINT)"))
+    assert "have n as int64 (declared DOUBLE), which Spark does not read so" in unread
+    assert "have u8 as uint8 (declared TINYINT): values that do not fit are read as other numbers" in wrapped
+    assert table_warnings(_table("parquet", f"path '{tmp_path}/1*'", "(n DOUBLE, u8 SMALLINT)")) == []
+
+
+def test_timestamps_in_nanoseconds_are_told_with_a_remedy(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns", "UTC"))}), tmp_path / "1.parquet"
+    )
+    (warning,) = table_warnings(_table("parquet", f"path '{tmp_path}'", "(id BIGINT, at TIMESTAMP)"))
+    assert "have at as timestamp[ns, tz=UTC] (declared TIMESTAMP), which Spark does not read so" in warning
+    assert "coerce_timestamps='us'" in warning
+    assert (
+        "declare at BIGINT and, if it is the event time, add the option event_time_format 'nanos'" in warning
+    )
+    assert table_warnings(_table("parquet", f"path '{tmp_path}'", "(id BIGINT, at BIGINT)")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("1;Bern;2.5\n2;Basel;3\n", "", "have 1 field, and .* 3 columns.*separated by ';', not by ',': add the option sep ';'"),
+        ("id\tcity\tamount\n1\tBern\t2\n", "header true,", "add the option sep '.t'"),
+        ("id;city;amount;\n1;Bern;2;\n", "header true, sep ';',", "have 4 fields.*The last field is empty; declare a column for it"),
+        ("1,Bern,2,x\n", "", "have 4 fields, and the table declares 3 columns: such records will be set aside. Declare the columns"),
+        ("1,Bern\n", "", "have 2 fields"),
+        ("id,city,amount,more\n", "header true,", "have 4 fields"),
+        ('# a,b\n1,"a,b",2\n', "comment '#',", None),
+        ("1|Bern|2\n", "sep '|',", None),
+        ("1,Bern,2\n1,Bern\n3,Bern,4\n", "", None),
+        ('1,"Bern \\" , ",2\n', "", None),
+    ],
+)  # fmt: skip
+def test_records_with_another_number_of_fields_are_told(
+    tmp_path: Path, text: str, options: str, told: str | None
+) -> None:
+    (tmp_path / "1.csv").write_text(text)
+    found = table_warnings(_table("csv", f"{options} path '{tmp_path}'"))
+    assert len(found) == (told is not None)
+    if told is not None:
+        assert re.search(told, found[0])
+
+
+def test_a_field_of_a_header_without_a_name_may_be_any_column(tmp_path: Path) -> None:
+    # an export of a German bank: each line ends with a separator
+    (tmp_path / "1.csv").write_bytes("id;größe;\n1;2;\n".encode("latin-1"))
+    options = f"path '{tmp_path}', header true, sep ';', encoding 'ISO-8859-1'"
+    assert table_warnings(_table("csv", options, "(id INT, größe INT, rest STRING)")) == []
+    (warning,) = table_warnings(_table("csv", options, "(größe INT, id INT, rest STRING)"))
+    assert "so größe holds what the header calls id" in warning
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_columns_of_partition_folders_are_not_missed(tmp_path: Path, kind: str) -> None:
+    for folder in (f"{kind}/month=01", f"{kind}/_x=1", f"{kind}/_spark_metadata"):
+        (tmp_path / folder).mkdir(parents=True)
+    file = tmp_path / kind / "month=01" / f"part-0.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), file)
+    else:
+        file.write_text("1\n" if kind == "csv" else '{"id": 1}\n')
+    for passed_over in (
+        file.with_name(f"part-1.{kind}._COPYING_"),
+        tmp_path / kind / "_spark_metadata" / "0",
+    ):
+        passed_over.write_text('{"other": 1}')
+    assert table_warnings(_table(kind, f"path '{tmp_path / kind}'", "(id INT, Month STRING)")) == []
+
+
+def test_epoch_milliseconds_in_a_timestamp_are_told(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text(
+        '{"id": 1, "at": 1767225600}\n{"id": 1, "at": 1767225600000, "b": true}\n'
+    )
+    columns = "(id INT, at TIMESTAMP, b BOOLEAN)"
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path}', event_time 'at'", columns))
+    assert warning == (
+        "at holds numbers such as 1767225600000, which Spark reads as seconds, in the year 57971. "
+        "Declare at BIGINT and add the option event_time_format 'millis'"
+    )
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path}'", columns))
+    assert warning.endswith("Declare at BIGINT and write timestamp_millis(at) in queries")
+    (tmp_path / "1.json").write_text('{"id": 1, "at": 1767225600000000, "b": true}')
+    (warning,) = table_warnings(_table("json", f"path '{tmp_path}'", columns))
+    assert warning.endswith("timestamp_micros(at) in queries")
+    assert table_warnings(_table("json", f"path '{tmp_path}'", "(id INT, at BIGINT, b BOOLEAN)")) == []
+
+
+def test_a_folder_without_files_is_told(tmp_path: Path) -> None:
+    (tmp_path / "_spark_metadata").mkdir()
+    for kind in ("csv", "json", "parquet", "orc"):
+        assert table_warnings(_table(kind, f"path '{tmp_path}'")) == [
+            f"{tmp_path} has no files yet: the stream waits for the first one"
+        ]
+
+
 def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     whole = gzip.compress(b'{"id": 1, "city": "Bern", "amount": 2}\n' * 10_000)
     (tmp_path / "1.json.gz").write_bytes(whole[: len(whole) // 2])
@@ -111,7 +214,7 @@ def test_of_a_large_folder_some_files_are_looked_at(tmp_path: Path, monkeypatch:
     for number in range(30):
         (tmp_path / f"{number}.json").write_text('{"id": 1}')
     (tmp_path / "loop").symlink_to(tmp_path)
-    monkeypatch.setattr(table_checks, "_ENTRIES", 5)
+    monkeypatch.setattr(sampled_files, "_ENTRIES", 5)
     seen: list[str] = []
     is_file = Path.is_file
     monkeypatch.setattr(Path, "is_file", lambda path: seen.append(path.name) or is_file(path))
@@ -121,6 +224,7 @@ def test_of_a_large_folder_some_files_are_looked_at(tmp_path: Path, monkeypatch:
 
 
 def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("1,Bern,2\n")
     (warning,) = table_warnings(_table("csv", f"path '{tmp_path}', Nonsense 'x', max_files_per_trigger 1"))
     assert warning == "option nonsense is known neither to Penstock nor to Spark's reader of csv"
     assert table_warnings(_table("kafka", "subscribe 'x', kafka.whatever 'y', failOnDataLoss false")) == []

@@ -22,7 +22,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
-from penstock.spark.results.window_schemas import MARKS, ROW, own_schema, spark_schema
+from penstock.spark.results.window_schemas import ROW, own_schema, spark_schema
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -36,8 +36,6 @@ from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.deadlines import bind_deadline
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery
 
-#: columns that results of window views have beside the view's own
-_RESERVED = (*MARKS.names, ROW)
 #: by which Spark knows a column that `window` made
 _WINDOW_MARK = {"spark.timeWindow": True}
 
@@ -154,7 +152,8 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
         raise flat.time_clause.error(
             UnsupportedError,
             f"A window is over the stream's event time column; {declared}. "
-            "Name it in the table's options: event_time 'column'.",
+            "Name it in the table's options: event_time 'column'; if it is stored as a number or as text, say how: "
+            "event_time_format 'millis'. Queries then see a TIMESTAMP.",
             0,
             len(flat.time_clause.text),
         )
@@ -283,9 +282,9 @@ def rows_schema(flat: WindowQuery, name: str, source: Source, host: SparkExpress
 
 def _refuse_reserved(name: str, columns: Iterable[str]) -> None:
     for column in columns:
-        if column.lower() in _RESERVED:
+        if column.lower() == ROW:
             raise InputError(
-                f"view {name}: the column name {column} is reserved for results; reserved are {', '.join(_RESERVED)}"
+                f"view {name}: the column name {column} is reserved for results; give the column another name with AS"
             )
 
 

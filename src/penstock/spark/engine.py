@@ -22,8 +22,10 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sinks import Sink, SinkFunction
+from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
-from penstock.spark.sources.tables import check_columns, stream_source
+from penstock.spark.sources.tables import stream_source
 from penstock.spark.storage.layout import Layout
 from penstock.sql.text.intervals import trigger_microseconds
 
@@ -75,19 +77,35 @@ class Engine:
             self._install(staged)
         return self
 
-    def stream(self, name: str, frame: DataFrame, event_time: str | None = None) -> Engine:
+    def stream(
+        self, name: str, frame: DataFrame, event_time: str | None = None, event_time_format: str | None = None
+    ) -> Engine:
         """Declares any streaming DataFrame as a stream.
 
+        Args:
+            name: the stream's name.
+            frame: the DataFrame.
+            event_time: the column of the event time, a TIMESTAMP unless `event_time_format` is given.
+            event_time_format: how the event time is stored: 'seconds', 'millis', 'micros' or 'nanos' since 1970 as numbers, or a
+                datetime pattern of Spark as text. Queries see the column as a TIMESTAMP.
+
         Raises:
-            InputError: it is no streaming DataFrame, or a column name is reserved.
+            InputError: it is no streaming DataFrame, a column name is reserved, or the event time is not stored so.
             DuplicateNameError: the name is taken.
         """
         if not frame.isStreaming:
             raise InputError(f"stream {name}: the DataFrame is not a streaming one; use spark.readStream")
-        check_columns(name, frame.schema, event_time)
+        source = stream_source(frame, event_time)
+        if event_time_format is not None:
+            if event_time is None:
+                raise InputError(f"stream {name}: event_time_format needs event_time, the name of a column")
+            source = source.timed(
+                stored_times(self._spark, name, frame.schema, event_time, event_time_format)
+            )
+        check_columns(name, source.schema, event_time)
         with self._lock:
             staged = self._declared.copy()
-            self._declaring.stream(staged, name, stream_source(frame, event_time))
+            self._declaring.stream(staged, name, source)
             self._install(staged)
         return self
 

@@ -87,7 +87,7 @@ class DerivedLayout:
 
 
 def _names(kind: str, codes: int) -> list[str]:
-    return [f"_derived_{kind}_{number}" for number in range(-(-codes // WORD_CODES))]
+    return [f"__penstock_{kind}_{number}" for number in range(-(-codes // WORD_CODES))]
 
 
 def _bytes(word: pa.Int64Array) -> npt.NDArray[np.uint8]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-#: the column of `matches/` that names the satisfied queries
+from penstock.plan.names import free_name
+
+#: the column of `matches/` that names the satisfied queries, the last one
 QUERIES = "queries"
+
+
+def queries_name(columns: Collection[str]) -> str:
+    """The name of that column beside these of the tuple, one of which may be called so itself."""
+    return free_name(QUERIES, columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

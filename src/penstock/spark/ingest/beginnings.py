@@ -25,6 +25,7 @@ from penstock.spark.results.window_schemas import (
     REVISION,
     ROW,
     earlier_operators,
+    marks_in,
     whole_operators,
 )
 from penstock.spark.storage.bindings import FROM_THE_START, Beginning, WindowDefinition
@@ -126,8 +127,10 @@ class Beginnings:
             ends: list[pa.ChunkedArray] = []
             for file in files:
                 path = self._layout.results(view) / file.name
-                rows = pq.read_table(path, columns=[ROW, FINAL, REVISION])
-                rows = rows.filter(pc.field(FINAL) & (pc.field(REVISION) < FIRST_REVISION))
+                marks = marks_in(pq.read_schema(path).names)
+                final, revision = marks[FINAL], marks[REVISION]
+                rows = pq.read_table(path, columns=[ROW, final, revision])
+                rows = rows.filter(pc.field(final) & (pc.field(revision) < FIRST_REVISION))
                 ends.append(pc.struct_field(rows.column(ROW), "end").cast(pa.int64()))
             last = pc.max(pa.chunked_array([chunk for each in ends for chunk in each.chunks], pa.int64()))
             if last.is_valid:

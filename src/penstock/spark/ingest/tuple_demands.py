@@ -13,6 +13,7 @@ from penstock.operators.routing.routers import router_of
 from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.pane_stage import PaneColumn
 from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.names import free_name
 from penstock.spark.storage.demands import DemandRegister, NumberedDemand, TupleDemand
 from penstock.sql.text.lexing import name_of, tokenize
 
@@ -59,7 +60,7 @@ def compile_demands(
         computed = [text for text in texts if _single_name(text) not in columns]
         unseen = [text for text in dict.fromkeys(computed) if text not in derived]
         for text, raises in zip(unseen, host.may_raise(unseen), strict=True):
-            name = f"__t{len(derived)}"
+            name = free_name(f"__t{len(derived)}", columns, also="_error")
             derived[text] = Derived(name, text, types[text], f"{name}_error" if raises else None)
         names = {
             text: derived[text].name if text in derived else columns[_single_name(text)] for text in texts
@@ -76,9 +77,6 @@ def compile_demands(
         )
         _check(demand, plan, host)
         plans.append(plan)
-    reserved = {name.upper() for each in derived.values() for name in (each.name, each.error_column) if name}
-    if taken := sorted(reserved & columns.keys()):
-        raise InputError(f"column names such as {taken[0].lower()} are reserved; rename the column")
     return CompiledDemands(
         TupleProgram(tuple(plans)) if plans else None,
         tuple(numbers)[len(conditions) :],

@@ -6,7 +6,7 @@ those whose name a later row with `delete` has are none any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
+from penstock.plan.names import free_name
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -30,8 +31,15 @@ LANES = "lanes"
 TABLES = "tables"
 #: of a join view in the catalog: whether some of its rows may be withdrawn
 WITHDRAWS = "withdraws"
+#: of a join view in the catalog: the names of MARKS
+MARK_NAMES = "marks"
 #: columns behind those of a view that withdraws rows
 MARKS = pa.schema([(OP, pa.string()), (ROW, pa.binary())])
+
+
+def marks_of(columns: Collection[str]) -> pa.Schema:
+    """MARKS behind these columns, one of which may be called so itself."""
+    return pa.schema([mark.with_name(free_name(mark.name, columns)) for mark in MARKS])
 
 
 def row_schema(plan: JoinPlan) -> pa.Schema:
@@ -41,7 +49,8 @@ def row_schema(plan: JoinPlan) -> pa.Schema:
 
 def file_schema(plan: JoinPlan) -> pa.Schema:
     """The columns of its files."""
-    return pa.schema([*row_schema(plan), *(MARKS if plan.withdraws else ())])
+    own = row_schema(plan)
+    return pa.schema([*own, *(marks_of(own.names) if plan.withdraws else ())])
 
 
 def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
@@ -57,6 +66,7 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
         TABLES: definition.tables,
         LANES: [*registered.before, registered.number],
         WITHDRAWS: definition.plan.withdraws,
+        MARK_NAMES: dict(zip(MARKS.names, marks_of(row_schema(definition.plan).names).names, strict=True)),
     }
 
 
@@ -81,19 +91,20 @@ def joined_results(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]
     rows = _published(spark, layout, entry)
     if not withdraws(entry):
         return rows
-    gone = rows.where(F.col(OP) == DELETE).select(ROW).distinct()
-    alone = rows.where((F.col(OP) == INSERT) & F.col(ROW).isNotNull()).join(gone, ROW, "left_anti")
-    return rows.where(F.col(ROW).isNull()).unionByName(alone).drop(OP, ROW)
+    op, row = marks_of(joined_schema(entry).fieldNames()).names
+    gone = rows.where(F.col(op) == DELETE).select(row).distinct()
+    alone = rows.where((F.col(op) == INSERT) & F.col(row).isNotNull()).join(gone, row, "left_anti")
+    return rows.where(F.col(row).isNull()).unionByName(alone).drop(op, row)
 
 
 def joined_changes(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
     """The rows of a join view that withdraws some, and what is done with each in OP, by its entry in the catalog."""
-    return _published(spark, layout, entry).drop(ROW)
+    return _published(spark, layout, entry).drop(marks_of(joined_schema(entry).fieldNames()).names[-1])
 
 
 def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
     schema = joined_schema(entry)
-    for mark in MARKS if withdraws(entry) else ():
+    for mark in marks_of(schema.fieldNames()) if withdraws(entry) else ():
         schema.add(mark.name, spark_type(mark.type))
     paths = [str(path) for path in joined_paths(layout, entry)]
     return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)

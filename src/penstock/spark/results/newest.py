@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.spark.results.window_schemas import FINAL, REVISION, ROW
+from penstock.spark.results.window_schemas import FINAL, REVISION, ROW, marks_in
 
 #: where rows of several operators are: which one a row is of
-OPERATOR = "_operator"
-_NUMBER = "_number"
+OPERATOR = "__penstock_operator"
+_NUMBER = "__penstock_number"
 
 
 def newest_rows(table: pa.Table) -> pa.Table:
@@ -16,13 +16,14 @@ def newest_rows(table: pa.Table) -> pa.Table:
     of a later operator before that of an earlier one.
 
     Args:
-        table: columns FINAL, REVISION, ROW, and OPERATOR where rows of several are.
+        table: columns of a view's own, MARKS and ROW, and OPERATOR where rows of several are.
     """
+    marks = marks_in(table.column_names)
     flat = pa.Table.from_struct_array(table.column(ROW).combine_chunks())
     keys = [f"_key{number}" for number in range(flat.num_columns)]
     places = pa.array(range(table.num_rows), pa.int64())
     numbered = flat.rename_columns(keys)
-    order = [name for name in (FINAL, OPERATOR, REVISION) if name in table.column_names]
+    order = [name for name in (marks[FINAL], OPERATOR, marks[REVISION]) if name in table.column_names]
     for name in order:
         numbered = numbered.append_column(name, table.column(name))
     ordered = numbered.append_column(_NUMBER, places).sort_by([(name, "ascending") for name in order])

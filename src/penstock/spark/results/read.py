@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from penstock.errors import CheckpointError, UnknownNameError
-from penstock.operators.ingest.map_stage import QUERIES
+from penstock.operators.selection.matches import queries_name
 from penstock.spark.analysis.catalyst import empty_frame, try_form
 from penstock.spark.publication.kinds import rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -49,6 +49,7 @@ def write_catalog(
     known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
+        known.setdefault("queries", {})[name] = queries_name(schema.fieldNames())
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     # views over window views and joins, all of which are gone
     over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
@@ -86,8 +87,9 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
 
 
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
-    """Files of matches as a frame of the tuple's columns and `queries`."""
-    wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
+    """Files of matches as a frame of the tuple's columns and `queries`, which has another name where a tuple has that."""
+    queries = queries_name(schema.fieldNames())
+    wide = StructType([*schema.fields]).add(queries, ArrayType(StringType(), containsNull=False))
     if not paths:
         return empty_frame(spark, wide)
     return spark.read.schema(wide).parquet(*map(str, paths))
@@ -162,14 +164,15 @@ def project(
     batch that cannot be projected would stop its sinks at every restart.
 
     Args:
-        frame: tuples with `queries`.
+        frame: tuples with `queries`, as `read_matches` has them, or such with BATCH and ORDINAL.
         view: the view's name.
         projection: (SQL text, output name or None) pairs, or None for `*`.
         keep: further columns to keep.
     """
-    rows = frame.where(F.array_contains(F.col(QUERIES), view))
+    queries = [name for name in frame.columns if name not in (BATCH, ORDINAL)][-1]
+    rows = frame.where(F.array_contains(F.col(queries), view))
     if projection is None:
-        return rows.drop(QUERIES)
+        return rows.drop(queries)
     spark = frame.sparkSession
     columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
     return rows.select(*columns, *keep)
@@ -179,7 +182,8 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
     """The columns that were added to a stream since its results were last written to; earlier rows have NULL there.
 
     Raises:
-        CheckpointError: a column that the results have is gone, or is of another type.
+        CheckpointError: a column that the results have is gone, or is of another type, or one is added whose name a column of ours
+            has in them.
     """
     document = (CATALOG.read(layout.catalog) or {"streams": {}})["streams"].get(stream)
     if document is None:
@@ -197,7 +201,14 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
             f"{', '.join(f'{name} {kind}' for name, kind in known.items())}: columns may be added, not dropped, renamed "
             "or given another type. Put them back, or start with a new output folder and checkpoint"
         )
-    return [name for name in now if name not in known]
+    added = [name for name in now if name not in known]
+    ours = queries_name(known)
+    if queries_name(now) != ours:
+        raise CheckpointError(
+            f"stream {stream}: the results in {layout.output} have a column {ours}, the names of queries, and the stream now has "
+            "a column of that name too: start with a new output folder and checkpoint"
+        )
+    return added
 
 
 def _columns(schema: StructType) -> dict[str, str]:
@@ -242,7 +253,7 @@ def batch_changes(
 def batch_joined(
     spark: SparkSession, layout: Layout, joined: RegisteredJoin, cut: int, files: Sequence[Mapping[str, Any]]
 ) -> DataFrame:
-    """The rows of a join view in one published cut, with BATCH and ORDINAL; OP before these where rows may be withdrawn.
+    """The rows of a join view in one published cut, with BATCH and ORDINAL; `op` before these where rows may be withdrawn.
 
     Args:
         files: the cut's, as its manifest lists them; one at least.
@@ -250,7 +261,8 @@ def batch_joined(
     folder = layout.results(joined.definition.name)
     schema = spark_schema(file_schema(joined.definition.plan))
     rows = spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files))
-    return _numbered(rows, cut).drop(ROW)
+    numbered = _numbered(rows, cut)
+    return numbered.drop(schema.fieldNames()[-1]) if joined.definition.plan.withdraws else numbered
 
 
 def _numbered(frame: DataFrame, batch: int) -> DataFrame:

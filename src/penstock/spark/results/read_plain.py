@@ -15,17 +15,18 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import UnknownNameError
 from penstock.operators.joins.changes import DELETE, INSERT
-from penstock.operators.selection.matches import QUERIES
+from penstock.operators.selection.matches import queries_name
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
-from penstock.spark.results.joined_rows import LANES, MARKS, joined_paths, joined_schema, withdraws
+from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema, marks_of, withdraws
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
     OP,
     ROW,
     UPSERT,
+    marks_in,
     readable_view,
     result_parts,
 )
@@ -38,7 +39,6 @@ _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _VALUES = frozenset({"null", "true", "false"})
 #: how often files are looked up again that a compaction removed meanwhile
 TRIES = 5
-_QUERIES = pa.field(QUERIES, pa.list_(pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _selected(
         if limit and held >= limit:
             break
     full = bool(limit) and held >= limit
-    queries = pa.schema([_QUERIES])
+    queries = pa.schema([_queries(own)])
     count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
     return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
 
@@ -139,7 +139,7 @@ def _joined_rows(
 ) -> PlainRows:
     files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
     if revisions:
-        schema = schema.append(MARKS.field(OP))
+        schema = schema.append(marks_of(schema.names).field(0))
     batches = _read(files, schema) if revisions else _joined(files, schema, entry)
     taken: list[pa.RecordBatch] = []
     held = 0
@@ -149,7 +149,7 @@ def _joined_rows(
         taken.append(batch.slice(0, limit - held) if limit else batch)
         held += taken[-1].num_rows
     if withdraws(entry) and not revisions:
-        count = sum(batch.num_rows for batch in _joined(files, MARKS, entry))
+        count = sum(batch.num_rows for batch in _joined(files, marks_of(schema.names), entry))
     else:
         count = sum(pq.read_metadata(path).num_rows for path in files)
     return PlainRows(view, pa.Table.from_batches(taken, schema), count)
@@ -160,12 +160,13 @@ def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) 
     if not withdraws(entry):
         yield from _read(files, schema)
         return
-    deleted = [each.filter(pc.equal(each.column(OP), DELETE)).column(ROW) for each in _read(files, MARKS)]
-    gone = pa.chunked_array(deleted, MARKS.field(ROW).type)
-    whole = pa.unify_schemas([schema, MARKS])
-    for batch in _read(files, whole):
-        is_told = pc.equal(batch.column(OP), INSERT)
-        is_gone = pc.is_in(batch.column(ROW), value_set=gone)
+    marks = marks_of(joined_schema(entry).fieldNames())
+    op, row = marks.names
+    deleted = [each.filter(pc.equal(each.column(op), DELETE)).column(row) for each in _read(files, marks)]
+    gone = pa.chunked_array(deleted, marks.field(row).type)
+    for batch in _read(files, pa.unify_schemas([schema, marks])):
+        is_told = pc.equal(batch.column(op), INSERT)
+        is_gone = pc.is_in(batch.column(row), value_set=gone)
         yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
 
 
@@ -178,6 +179,11 @@ def _columns(
     return None if columns is None else (own, columns)
 
 
+def _queries(own: pa.Schema) -> pa.Field:
+    """The column of matches that names the queries, beside a stream's own columns."""
+    return pa.field(queries_name(own.names), pa.list_(pa.string()))
+
+
 def _named(own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
     return pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
 
@@ -187,7 +193,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a view with its own columns."""
     schema = _named(own, columns)
-    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), _QUERIES])
+    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), _queries(own)])
     for batch in _read(files, wanted):
         rows = batch.take(_matching(batch, view))
         arrays = [rows.column(column) for column in columns.values()]
@@ -212,8 +218,8 @@ def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -
 
 
 def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
-    """The rows whose queries name a view."""
-    queries = batch.column(QUERIES)
+    """The rows whose queries, the last column, name a view."""
+    queries = batch.column(batch.num_columns - 1)
     rows = pc.list_parent_indices(queries).filter(pc.equal(pc.list_flatten(queries), view))
     return pc.unique(rows)
 
@@ -246,4 +252,4 @@ def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _newest(table: pa.Table) -> pa.Table:
     """The newest revision of each row, a final one before others; those withdrawn left out."""
     newest = newest_rows(table)
-    return newest.filter(pc.equal(newest.column(OP), UPSERT))
+    return newest.filter(pc.equal(newest.column(marks_in(newest.column_names)[OP]), UPSERT))

@@ -30,18 +30,18 @@ from penstock.spark.results.window_schemas import (
     ROW,
     UPSERT,
     ReadableView,
-    own_schema,
+    mark_names,
     readable_view,
     result_parts,
-    row_type,
+    result_schema,
     spark_schema,
 )
 from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, write_staged
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
 
-_PASSES = "_passes"
-_OPERATOR = "_operator"
+_PASSES = "__penstock_passes"
+_OPERATOR = "__penstock_operator"
 #: 0001-01-01, the first one that both Spark and Python know, microseconds
 _FIRST_MOMENT = -62_135_596_800_000_000
 
@@ -83,10 +83,7 @@ def make_results(
             *(each.file.path for each in files)
         )
         results = _results(spark, bound, frame.coalesce(1))
-        schema = own_schema(bound)
-        for mark in MARKS:
-            schema = schema.append(mark)
-        stage = _stager(operator, files[0].file, schema.append(pa.field(ROW, row_type(bound))))
+        stage = _stager(operator, files[0].file, result_schema(bound))
         frames.append(results.mapInArrow(stage, "made BINARY"))
     if not frames:
         return []
@@ -109,10 +106,11 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
         .withColumn(_OPERATOR, F.lit(operator))
         for operator, until in result_parts(layout, stream, readable)
     ]
-    order = [F.col(each).desc() for each in (FINAL, _OPERATOR, REVISION)]
+    marks = readable.marks
+    order = [F.col(each).desc() for each in (marks[FINAL], _OPERATOR, marks[REVISION])]
     newest = Window.partitionBy(ROW).orderBy(*order)
     rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
-    kept = rows.where((F.col(_PASSES) == 1) & (F.col(OP) == UPSERT))
+    kept = rows.where((F.col(_PASSES) == 1) & (F.col(marks[OP]) == UPSERT))
     return kept.select(*(quoted(name) for name in readable.columns.names))
 
 
@@ -159,7 +157,8 @@ def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFram
         F.col("_w.end").alias("end"),
         *(F.col(f"_k{number}").alias(f"k{number}") for number in range(len(view.plan.keys))),
     )
-    return raw.select(*own, *MARKS.names, row.alias(ROW))
+    marks = mark_names([output.name for output in view.outputs])
+    return raw.select(*own, *(F.col(name).alias(marks[name]) for name in MARKS.names), row.alias(ROW))
 
 
 def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -> DataFrame:

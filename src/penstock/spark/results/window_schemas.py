@@ -7,7 +7,7 @@ operator. The definitions lie in the checkpoint, see `bound_views`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from penstock.plan.names import free_name
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
 from penstock.spark.storage.files import numbered
@@ -37,6 +38,8 @@ MARKS = pa.schema(
         (OP, pa.string()),
     ]
 )
+#: how columns of a published file are called, by what they are: behind a view's own, one of which may be called so itself
+MarkNames = Mapping[str, str]
 #: the last column, a struct of the window's `start` and `end` and the keys `k0`, `k1` ...: which row this is
 ROW = "_row"
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
@@ -69,8 +72,13 @@ class ReadableView:
         """The columns of its files."""
         whole = StructType([*self.columns.fields])
         for mark in MARKS:
-            whole.add(mark.name, spark_type(mark.type))
+            whole.add(self.marks[mark.name], spark_type(mark.type))
         return whole.add(ROW, self.row)
+
+    @property
+    def marks(self) -> MarkNames:
+        """The names of MARKS in its files."""
+        return mark_names(self.columns.names)
 
 
 def describe_views(
@@ -93,6 +101,7 @@ def describe_views(
         view.plan.name: {
             "columns": spark_schema(own_schema(view)).jsonValue(),
             "row": spark_type(row_type(view)).jsonValue(),
+            "marks": mark_names(own_schema(view).names),
             **_registration(registered.get(view.plan.name)),
         }
         for view in views
@@ -185,6 +194,26 @@ def whole_operators(results: PublishedBatches) -> set[int]:
 def own_schema(view: BoundWindow) -> pa.Schema:
     """A view's own columns."""
     return pa.schema([(output.name, output.type) for output in view.outputs])
+
+
+def mark_names(columns: Collection[str]) -> dict[str, str]:
+    """The names of MARKS behind these columns of a view's own."""
+    return {name: free_name(name, columns) for name in MARKS.names}
+
+
+def marks_in(names: Sequence[str]) -> MarkNames:
+    """The names of MARKS among columns of a file: a view's own, MARKS and ROW, maybe others."""
+    end = list(names).index(ROW)
+    return dict(zip(MARKS.names, names[end - len(MARKS) : end], strict=True))
+
+
+def result_schema(view: BoundWindow) -> pa.Schema:
+    """The columns of a view's files: its own, MARKS and ROW."""
+    own = own_schema(view)
+    marks = mark_names(own.names)
+    return pa.schema(
+        [*own, *(mark.with_name(marks[mark.name]) for mark in MARKS), pa.field(ROW, row_type(view))]
+    )
 
 
 def row_type(view: BoundWindow) -> pa.StructType:

@@ -29,11 +29,10 @@ from penstock.spark.results.window_schemas import (
     MARKS,
     OP,
     REVISION,
-    ROW,
     SLACK,
     UPSERT,
     is_plain,
-    own_schema,
+    result_schema,
     row_type,
 )
 from penstock.spark.storage.files import sync_file
@@ -253,12 +252,7 @@ def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
     ]
     keys = [raw.column(f"_k{number}").combine_chunks() for number in range(len(view.plan.keys))]
     row = pa.StructArray.from_arrays([*moments.values(), *keys], fields=list(row_type(view)))
-    schema = own_schema(view)
-    for mark in MARKS:
-        schema = schema.append(mark)
-    return pa.table(
-        [*own, *(raw.column(mark.name) for mark in MARKS), row], schema=schema.append(pa.field(ROW, row.type))
-    )
+    return pa.table([*own, *(raw.column(mark.name) for mark in MARKS), row], schema=result_schema(view))
 
 
 def raw_schema(view: BoundWindow) -> pa.Schema:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
@@ -23,7 +22,8 @@ from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, Source, stamped, untold
+from penstock.spark.sources.event_times import StoredTimes
+from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, stamped, untold
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -58,7 +58,7 @@ def open_kafka(
     event_time: str | None,
     settings: Settings,
     arrival: str | None = None,
-) -> Source:
+) -> TopicsSource:
     """Opens a topic.
 
     Args:
@@ -96,7 +96,7 @@ def open_kafka(
         records = load(session)
         return records if declared is None else decode_json(records, declared, settings.max_record_bytes)
 
-    source: Source
+    source: KafkaJsonSource | DataFrameSource
     if declared is not None and arrival is None:
         one_topic = "," not in options.get("subscribe", ",")
         source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
@@ -123,6 +123,7 @@ class KafkaJsonSource:
         settings: frozen settings.
         one_topic: whether all records come from the same topic, so that they need not name it.
         load_again: gives the records that were read before; None where nobody can.
+        times: how the event time is stored; None: as a timestamp.
     """
 
     is_finite: ClassVar[bool] = False
@@ -132,6 +133,11 @@ class KafkaJsonSource:
     settings: Settings
     one_topic: bool = False
     load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
+    times: StoredTimes | None = None
+
+    def timed(self, times: StoredTimes) -> KafkaJsonSource:
+        """The source with its event time as a TIMESTAMP."""
+        return replace(self, schema=times.schema, times=times)
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
@@ -149,17 +155,20 @@ class KafkaJsonSource:
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job over the raw values, and one over what its tasks refused."""
-        steps = self._steps(batch)
-        decoded = partial(
-            decode_json, schema=self.schema, max_record_bytes=self.settings.max_record_bytes, steps=steps
-        )
+        steps, times = self._steps(batch), self.times
+
+        def run_behind(records: DataFrame) -> list[TaskReport]:
+            tuples = decode_json(records, self._stored, self.settings.max_record_bytes, steps)
+            return batch.run_behind(tuples if times is None else times.of(tuples), self._stored)
+
         if self._why_not(batch.derived):
-            return batch.run_behind(decoded(df))
+            return run_behind(df)
         raw = df.drop("topic") if self.one_topic else df
-        reports = run_raw_json(raw, arrow_schema(self.schema), batch.program, batch.job(), steps)
+        epoch = None if times is None else times.epoch
+        reports = run_raw_json(raw, arrow_schema(self._stored), batch.program, batch.job(), steps, epoch)
         refused = [block for report in reports for block in report.refused]
         if refused:
-            reports += batch.run_behind(decoded(df.where(_among(refused))))
+            reports += run_behind(df.where(_among(refused)))
         return reports
 
     def place(self, derived: tuple[Derived, ...]) -> str:
@@ -199,9 +208,16 @@ class KafkaJsonSource:
             return "decode_in_worker is off"
         if derived:
             return f"{len(derived)} expressions are computed by Spark, first {derived[0].expression}"
-        if not decodable(arrow_schema(self.schema)):
+        if not decodable(arrow_schema(self._stored)):
             return "a column's type is decoded by Spark's from_json only"
+        if self.times is not None and self.times.epoch is None:
+            return "the event time's format is read by Spark only"
         return None
+
+    @property
+    def _stored(self) -> StructType:
+        """The columns of the records."""
+        return self.schema if self.times is None else self.times.stored
 
 
 def _among(refused: Iterable[Block]) -> Column:

@@ -22,6 +22,7 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
+from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, rescue
 from penstock.spark.sources.patterns import by_name, table_path
@@ -63,6 +64,7 @@ class ParquetSource:
         path: the folder.
         options: Spark's options for a file stream.
         in_scan: False keeps the map stage behind the DataFrame.
+        times: how the event time is stored; None: as a timestamp.
     """
 
     is_finite: ClassVar[bool] = False
@@ -71,6 +73,11 @@ class ParquetSource:
     path: str
     options: Mapping[str, str]
     in_scan: bool = True
+    times: StoredTimes | None = None
+
+    def timed(self, times: StoredTimes) -> ParquetSource:
+        """The source with its event time as a TIMESTAMP."""
+        return replace(self, schema=times.schema, times=times)
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
@@ -82,7 +89,7 @@ class ParquetSource:
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
-        expected = arrow_schema(self.schema)
+        expected = arrow_schema(self._stored)
         as_they_are = df.sparkSession.conf.get(_REBASE_MODE, "CORRECTED") == "CORRECTED"
         groups: list[RowGroup] = []
         behind: list[str] = []
@@ -107,7 +114,8 @@ class ParquetSource:
         if scanned := sum(group.rows for group in groups):
             cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, scanned // _LEAST_ROWS_A_TASK))
-            groups = [replace(group, step=steps.get(group.path, 0)) for group in groups]
+            times = self.times.epoch if self.times is not None else None
+            groups = [replace(group, step=steps.get(group.path, 0), times=times) for group in groups]
             reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
         return reports + self._run_behind(df.sparkSession, behind, doubtful, batch, steps)
 
@@ -122,6 +130,8 @@ class ParquetSource:
             return "behind the DataFrame: map_in_scan is off"
         if derived:
             return f"behind the DataFrame: {len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+        if not self._reads_times:
+            return "behind the DataFrame: the event time's format is read by Spark only"
         return "in the scan: every compared expression is a column of the Parquet files"
 
     def named(self, cause: Cause) -> Cause:
@@ -136,7 +146,17 @@ class ParquetSource:
         """Nothing to end."""
 
     def _scans(self, derived: tuple[Derived, ...]) -> bool:
-        return self.in_scan and not derived
+        return self.in_scan and not derived and self._reads_times
+
+    @property
+    def _reads_times(self) -> bool:
+        """Whether the worker can read the event time itself."""
+        return self.times is None or self.times.epoch is not None
+
+    @property
+    def _stored(self) -> StructType:
+        """The columns of the files."""
+        return self.schema if self.times is None else self.times.stored
 
     def _run_behind(
         self,
@@ -195,8 +215,9 @@ class ParquetSource:
         paths: Sequence[str],
         more: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> DataFrame:
-        reader = spark.read.schema(self.schema).options(**NONE_PASSED_OVER, **CHECKED)
-        return more(reader.parquet(*by_name(paths)))
+        reader = spark.read.schema(self._stored).options(**NONE_PASSED_OVER, **CHECKED)
+        frame = more(reader.parquet(*by_name(paths)))
+        return frame if self.times is None else self.times.of(frame)
 
 
 def _steps(rows: Mapping[str, int], batch: BoundBatch) -> dict[str, int]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.tasks.parquet_files import local_path
 
 _SIGNS = re.compile(r"[{}\[\]*?\\]")
@@ -55,7 +56,7 @@ def files_among_others(path: str) -> list[str] | None:
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                if entry.name.startswith(("_", ".")):
+                if is_passed_over(entry.name):
                     continue
                 if entry.is_dir():
                     folders.append(entry.path)

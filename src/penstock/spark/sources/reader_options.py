@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.simulate.networks.settings import option_names
 
 #: of every table
-_ALWAYS = ("event_time", "arrival")
+_ALWAYS = ("event_time", "event_time_format", "arrival")
 #: of a network: how its packets are played
 PLAYING = ("start", "speed", "rows_per_trigger")
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")

@@ -22,7 +22,9 @@ from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
+from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
 from penstock.spark.sources.offenders import offenders, records_aside, rows_aside
 from penstock.spark.sources.patterns import has_signs
@@ -111,9 +113,15 @@ class BoundBatch:
             self.steps = most if self.pace is None else max(1, min(most, ceil(self.pace * places / shortest)))
         return self.steps
 
-    def run_behind(self, df: DataFrame) -> list[TaskReport]:
-        """Derives the columns the plan needs and runs the map stage behind the frame."""
-        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
+    def run_behind(self, df: DataFrame, stored: StructType | None = None) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame.
+
+        Args:
+            df: the tuples.
+            stored: their columns as records have them, where these are others, to say why a record does not fit.
+        """
+        records = None if stored is None else arrow_schema(stored)
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job(), records)
 
     def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
         """Stages what is set aside, so that it is quarantined and told.
@@ -206,6 +214,14 @@ class Source(Protocol):
         ...
 
 
+class TimedSource(Source, Protocol):
+    """A source whose event time may be stored as a number or as text."""
+
+    def timed(self, times: StoredTimes) -> TimedSource:
+        """The source with its event time as a TIMESTAMP."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DataFrameSource:
     """Any streaming DataFrame.
@@ -221,6 +237,7 @@ class DataFrameSource:
         has_lines: whether each line of them is a record.
         stamp: column of the time at which Spark planned the tuple's batch, which `open` adds and `read` does not.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
+        stored: the columns as records have them, where these are others than the tuple's.
     """
 
     is_finite: ClassVar[bool] = False
@@ -233,6 +250,7 @@ class DataFrameSource:
     has_lines: bool = False
     stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
+    stored: StructType | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
@@ -252,7 +270,9 @@ class DataFrameSource:
         reports = self._run(self._read(spark, rest, batch), lambda: rest, batch) if rest else []
         with whole_files(spark):
             bound = shorter_than(most)
-            reports += self._run(self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound)
+            reports += self._run(
+                self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound
+            )
         aside = [(each.beginning, TOO_LARGE, each.origin) for lines in long.values() for each in lines]
         return reports + batch.run_behind(records_aside(spark, self.schema, aside))
 
@@ -279,6 +299,18 @@ class DataFrameSource:
 
     def close(self) -> None:
         """Nothing to end."""
+
+    def timed(self, times: StoredTimes) -> DataFrameSource:
+        """The source with its event time as a TIMESTAMP."""
+        read, reopen = self.read, self.reopen
+        return replace(
+            self,
+            schema=times.schema,
+            open=lambda session: times.of(self.open(session)),
+            read=read and (lambda session, paths, more: times.of(read(session, paths, more))),
+            reopen=reopen and (lambda session, past: map(times.of, reopen(session, past))),
+            stored=times.stored,
+        )
 
     def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
@@ -330,7 +362,7 @@ class DataFrameSource:
             options: that they are read with.
         """
         try:
-            return batch.run_behind(frame)
+            return batch.run_behind(frame, self.stored)
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -344,7 +376,7 @@ class DataFrameSource:
             SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
         ]
         left = [path for path in every if path not in found]
-        reports = batch.run_behind(self._read(spark, left, batch, options)) if left else []
+        reports = batch.run_behind(self._read(spark, left, batch, options), self.stored) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import (
     FILE_SOURCES,
     TOLERANT,
     TOLERANT_SOURCES,
-    check_columns,
     open_files_at_rest,
     set_apart,
     with_corrupt,
@@ -111,7 +111,7 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
             f"table {table.name}: a static table is one of files; allowed: {', '.join(FILE_SOURCES)}",
             *table.at("using"),
         )
-    for option in ("event_time", "arrival"):
+    for option in ("event_time", "event_time_format", "arrival"):
         if option in table.options:
             raise SqlError(
                 f"table {table.name}: a static table has no event time; leave {option} out", *table.at(option)

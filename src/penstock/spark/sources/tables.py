@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,11 +15,13 @@ from pyspark.sql.types import StringType, StructType, TimestampNTZType, Timestam
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import reads_lines
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED
+from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.patterns import (
     base_path,
@@ -32,16 +33,14 @@ from penstock.spark.sources.patterns import (
 )
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
-from penstock.spark.sources.source import DataFrameSource, Source, stamped
+from penstock.spark.sources.sampled_files import sample
+from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
+from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.sql.script.script import CreateTable
 
 T = TypeVar("T")
 
-#: column names that the results folder uses itself
-RESERVED = frozenset(
-    {"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN, BATCH, ORDINAL}
-)
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: sources that know when their tuples come, and how they say it
@@ -84,7 +83,15 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
     _check_options(table)
     options = {plain_option(name): value for name, value in table.options.items()}
     event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
+    written = options.pop("eventtimeformat", None)
     kind = table.source.lower()
+    if written is not None and (event_time is None or kind == "network"):
+        message = (
+            "a network has timestamps; leave event_time_format out"
+            if kind == "network"
+            else "event_time_format says how the event time is stored; name its column: event_time 'column'"
+        )
+        raise SqlError(f"table {table.name}: {message}", *table.at("event_time_format"))
     if arrival is not None:
         _check_arrival(table, kind, event_time)
     if kind == "kafka":
@@ -93,7 +100,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
         source = stream_source(frame, event_time)
     elif kind == "replay":
-        source = _open_replay(spark, table, options, event_time, settings)
+        source = _open_replay(spark, table, options, event_time, written, settings)
     elif kind == "network":
         source = open_network(table, options, event_time, in_scan=settings.map_in_scan)
     elif kind in FILE_SOURCES:
@@ -105,6 +112,8 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         )
     if arrival is not None and isinstance(source, DataFrameSource):
         source = stamped(source, arrival)
+    if isinstance(source, DataFrameSource | ParquetSource | TopicsSource):
+        source = _timed(spark, table, source, written)
     try:
         check_columns(table.name, source.schema, source.event_time)
     except InputError as error:
@@ -114,6 +123,24 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         part = "event_time" if "event_time" in str(error) else about
         raise SqlError(str(error), *table.at(part)) from error
     return source
+
+
+def _timed(spark: SparkSession, table: CreateTable, source: TimedSource, written: str | None) -> TimedSource:
+    """A source with its event time as a TIMESTAMP, where an option says how it is stored."""
+    if written is None or source.event_time is None:
+        return source
+    return source.timed(_times(spark, table, source.schema, source.event_time, written))
+
+
+def _times(
+    spark: SparkSession, table: CreateTable, stored: StructType, event_time: str, written: str
+) -> StoredTimes:
+    try:
+        return stored_times(spark, table.name, stored, event_time, written)
+    except UnknownNameError as error:
+        raise UnknownNameError(error.message, *table.at("event_time")) from error
+    except InputError as error:
+        raise SqlError(str(error), *table.at("event_time_format")) from error
 
 
 def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, StructType, Mapping[str, str]]:
@@ -133,9 +160,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
         )
     path = _path(table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
-    schema = _declared(table) or _guarded(table, lambda: _inferred(reader, path))
-    if not schema.fields:
-        raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
+    schema = _declared(table) or _inferred(table, path, reader)
     return path, schema, options
 
 
@@ -147,44 +172,6 @@ def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
         open=lambda _: frame,
         why="the source is a streaming DataFrame",
     )
-
-
-def check_columns(stream: str, schema: StructType, event_time: str | None) -> None:
-    """Refuses reserved and repeated column names and an event time that is no timestamp.
-
-    Raises:
-        InputError: a column name is reserved or stands twice.
-        UnknownNameError: the event time column is not there.
-    """
-    if not re.fullmatch(r"\w[\w-]*", stream):
-        raise InputError(
-            f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
-        )
-    seen: set[str] = set()
-    for field in schema:
-        name = field.name.lower()
-        if name in RESERVED or name.startswith(("__", "_derived_")):
-            raise InputError(
-                f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
-                f"{', '.join(sorted(RESERVED))} and names that begin with two underscores or _derived_)"
-            )
-        if name in seen:
-            raise InputError(
-                f"stream {stream}: column {field.name} stands twice; names differ by more than case"
-            )
-        seen.add(name)
-    if event_time is None:
-        return
-    if event_time not in schema.fieldNames():
-        raise UnknownNameError(
-            f"stream {stream}: event_time names column {event_time}, which does not exist; "
-            f"existing columns: {', '.join(schema.fieldNames())}"
-        )
-    kind = schema[event_time].dataType
-    if not isinstance(kind, TimestampType | TimestampNTZType):
-        raise InputError(
-            f"stream {stream}: event_time column {event_time} is {kind.simpleString()}; it must be a timestamp"
-        )
 
 
 def _declared(table: CreateTable) -> StructType | None:
@@ -222,10 +209,8 @@ def _open_files(
     declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema = declared or _guarded(table, lambda: _inferred(reading, path))
+    schema = declared or _inferred(table, path, reading)
     options.setdefault("maxfileage", _ANY_AGE)
-    if not schema.fields:
-        raise InputError(f"table {table.name}: {path} has no columns; declare them in CREATE TABLE")
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
@@ -253,12 +238,37 @@ def _open_files(
     )
 
 
+def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructType:
+    """The columns of files, of a table that declares none.
+
+    Raises:
+        ConnectionFailedError: there are no files yet, or Spark does not read them.
+        InputError: they have no columns.
+    """
+    try:
+        schema = _columns_of_files(reader, path)
+    except PySparkException as error:
+        message = first_line(error)
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            message = (
+                f"{path} has no files with columns yet; declare the columns in CREATE TABLE, or add a file"
+            )
+        elif error.getCondition() == "PARQUET_TYPE_ILLEGAL" and (columns := nanosecond_columns(sample(path))):
+            message = nanoseconds_refused(columns)
+        raise ConnectionFailedError(f"table {table.name}: {message}", *table.at("path")) from error
+    if not schema.fields:
+        raise InputError(
+            f"table {table.name}: {path} has no columns; declare them in CREATE TABLE, or add a file"
+        )
+    return schema
+
+
 def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
     """A reader of single files of a stream's folder that sees the columns a stream sees."""
     return spark.read.format(kind).options(**{**CHECKED, **base_path(path), **options})
 
 
-def _inferred(reader: DataFrameReader, path: str) -> StructType:
+def _columns_of_files(reader: DataFrameReader, path: str) -> StructType:
     """The columns of a path's files; only files are looked at."""
     files = files_among_others(path)
     if files is None:
@@ -339,6 +349,7 @@ def _open_replay(
     table: CreateTable,
     options: Mapping[str, str],
     event_time: str | None,
+    written: str | None,
     settings: Settings,
 ) -> Source:
     source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
@@ -348,7 +359,7 @@ def _open_replay(
         raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
     declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    schema = declared or _guarded(table, lambda: _inferred(reader, path))
+    schema = declared or _inferred(table, path, reader)
     stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
     if arrival not in stored.columns:
         raise UnknownNameError(
@@ -356,6 +367,8 @@ def _open_replay(
             f"existing columns: {', '.join(stored.columns)}",
             *table.at("arrival_time"),
         )
+    if written is not None and event_time is not None:
+        stored = _times(spark, table, stored.schema, event_time, written).of(stored)
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(

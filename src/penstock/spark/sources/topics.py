@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 from penstock.errors import StreamFailedError
 from penstock.plan.expressions import Derived
 from penstock.spark.recovery.causes import DATA_LOST, SOURCE_UNREACHABLE, Cause, cause_of
+from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
-from penstock.spark.sources.source import BoundBatch, Progress, Source, untold
+from penstock.spark.sources.source import BoundBatch, Progress, TimedSource, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import numbered, replace_bytes
 from penstock.spark.storage.formats import TOPICS
@@ -44,12 +45,16 @@ class TopicsSource:
 
     is_finite: ClassVar[bool] = False
 
-    def __init__(self, source: Source, options: Mapping[str, str]) -> None:
+    def __init__(self, source: TimedSource, options: Mapping[str, str]) -> None:
         self._source = source
         self._options = options
         self._ids: dict[str, str] = {}
         self._recreated: list[str] = []
         self._admin: KafkaAdmin | None = None
+
+    def timed(self, times: StoredTimes) -> TopicsSource:
+        """The source with its event time as a TIMESTAMP."""
+        return TopicsSource(self._source.timed(times), self._options)
 
     @property
     def schema(self) -> StructType:

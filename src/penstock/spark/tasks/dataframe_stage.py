@@ -17,24 +17,27 @@ from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, Ta
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
-CORRUPT, REASON, ORIGIN = "_corrupt_record", "_corrupt_reason", "_corrupt_origin"
+CORRUPT, REASON, ORIGIN = "__penstock_record", "__penstock_reason", "__penstock_origin"
 #: column of the arrival step (INT), where the source knows it
-ARRIVAL_STEP = "_arrival_step"
+ARRIVAL_STEP = "__penstock_step"
 
 
-def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskContextData) -> list[TaskReport]:
+def run_behind_dataframe(
+    df: DataFrame, program: StreamProgram, context: TaskContextData, stored: pa.Schema | None = None
+) -> list[TaskReport]:
     """Runs one job over a batch.
 
     Args:
         df: the tuple's columns, the derived ones and, from some sources, CORRUPT, REASON and ORIGIN.
         program: the bound plan.
         context: what the tasks need.
+        stored: the tuple's columns as records have them, where these are others.
 
     Returns:
         One report a task.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    processor = batch_processor(program, CORRUPT in df.columns)
+    processor = batch_processor(program, CORRUPT in df.columns, stored)
     names = df.columns
 
     def each(task: Task, batch: pa.RecordBatch) -> None:
@@ -49,14 +52,14 @@ def run_behind_dataframe(df: DataFrame, program: StreamProgram, context: TaskCon
 
 
 def batch_processor(
-    program: StreamProgram, has_corrupt: bool
+    program: StreamProgram, has_corrupt: bool, stored: pa.Schema | None = None
 ) -> Callable[[Task, pa.RecordBatch, Steps | None], None]:
     """What a task does with each batch of a DataFrame."""
     columns, derived = list(program.columns), program.derived
 
     def process(task: Task, batch: pa.RecordBatch, steps: Steps | None) -> None:
         if has_corrupt:
-            batch = _set_corrupt_aside(task, batch, columns)
+            batch = _set_corrupt_aside(task, batch, columns, stored)
         if not batch.num_rows:
             return
         wide = batch if derived is None else derived.unpack(batch)
@@ -71,12 +74,14 @@ def batch_processor(
     return process
 
 
-def _set_corrupt_aside(task: Task, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+def _set_corrupt_aside(
+    task: Task, batch: pa.RecordBatch, columns: list[str], stored: pa.Schema | None
+) -> pa.RecordBatch:
     reason = batch.column(REASON)
     if reason.null_count == len(reason):
         return batch
     aside = batch.filter(reason.is_valid())
-    schema = pa.schema([batch.schema.field(name) for name in columns])
+    schema = stored or pa.schema([batch.schema.field(name) for name in columns])
     records, reasons = aside.column(CORRUPT), aside.column(REASON)
     task.quarantine_lines(records, aside.column(ORIGIN), explained_each(reasons, records, schema))
     return batch.filter(reason.is_null())

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_decode import JsonDecoder
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
@@ -24,15 +25,17 @@ def run_raw_json(
     program: StreamProgram,
     context: TaskContextData,
     steps: OffsetSteps | None = None,
+    times: EpochTimes | None = None,
 ) -> list[TaskReport]:
     """Runs one job over raw records.
 
     Args:
         df: the columns value, partition, offset and, where there are several topics, topic.
-        schema: the tuple's columns.
+        schema: the columns of the records.
         program: the bound plan.
         context: what the tasks need.
         steps: the batch's arrival steps; None: all of it came at once.
+        times: the event time, where it is stored as numbers.
 
     Returns:
         One report a task; `refused` lists the blocks that Spark has to read, of one record or more.
@@ -54,7 +57,8 @@ def run_raw_json(
                 batch = batch.filter(pa.array(is_decoded))
                 for record in range(len(apart)):
                     task.refused.extend(_blocks(apart.slice(record, 1)))
-            tuples(task, decoded, None if steps is None else _steps(steps, batch))
+            moments = decoded if times is None else times.of(decoded)
+            tuples(task, moments, None if steps is None else _steps(steps, batch))
 
         return run_partition(context, batches, each)
 

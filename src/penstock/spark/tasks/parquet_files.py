@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from penstock.operators.ingest.event_times import EpochTimes
 from penstock.spark.recovery.messages import first_line
 
 #: which Spark wrote a file; those before the other version had the Julian calendar before 1582
@@ -77,6 +78,7 @@ class RowGroup:
         rows: rows in it.
         stamp: of the file when the batch began; None where the file system is not a local one.
         step: the arrival step of its rows.
+        times: the event time, where it is stored as numbers.
     """
 
     path: str
@@ -84,6 +86,7 @@ class RowGroup:
     rows: int
     stamp: Stamp | None
     step: int = 0
+    times: EpochTimes | None = None
 
 
 def local_path(uri: str) -> str | None:
@@ -211,7 +214,7 @@ class RowGroupReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The row group's rows in batches; its end is reached only where all of them came."""
-        rows = 0
+        rows, times = 0, self.group.times
         try:
             for batch in self._file.iter_batches(
                 batch_size=batch_rows,
@@ -220,7 +223,7 @@ class RowGroupReader:
                 use_threads=False,
             ):
                 rows += batch.num_rows
-                yield batch
+                yield batch if times is None else times.of(batch)
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(rows, columns)
@@ -232,7 +235,8 @@ class RowGroupReader:
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(table.num_rows, columns)
-        return table
+        times = self.group.times
+        return table if times is None else pa.Table.from_batches(map(times.of, table.to_batches()))
 
     def _check_rows(self, rows: int, columns: Sequence[str]) -> None:
         if rows != self.group.rows:

@@ -107,7 +107,7 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     reader = RowGroupReader(group)
     program = task.stage.program
     columns, batch_rows = program.columns, program.settings.batch_rows
-    is_matched = could_match(program.plan, _bounds(reader.metadata, task.stage.encoders))
+    is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.encoders))
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
         observed = program.windows.time if program.windows else program.event_time
@@ -158,7 +158,9 @@ class _LateColumns:
         return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
 
 
-def _bounds(metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder]) -> list[CodeBounds | None]:
+def _bounds(
+    group: RowGroup, metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder]
+) -> list[CodeBounds | None]:
     """What the row group's statistics say of each p-attribute."""
     found = {}
     for index in range(metadata.num_columns):
@@ -175,9 +177,11 @@ def _bounds(metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder]) ->
         may_be_null = not statistics.has_null_count or statistics.null_count > 0
         try:
             low, high = statistics.min, statistics.max
+            if group.times is not None and encoder.coding.name == group.times.column:
+                low, high = group.times.moments(pa.array([low, high])).to_pylist()
         except (OverflowError, ValueError):  # a date Python does not know, text cut within a character
             bounds.append(None)
             continue
-        known = low == low and high == high
+        known = low == low and high == high and None not in (low, high)
         bounds.append(code_bounds(encoder, low, high, may_be_null) if known else None)
     return bounds

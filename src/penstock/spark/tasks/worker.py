@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
-from penstock.operators.ingest.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
+from penstock.operators.selection.matches import queries_name
 from penstock.operators.selection.selector import TooManyMatchesError
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
@@ -198,7 +199,7 @@ class StagedWriter:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                write_statistics=[name for name in batch.schema.names if name != QUERIES],
+                write_statistics=batch.schema.names[:-1],
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
         self._held.append(batch)
@@ -296,7 +297,8 @@ class Task:
             return
         began = time.perf_counter_ns()
         matched = tuples(mask)
-        schema = matched.schema.append(pa.field(QUERIES, queries.type, nullable=False))
+        name = queries_name(matched.schema.names)
+        schema = matched.schema.append(pa.field(name, queries.type, nullable=False))
         staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
         self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
 from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.names import free_name
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
 from penstock.plan.spark_types import spark_name
 from penstock.plan.value_sets import (
@@ -261,10 +262,7 @@ class _Binder:
         return position
 
     def _free_name(self) -> str:
-        name = f"__d{len(self._derived)}"
-        if name.upper() in self._taken or f"{name}_error".upper() in self._taken:
-            raise UnsupportedError(f"Column names that begin like {name} are reserved; rename the column.")
-        return name
+        return free_name(f"__d{len(self._derived)}", self._taken, also="_error")
 
     def _boolean(self, text: str, start: int, end: int) -> list[Conjunction]:
         self.operands.require_spark(self._clause, text, start, end)

@@ -83,7 +83,7 @@ def _input(number: int, source: JoinSource, relations: Mapping[str, Relation], h
     if relation.time is None and not relation.is_static:
         message = (
             f"Stream {relation.name} has no event time, by which streams are joined. Name its column in the table's "
-            "options: event_time 'column'."
+            "options: event_time 'column'; if it is stored as a number or as text, say how: event_time_format 'millis'."
         )
         raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
     own = {name.upper(): quote(name) for name in relation.columns}

@@ -62,7 +62,7 @@ class CreateTable:
     name: str
     columns: tuple[Column, ...]
     source: str
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)
     start: int
     end: int
     text: str = field(default="", repr=False, compare=False)

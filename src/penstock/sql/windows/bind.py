@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedError
 from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
+from penstock.plan.names import free_name
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
@@ -268,10 +269,7 @@ class WindowBinder:
                 needed[each.sql] = each
         unseen = [text for text in needed if text not in self._derived]
         for text, raises in zip(unseen, self._host.may_raise(unseen), strict=True):
-            name = f"__w{len(self._derived)}"
-            if not self._columns.keys().isdisjoint((name.upper(), f"{name}_error".upper())):
-                message = f"Column names that begin like {name} are reserved; rename the column."
-                raise UnsupportedError(message)
+            name = free_name(f"__w{len(self._derived)}", self._columns.keys(), also="_error")
             self._derived[text] = Derived(name, text, needed[text].type, f"{name}_error" if raises else None)
         names.update({each: self._derived[each.sql].name for each in used if each not in names})
         return names, tuple(self._derived[text] for text in needed)

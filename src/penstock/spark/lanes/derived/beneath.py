@@ -26,7 +26,6 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.newest import OPERATOR, newest_rows
 from penstock.spark.results.window_schemas import (
-    MARKS,
     OP,
     ROW,
     UPSERT,
@@ -207,8 +206,8 @@ class WindowRows:
         times = moments(rows, self.column) - self.back
         of_row = dict(zip(moments(rows, f"{ROW}.end").tolist(), times.tolist(), strict=True))
         worth = worth_of(rows, {end: windows.ends(time) for end, time in of_row.items()})
-        there = rows.filter(pc.equal(rows.column(OP), UPSERT))
-        return FoundRows(there.drop_columns([*MARKS.names, ROW]), worth)
+        there = rows.filter(pc.equal(rows.column(self.readable.marks[OP]), UPSERT))
+        return FoundRows(there.select(self.columns.names), worth)
 
     def _time(self, end: int) -> int:
         if end in (BEFORE_ALL, AFTER_ALL):

@@ -38,10 +38,9 @@ from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
-    MARKS,
     ROW,
     own_schema,
-    row_type,
+    result_schema,
 )
 from penstock.spark.results.window_staging import ViewCounts, write_staged
 from penstock.spark.storage.layout import ROWS_FILES
@@ -208,7 +207,7 @@ class DerivedLane(CutLane):
         found = beneath.read(due.spans(told_ends), due.windows)
         wanted = {end for end in (*found.worth, *told_ends) if due.is_wanted(end, told_ends)}
         told = _of_windows(told, wanted)
-        now = told.drop_columns(MARKS.names).slice(0, 0)
+        now = told.select([*own_schema(bound).names, ROW]).slice(0, 0)
         if wanted and found.rows.num_rows:
             path = staging / f"beneath-{view.operator}.parquet"
             write_staged("", path, found.rows)
@@ -220,18 +219,10 @@ class DerivedLane(CutLane):
         """What the lane has told of the windows that may be due."""
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
-        return self._rows.read(paths, _schema(bound), _END, due.ends())
+        return self._rows.read(paths, result_schema(bound), _END, due.ends())
 
     def _read_bound(self, operator: int) -> dict[str, BoundWindow]:
         return stored_views(self.context.layout, self._derived.name, operator)
-
-
-def _schema(view: BoundWindow) -> pa.Schema:
-    """The columns of a view's files."""
-    schema = own_schema(view)
-    for mark in MARKS:
-        schema = schema.append(mark)
-    return schema.append(pa.field(ROW, row_type(view)))
 
 
 def _of_windows(rows: pa.Table, ends: Set[int]) -> pa.Table:

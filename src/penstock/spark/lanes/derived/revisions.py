@@ -24,6 +24,7 @@ from penstock.spark.results.window_schemas import (
     ROW,
     SLACK,
     UPSERT,
+    marks_in,
 )
 from penstock.spark.results.window_staging import ViewCounts
 
@@ -57,12 +58,12 @@ def worth_of(rows: pa.Table, ends: Mapping[int, range]) -> dict[int, Worth]:
         rows: the newest rows of the view beneath with MARKS and ROW, those withdrawn among them.
         ends: the ends of the windows that a row is in, by the end of the row's own window.
     """
-    own = moments(rows, f"{ROW}.end")
+    own, marks = moments(rows, f"{ROW}.end"), marks_in(rows.column_names)
     told = pa.table(
         {
             "end": own,
-            COVERAGE: pc.fill_null(rows.column(COVERAGE), _UNKNOWN),
-            "reached": own + np.round(rows.column(SLACK).to_numpy() * _SECOND).astype(np.int64),
+            COVERAGE: pc.fill_null(rows.column(marks[COVERAGE]), _UNKNOWN),
+            "reached": own + np.round(rows.column(marks[SLACK]).to_numpy() * _SECOND).astype(np.int64),
         }
     )
     beneath = told.group_by("end", use_threads=False).aggregate([(COVERAGE, "min"), ("reached", "max")])
@@ -92,7 +93,8 @@ def revised(
     Returns:
         Own columns, MARKS and ROW, and what they say, counted.
     """
-    own = [name for name in told.column_names if name not in (*MARKS.names, ROW)]
+    names = marks_in(told.column_names)
+    own = [name for name in told.column_names if name not in (*names.values(), ROW)]
     revisions, were_final = _told_windows(told)
     newest = newest_rows(told)
     differs, gone = _compared(now, newest, own)
@@ -123,7 +125,7 @@ def revised(
         counts.final_corrected += end in were_final
         counts.corrected += revision > 0 and end not in final and end not in were_final
     columns = {name: rows.column(name) for name in own}
-    columns |= {mark.name: pa.array(marks[mark.name], mark.type) for mark in MARKS}
+    columns |= {names[mark.name]: pa.array(marks[mark.name], mark.type) for mark in MARKS}
     return pa.table({**columns, ROW: rows.column(ROW)}, schema=told.schema), counts
 
 
@@ -131,10 +133,11 @@ def _told_windows(told: pa.Table) -> tuple[dict[int, int], set[int]]:
     """The newest revision of each window by its end, and the ends of those that were told as final."""
     revisions: dict[int, int] = {}
     final = set()
+    names = marks_in(told.column_names)
     marks = zip(
         moments(told, f"{ROW}.end").tolist(),
-        told.column(REVISION).to_pylist(),
-        told.column(FINAL).to_pylist(),
+        told.column(names[REVISION]).to_pylist(),
+        told.column(names[FINAL]).to_pylist(),
         strict=True,
     )
     for end, revision, is_final in marks:
@@ -151,7 +154,8 @@ def _compared(
     flat_now, flat_told = _flat(now.select([ROW])), _flat(newest.select([ROW]))
     groups, told_groups = shared_codes([flat_now, flat_told], flat_now.column_names)
     contents, told_contents = _contents(now.select(own), newest.select(own))
-    is_there = pc.equal(newest.column(OP), UPSERT).to_numpy().astype(bool)
+    op = marks_in(newest.column_names)[OP]
+    is_there = pc.equal(newest.column(op), UPSERT).to_numpy().astype(bool)
     place = np.full(int(max(groups.max(initial=-1), told_groups.max(initial=-1))) + 1, -1, np.int64)
     place[told_groups[is_there]] = np.flatnonzero(is_there)
     found = place[groups]

@@ -24,7 +24,7 @@ from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
 from penstock.spark.publication.staged import StagedFile
-from penstock.spark.results.joined_rows import file_schema
+from penstock.spark.results.joined_rows import MARKS, file_schema
 from penstock.spark.storage.files import sync_file
 
 #: rows of a row group
@@ -253,6 +253,7 @@ class RowStage:
     def __init__(self, plan: JoinPlan, kind: str, folder: Path) -> None:
         #: the columns of the file
         self.schema = file_schema(plan)
+        self._withdraws = plan.withdraws
         self._texts = [field.name for field in self.schema if not pa.types.is_primitive(field.type)]
         #: rows that withdraw another
         self.withdrawn = 0
@@ -267,8 +268,10 @@ class RowStage:
         """Takes in rows with the columns of the file."""
         self._held.append(rows)
         self._held_rows += rows.num_rows
-        if OP in self.schema.names:
-            self.withdrawn += pc.sum(pc.equal(rows.column(OP), DELETE)).as_py() or 0
+        if self._withdraws:
+            self.withdrawn += (
+                pc.sum(pc.equal(rows.column(rows.num_columns - len(MARKS)), DELETE)).as_py() or 0
+            )
         if self._held_rows >= _GROUP_ROWS:
             self._write()
 

@@ -1,0 +1,120 @@
+"""Secrets in the options of a script: found, so that no message shows them.
+
+An option holds a secret where its name says so, as Spark has it with `spark.redaction.regex`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+#: what a secret is replaced by
+MASK = "***"
+_SECRET = re.compile(
+    r"secret|passw|passphrase|(?<![a-z])pwd|token|jaas|credential|access[._]?key|private|account[._]?key|(?:^|[._])key$",
+    re.IGNORECASE,
+)
+_STRING = r"""[rR]?'(?:[^'\\]|\\.|'')*(?:'|$)|[rR]?"(?:[^"\\]|\\.)*(?:"|$)"""
+_COMMENT = r"--[^\n]*|/\*.*?(?:\*/|$)"
+_OPTIONS = re.compile(rf"{_COMMENT}|{_STRING}|(?P<options>\boptions\s*\()", re.IGNORECASE | re.DOTALL)
+_PART = re.compile(
+    rf"(?P<skipped>{_COMMENT}|\s+|=)|(?P<string>{_STRING})|(?P<word>[\w`-]+(?:\s*\.\s*[\w`-]+)*)|(?P<mark>.)",
+    re.DOTALL,
+)
+#: a literal within a value, such as the password of a JAAS entry
+_INNER = re.compile(r"""["']([^"']+)["']""")
+#: shorter values are words of messages too
+_LEAST_CHARACTERS = 4
+
+
+def is_secret(option: str) -> bool:
+    """Whether the value of an option is a secret, by the option's name."""
+    return _SECRET.search(option) is not None
+
+
+def secret_places(text: str) -> list[tuple[int, int]]:
+    """Where secrets stand in a script, in order; it need not be a right one.
+
+    Args:
+        text: statements with `OPTIONS (key 'value', ...)`.
+
+    Returns:
+        First character and the one after the last of each value, its quotes left out.
+
+    >>> secret_places("USING kafka OPTIONS (topic 't', kafka.ssl.key.password 'x y')")
+    [(57, 60)]
+    """
+    found = []
+    position = 0
+    while (begun := _OPTIONS.search(text, position)) is not None:
+        position = begun.end()
+        if begun["options"] is not None:
+            for start, end in _values(text, position):
+                found.append((start, end))
+                position = end
+    return found
+
+
+def _values(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """The secrets among the options that begin at a position."""
+    name = ""
+    for part in _PART.finditer(text, position):
+        if part["mark"] == ")":
+            return
+        if part["mark"] == ",":
+            name = ""
+        elif part["string"] is not None or part["word"] is not None:
+            if not name:
+                name = part[0].strip("`'\"")
+            elif is_secret(name):
+                yield _bare(part[0], part.start())
+            else:
+                # a comma is missing where this was the value of a word
+                name = "" if part["string"] is not None else part[0]
+
+
+def _bare(value: str, start: int) -> tuple[int, int]:
+    """The place of what a literal holds."""
+    inner = value[1:] if value[:1] in "rR" and value[1:2] in ("'", '"') else value
+    start += len(value) - len(inner)
+    quote = inner[:1] if inner[:1] in ("'", '"') else ""
+    closed = len(inner) > 1 and bool(quote) and inner.endswith(quote)
+    return start + len(quote), start + len(inner) - closed
+
+
+def without_secrets(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """A script with its secrets masked.
+
+    Args:
+        text: the script.
+        start, end: a place in it.
+
+    Returns:
+        The masked script, and the place there.
+    """
+    places = secret_places(text)
+
+    def moved(place: int, *, is_end: bool) -> int:
+        shift = 0
+        for first, after in places:
+            if place >= after:
+                shift += len(MASK) - (after - first)
+            elif place > first:
+                return first + shift + (len(MASK) if is_end else 0)
+        return place + shift
+
+    pieces, taken = [], 0
+    for first, after in places:
+        pieces += [text[taken:first], MASK]
+        taken = after
+    return "".join([*pieces, text[taken:]]), moved(start, is_end=False), moved(end, is_end=True)
+
+
+def secrets_masked(message: str, text: str) -> str:
+    """A message with the secrets of a script masked, and the literals that they hold."""
+    for start, end in secret_places(text):
+        value = text[start:end]
+        for secret in (value, *_INNER.findall(value)):
+            if len(secret) >= _LEAST_CHARACTERS:
+                message = message.replace(secret, MASK)
+    return message

@@ -1,0 +1,169 @@
+"""The option `event_time_format`: an event time that is stored as a number or as text becomes a TIMESTAMP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    CharType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.operators.ingest.event_times import UNITS, EpochTimes, most_units
+from penstock.spark.recovery.messages import first_line, quoted
+
+_FRACTIONAL = (FloatType, DoubleType, DecimalType)
+_TEXT = (StringType, VarcharType, CharType)
+_ALLOWED = (
+    f"{', '.join(repr(unit) for unit in UNITS)} or a datetime pattern of Spark such as 'yyyy-MM-dd HH:mm:ss'"
+)
+_A_MICROSECOND = 1_000
+_MOMENTS = {"seconds": F.timestamp_seconds, "millis": F.timestamp_millis, "micros": F.timestamp_micros}
+#: a moment that a pattern has to write and to read again
+_MOMENT = "TIMESTAMP '2013-11-12 10:09:08.765432'"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTimes:
+    """How the event time of a stream is stored.
+
+    Attributes:
+        stored: the columns as they are stored.
+        column: the event time's.
+        written: one of UNITS, or a datetime pattern of Spark.
+    """
+
+    stored: StructType
+    column: str
+    written: str
+
+    @property
+    def schema(self) -> StructType:
+        """The stream's columns: the event time is a TIMESTAMP."""
+        return StructType(
+            [
+                StructField(each.name, TimestampType() if each.name == self.column else each.dataType)
+                for each in self.stored
+            ]
+        )
+
+    @property
+    def epoch(self) -> EpochTimes | None:
+        """What a worker needs to read the column itself; None where only Spark reads it."""
+        kind = self.stored[self.column].dataType
+        if self.written not in UNITS or not isinstance(kind, IntegralType | DoubleType):
+            return None
+        return EpochTimes(self.column, self.written)
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """A frame of the stored columns and others with the event time as a TIMESTAMP; NULL where it is none."""
+        return frame.withColumn(self.column, self._moment())
+
+    def _moment(self) -> Column:
+        stored, kind = F.col(quoted(self.column)), self.stored[self.column].dataType
+        if self.written not in UNITS:
+            return F.try_to_timestamp(stored, F.lit(self.written)).cast(TimestampType())
+        if self.written == "nanos":
+            down = F.when(stored % _A_MICROSECOND < 0, 1).otherwise(0)
+            return F.timestamp_micros(F.call_function("div", stored, F.lit(_A_MICROSECOND)) - down)
+        most = most_units(self.written)
+        # a DECIMAL with digits below a microsecond would raise
+        value = F.floor(stored, F.lit(6)) if isinstance(kind, DecimalType) else stored
+        return F.when(stored.between(-most, most), _MOMENTS[self.written](value))
+
+
+def stored_times(
+    spark: SparkSession, stream: str, stored: StructType, column: str, written: str
+) -> StoredTimes:
+    """What is made of the option `event_time_format`.
+
+    Args:
+        spark: the session, with which a pattern is tried.
+        stream: the stream's name.
+        stored: its columns as they are stored.
+        column: the event time's.
+        written: the option's value.
+
+    Raises:
+        UnknownNameError: there is no such column.
+        InputError: the value is no format, or none of the column's type.
+    """
+    refuse_missing(stream, stored, column)
+    kind = stored[column].dataType
+    unit = written.lower() if written.lower() in UNITS else None
+    about = f"stream {stream}: event_time_format '{written}'"
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        raise InputError(
+            f"{about} says how column {column} is stored, and {kind.simpleString()} is no such type: declare {column} "
+            f"{'BIGINT' if unit else 'STRING'}, as what it is stored, or leave event_time_format out"
+        )
+    if unit is None:
+        _try_pattern(spark, about, written)
+        if not isinstance(kind, _TEXT):
+            raise InputError(
+                f"{about} is a pattern of text, and column {column} is {kind.simpleString()}; allowed for numbers: "
+                f"{', '.join(map(repr, UNITS))}"
+            )
+    elif not isinstance(kind, IntegralType) and not (unit == "seconds" and isinstance(kind, _FRACTIONAL)):
+        raise InputError(
+            f"{about} is for whole numbers such as BIGINT, and column {column} is {kind.simpleString()}"
+            + ("; allowed for text: a datetime pattern of Spark" if isinstance(kind, _TEXT) else "")
+        )
+    return StoredTimes(stored, column, unit or written)
+
+
+def refuse_missing(stream: str, schema: StructType, column: str) -> None:
+    """Makes sure that the event time's column is there.
+
+    Raises:
+        UnknownNameError: it is not.
+    """
+    if column not in schema.fieldNames():
+        raise UnknownNameError(
+            f"stream {stream}: event_time names column {column}, which does not exist; "
+            f"existing columns: {', '.join(schema.fieldNames())}"
+        )
+
+
+def no_timestamp(stream: str, column: str, kind: DataType) -> InputError:
+    """What is said of an event time that is no timestamp and has no format."""
+    way = ""
+    if isinstance(kind, IntegralType | FloatType | DoubleType | DecimalType):
+        way = f". Say which unit its numbers are in: event_time_format {', '.join(map(repr, UNITS))}"
+    elif isinstance(kind, _TEXT):
+        way = (
+            ". Declare it TIMESTAMP, or say how its text is written: event_time_format 'yyyy-MM-dd HH:mm:ss'"
+        )
+    return InputError(
+        f"stream {stream}: event_time column {column} is {kind.simpleString()}; it must be a timestamp{way}"
+    )
+
+
+def _try_pattern(spark: SparkSession, about: str, pattern: str) -> None:
+    """Lets Spark write a moment by a pattern and read that again."""
+    allowed = f"allowed: {_ALLOWED}"
+    meant = get_close_matches(pattern.lower(), UNITS, 1)
+    if meant:
+        allowed = f"did you mean '{meant[0]}'?"
+    try:
+        text = f"SELECT try_to_timestamp(date_format({_MOMENT}, :pattern), :pattern) IS NOT NULL AS is_read"
+        is_read = spark.sql(text, {"pattern": pattern}).collect()[0].is_read
+    except PySparkException as error:
+        raise InputError(f"{about} is no format that Spark reads: {first_line(error)} {allowed}") from error
+    if not is_read:
+        raise InputError(f"{about}: Spark does not read what it writes by this pattern; {allowed}")
