@@ -166,7 +166,12 @@ def test_null_and_an_empty_text_differ_in_a_table(
     ]
     assert sorted(cells) == [["0", "'NULL'"], ["1", ""], ["99", "NULL"]]
     assert _print_plain(_found(folder, "notes"), Format.CSV)
-    assert sorted(capsysbinary.readouterr().out.splitlines()) == [b'"id","note"', b'0,"NULL"', b'1,""', b"99,"]
+    assert sorted(capsysbinary.readouterr().out.splitlines()) == [
+        b'"id","note"',
+        b'0,"NULL"',
+        b'1,""',
+        b"99,",
+    ]
 
 
 def _found(folder: Path, view: str) -> PlainRows:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cli.texts import cell_texts, csv_header, csv_lines, has_form, json_lines
+from penstock.cli.texts import cell_texts, csv_line, csv_lines, has_form, json_lines
 
 UTC = dt.UTC
 SPARK: list[tuple[pa.DataType, Any, str]] = [
@@ -97,7 +97,7 @@ def test_cells_are_the_same_text_whatever_the_year(kind: pa.DataType, value: obj
 
 def test_null_is_not_an_empty_text() -> None:
     rows = pa.record_batch({"n": pa.array([1, None]), 'a "b"': ["", None], "raw": pa.array([None, b""])})
-    assert csv_header(rows.schema.names) == '"n","a ""b""","raw"'
+    assert csv_line(rows.schema.names) == '"n","a ""b""","raw"'
     assert list(csv_lines(rows)) == ['1,"",', ',,""']
     assert list(json_lines(rows)) == [
         '{"n":1,"a \\"b\\"":"","raw":null}',
@@ -106,7 +106,9 @@ def test_null_is_not_an_empty_text() -> None:
 
 
 def test_nested_values_of_a_slice_are_those_of_its_rows() -> None:
-    pairs = pa.array([[("a", [1])], None, [], [("b", None), ("c", [2, 3])]], pa.map_(pa.string(), pa.list_(pa.int8())))
+    pairs = pa.array(
+        [[("a", [1])], None, [], [("b", None), ("c", [2, 3])]], pa.map_(pa.string(), pa.list_(pa.int8()))
+    )
     whole = pa.array([{"x": 1}, None, {"x": None}, {"x": 4}])
     assert cell_texts(pairs) == ['{"a":[1]}', None, "{}", '{"b":null,"c":[2,3]}']
     assert cell_texts(pairs[2:]) == ["{}", '{"b":null,"c":[2,3]}']

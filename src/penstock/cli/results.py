@@ -123,10 +123,10 @@ def _are_written_here(schema: pa.Schema) -> bool:
 
 def _lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output_format: Format) -> Iterator[str]:
     """Rows as lines of CSV, the header first, or JSON."""
-    from penstock.cli.texts import csv_header, csv_lines, json_lines
+    from penstock.cli.texts import csv_line, csv_lines, json_lines
 
     if output_format is Format.CSV:
-        yield csv_header(schema.names)
+        yield csv_line(schema.names)
     write = csv_lines if output_format is Format.CSV else json_lines
     for batch in batches:
         yield from write(batch)

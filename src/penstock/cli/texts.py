@@ -105,9 +105,9 @@ def csv_lines(rows: pa.RecordBatch) -> Iterator[str]:
     yield from map(",".join, zip(*map(_csv_cells, rows.columns), strict=True))
 
 
-def csv_header(names: Sequence[str]) -> str:
-    """The first line of CSV."""
-    return ",".join(map(_in_quotes, names))
+def csv_line(texts: Iterable[str | None]) -> str:
+    """Texts, such as the names of columns, as a line of CSV."""
+    return ",".join("" if text is None else _in_quotes(text) for text in texts)
 
 
 def quoted(text: str) -> str:
@@ -138,11 +138,11 @@ def _in_quotes(text: str) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _texts(values: pa.Array, between: str, least_digits: int) -> Texts:
@@ -163,7 +163,9 @@ def _texts(values: pa.Array, between: str, least_digits: int) -> Texts:
     if _is_binary(kind):
         return [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
     if types.is_float32(kind):
-        return [None if value is None else _number(value, str(np.float32(value))) for value in values.to_pylist()]
+        return [
+            None if value is None else _number(value, str(np.float32(value))) for value in values.to_pylist()
+        ]
     if types.is_float64(kind):
         return [None if value is None else _number(value, repr(value)) for value in values.to_pylist()]
     if _is_text(kind):
