@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.cli.results import Format, _print_computed, _print_plain
 from penstock.errors import UnknownNameError
 from penstock.spark.engine import Engine
-from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.results.read_plain import PlainRows, plain_rows
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
@@ -37,6 +37,8 @@ KINDS = {
     "list": pa.list_(pa.int64()),
     "pair": pa.struct({"x": pa.int32(), "at": pa.timestamp("us", "UTC")}),
     "map": pa.map_(pa.string(), pa.decimal128(5, 2)),
+    "note": pa.string(),
+    "days": pa.map_(pa.date32(), pa.int32()),
 }
 MOMENT = dt.datetime(2026, 1, 5, 12, 30, 0, 123456, tzinfo=dt.UTC)
 ROWS = [
@@ -55,6 +57,7 @@ ROWS = [
         "list": [1, None],
         "pair": {"x": None, "at": MOMENT},
         "map": [("k", Decimal("1.50"))],
+        "note": "" if number % 2 else "NULL",
     }
     for number, ratio in enumerate(
         [
@@ -74,6 +77,15 @@ ROWS = [
         ]
     )
 ] + [{"id": 99, "day": MOMENT}]
+#: milliseconds that were read as seconds, years before 1, and bytes that are no UTF-8
+FAR = {
+    "id": pa.array([101, 102], pa.int32()),
+    "day": pa.array([MOMENT, MOMENT], KINDS["day"]),
+    "local": pa.array([1_767_225_600_000_000_000, -62_198_755_200_000_000], KINDS["local"]),
+    "date": pa.array([20_000_000, -800_000], pa.int32()).cast(pa.date32()),
+    "raw": pa.array([b"\x00\xff", b""]),
+    "pair": pa.array([{"x": 1, "at": 1_767_225_600_000_000_000}, None], KINDS["pair"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +96,15 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     half = len(ROWS) // 2
     for number, rows in enumerate((ROWS[:half], ROWS[half:])):
         pq.write_table(pa.Table.from_pylist(rows, pa.schema(KINDS)), at / "in" / f"{number}.parquet")
+    kinds = pa.schema({name: KINDS[name] for name in FAR})
+    pq.write_table(pa.table(FAR, kinds), at / "in" / "far.parquet")
     engine = Engine(_session).execute(
         f"CREATE TABLE orders USING parquet OPTIONS (path '{at / 'in'}', event_time 'day', max_files_per_trigger '1');\n"
-        "CREATE VIEW whole AS SELECT * FROM orders WHERE id >= 0;\n"
+        f"CREATE VIEW whole AS SELECT {', '.join(f'`{name}`' for name in KINDS if name != 'days')} FROM orders WHERE id >= 0;\n"
+        "CREATE VIEW odd AS SELECT * FROM orders WHERE id >= 98;\n"
         "CREATE VIEW chosen AS SELECT ID AS number, `a name`, pair FROM orders WHERE id < 5;\n"
         "CREATE VIEW computed AS SELECT id + 1 AS next FROM orders WHERE id < 5;\n"
+        "CREATE VIEW notes AS SELECT id, note FROM orders WHERE id IN (0, 1, 99);\n"
         "CREATE VIEW nothing AS SELECT id FROM orders WHERE id > 1000;\n"
         "CREATE VIEW hours AS SELECT window.start AS hour, ok, count(*) AS n, max(ratio) AS most FROM orders "
         "GROUP BY window(day, '2 hours'), ok;"
@@ -117,6 +133,53 @@ def test_rows_are_printed_as_spark_prints_them(
     assert _in_any_order(plain) == _in_any_order(capsysbinary.readouterr().out)
 
 
+def test_null_years_and_bytes_are_the_same_in_all_forms(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A column whose form is only Spark's among them; nothing is a traceback."""
+    assert not _print_plain(_found(folder, "odd"), Format.CSV)
+    printed = {}
+    for form in Format:
+        _print_computed(folder, "odd", False, 0, form)
+        printed[form] = capsysbinary.readouterr().out.decode()
+        assert "+57971-02-25" in printed[form]
+        assert "-0221-09-04" in printed[form]
+        assert "+56728-02-22" in printed[form]
+        assert "AP8=" in printed[form]
+    header, *lines = printed[Format.CSV].splitlines()
+    assert header.startswith('"id","day","local"')
+    (far,) = [line for line in lines if line.startswith("101,")]
+    assert ',+57971-02-25 00:00:00,+56728-02-22,,,,,,,"AP8=",,"{""x"":1,""at"":""+57971-02-25T' in far
+    (bare,) = [line for line in lines if line.startswith("99,")]
+    assert bare.endswith(",,,,,,,,,,,,,"), "NULL is nothing"
+
+
+def test_null_and_an_empty_text_differ_in_a_table(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert _print_plain(_found(folder, "notes"), Format.TABLE)
+    cells = [
+        [cell.strip() for cell in line.split("│")[1:3]]
+        for line in capsysbinary.readouterr().out.decode().splitlines()
+        if line.startswith("│")
+    ]
+    assert sorted(cells) == [["0", "'NULL'"], ["1", ""], ["99", "NULL"]]
+    assert _print_plain(_found(folder, "notes"), Format.CSV)
+    assert sorted(capsysbinary.readouterr().out.splitlines()) == [
+        b'"id","note"',
+        b'0,"NULL"',
+        b'1,""',
+        b"99,",
+    ]
+
+
+def _found(folder: Path, view: str) -> PlainRows:
+    found = plain_rows(Layout(folder, folder), view, 0)
+    assert found is not None
+    return found
+
+
 def _in_any_order(printed: bytes) -> list[bytes]:
     """Lines of a table or of records, without the numbers of rows that are printed one column a line."""
     return sorted(re.sub("^│ \\d+ *│".encode(), "│ │".encode(), line) for line in printed.splitlines())
@@ -126,7 +189,7 @@ def test_limits_and_what_only_spark_can_read(folder: Path) -> None:
     layout = Layout(folder, folder)
     some = plain_rows(layout, "whole", 3)
     assert some is not None
-    assert (some.rows.num_rows, some.count) == (3, len(ROWS))
+    assert (some.rows.num_rows, some.count) == (3, len(ROWS) + 2)
     nothing = plain_rows(layout, "nothing", 0)
     assert nothing is not None
     assert (nothing.rows.num_rows, nothing.rows.column_names) == (0, ["id"])

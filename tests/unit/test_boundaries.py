@@ -34,6 +34,7 @@ ROOMS = {
         "functions",
         "definitions",
         "declared",
+        "insertions",
         "declaring",
         "run",
         "engine",

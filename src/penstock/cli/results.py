@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from penstock.spark.results.read_plain import PlainRows
     from penstock.spark.storage.layout import Layout
 
-#: types that CSV has no form for; they are written as JSON
-_NESTED = ("array", "map", "struct")
 #: of Spark's to_json, which cuts moments to milliseconds
 _TO_JSON = (
     """map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
@@ -100,15 +98,14 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
 
     for _ in range(TRIES):
         found = plain_batches(layout, view)
-        if found is None:
+        if found is None or not _are_written_here(found[0]):
             return False
         with tempfile.TemporaryFile() as file:
             try:
-                if not _write(*found, output_format, file):
-                    return False
+                file.writelines(f"{line}\n".encode() for line in _lines(*found, output_format))
             except FileNotFoundError:  # a compaction
                 continue
-            except (NotImplementedError, OverflowError, ValueError):  # what only Spark can read or write
+            except (NotImplementedError, ValueError):  # what only Spark can read
                 return False
             file.seek(0)
             sys.stdout.flush()
@@ -118,98 +115,71 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
     return False
 
 
-def _write(
-    schema: pa.Schema, batches: Iterator[pa.RecordBatch], output_format: Format, file: IO[bytes]
-) -> bool:
-    """Writes rows; False where a value's form is only Spark's."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
+def _are_written_here(schema: pa.Schema) -> bool:
+    from penstock.cli.texts import has_form
 
-    from penstock.cli.json_lines import json_lines
-
-    if output_format is Format.JSON:
-        for batch in batches:
-            lines = json_lines(pa.table(batch))
-            if lines is None:
-                return False
-            file.writelines(f"{line}\n".encode() for line in lines)
-        return True
-    first = _as_csv(schema.empty_table())
-    if first is None:
-        return False
-    with pacsv.CSVWriter(file, first.schema) as writer:
-        for batch in batches:
-            rows = _as_csv(pa.table(batch))
-            if rows is not None:
-                writer.write_table(rows)
-    return True
+    return all(has_form(field.type) for field in schema)
 
 
-def _as_csv(rows: pa.Table) -> pa.Table | None:
-    """Rows with nested values as JSON; None where one has no form here."""
-    import pyarrow as pa
+def _lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output_format: Format) -> Iterator[str]:
+    """Rows as lines of CSV, the header first, or JSON."""
+    from penstock.cli.texts import csv_line, csv_lines, json_lines
 
-    from penstock.cli.json_lines import json_cells
+    if output_format is Format.CSV:
+        yield csv_line(schema.names)
+    write = csv_lines if output_format is Format.CSV else json_lines
+    for batch in batches:
+        yield from write(batch)
 
-    for number, field in enumerate(rows.schema):
-        if pa.types.is_nested(field.type):
-            cells = json_cells(rows.column(number))
-            if cells is None:
-                return None
-            rows = rows.set_column(number, field.name, pa.array(cells, pa.string()))
-    return rows
+
+def _print(rows: pa.Table, title: str, output_format: Format) -> None:
+    """Prints rows whose types all have a form here."""
+    from penstock.cli.tables import print_rows, table_console
+
+    if output_format is Format.TABLE:
+        print_rows(table_console(), rows, title)
+        return
+    sys.stdout.flush()
+    for line in _lines(rows.schema, rows.to_batches(), output_format):
+        sys.stdout.buffer.write(f"{line}\n".encode())
+    sys.stdout.flush()
 
 
 def _print_plain(found: PlainRows, output_format: Format) -> bool:
     """Prints rows that files hold as they are; False, and nothing is printed, where a value's form is only Spark's."""
-    from penstock.cli.json_lines import json_lines
-    from penstock.cli.tables import print_rows, table_console
-
-    rows = found.rows
-    try:
-        if output_format is Format.TABLE:
-            print_rows(table_console(), rows, f"{found.name}: {found.count:,} rows")
-        elif output_format is Format.CSV:
-            printable = _as_csv(rows)
-            if printable is None:
-                return False
-            _print_csv(printable)
-        else:
-            lines = json_lines(rows)
-            if lines is None:
-                return False
-            for line in list(lines):
-                print(line)
-    except (OverflowError, ValueError):  # years that Python does not have
+    if not _are_written_here(found.rows.schema):
         return False
+    _print(found.rows, f"{found.name}: {found.count:,} rows", output_format)
     return True
 
 
 def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
     """Prints rows that Spark computes."""
-    from penstock.cli.tables import print_rows, table_console
+    from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import open_results
     from penstock.spark.sessions.build import build_session
 
     Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
     frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)
     shown = frame.limit(limit) if limit else frame
-    if output_format is Format.CSV:
-        columns = [
-            f"to_json(`{name}`, {_TO_JSON}) AS `{name}`" if kind.startswith(_NESTED) else f"`{name}`"
-            for name, kind in frame.dtypes
-        ]
-        _print_csv(shown.selectExpr(*columns).toArrow())
-    elif output_format is Format.JSON:
-        lines = shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line")
-        for row in lines.toLocalIterator():
+    if output_format is Format.JSON:
+        for row in shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line").toLocalIterator():
             print(row.line)
-    else:
-        print_rows(table_console(), shown.toArrow(), f"{view}: {frame.count():,} rows")
+        return
+    rows = shown.toDF(*map(str, range(len(frame.columns))))
+    columns = [_written_by_spark(field) for field in arrow_schema(rows.schema)]
+    printable = rows.selectExpr(*columns).toArrow().rename_columns(frame.columns)
+    _print(printable, f"{view}: {frame.count():,} rows", output_format)
 
 
-def _print_csv(rows: pa.Table) -> None:
-    import pyarrow.csv as pacsv
+def _written_by_spark(field: pa.Field) -> str:
+    """Spark's expression for a column, as text where its values have no form here."""
+    import pyarrow as pa
 
-    sys.stdout.flush()
-    pacsv.write_csv(rows, sys.stdout.buffer)
+    from penstock.cli.texts import has_form
+
+    if has_form(field.type):
+        return f"`{field.name}`"
+    if pa.types.is_nested(field.type):
+        return f"to_json(`{field.name}`, {_TO_JSON}) AS `{field.name}`"
+    return f"CAST(`{field.name}` AS STRING) AS `{field.name}`"

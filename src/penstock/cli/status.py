@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import time
@@ -90,9 +89,11 @@ def quarantine(
         for record in records:
             print(json.dumps(record, ensure_ascii=False))
     elif output_format is RecordFormat.CSV:
-        writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
+        from penstock.cli.texts import csv_line
+
+        print(csv_line(_COLUMNS))
+        for record in records:
+            print(csv_line(record[name] for name in _COLUMNS))
     else:
         is_empty, part = True, "version" if is_static_table(layout, name) else "batch"
         for record in records:

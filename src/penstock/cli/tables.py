@@ -25,8 +25,11 @@ def table_console() -> Console:
 
 def print_rows(console: Console, rows: pa.Table, title: str) -> None:
     """Prints rows as a table, whatever their text; as records where the columns do not fit beside each other."""
+    from penstock.cli.texts import shown_texts
+
     table = Table(*map(escape, rows.column_names), title=escape(title))
-    shown = [[escape(_shown(value)) for value in row.values()] for row in rows.to_pylist()]
+    columns = map(shown_texts, rows.columns)
+    shown = [list(map(escape, cells)) for cells in zip(*columns, strict=True)]
     for cells in shown:
         table.add_row(*cells)
     unlimited = console.options.update(max_width=_UNLIMITED)
@@ -39,12 +42,3 @@ def print_rows(console: Console, rows: pa.Table, title: str) -> None:
             records.add_row(str(number), escape(column), cell)
         records.add_section()
     console.print(records)
-
-
-def _shown(value: object) -> str:
-    """A cell; a window as its start and end."""
-    if value is None:
-        return ""
-    if isinstance(value, dict) and value.keys() == {"start", "end"}:
-        return f"{value['start']} - {value['end']}"
-    return str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.insertions import check_columns, insert_view
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -122,7 +122,7 @@ class Declaring:
         known = {name.upper() for name in staged.tables}
         self._tables(staged, [table for table in parsed.tables if table.name.upper() not in known], parsed)
         wanted = {view.name: view for view in parsed.views}
-        targets = {_insert_view(insert) for insert in parsed.inserts}
+        targets = {insert_view(insert) for insert in parsed.inserts}
         dropped = [name for name in before if name not in wanted and name not in targets]
         for name in dropped:
             del staged.views[name]
@@ -200,7 +200,8 @@ class Declaring:
                 selections.setdefault(stream, []).append(flat)
             staged.views[name] = View(stream, query, definition)
         for stream, selected in selections.items():
-            check_projections(selected, staged.streams[stream].host)
+            columns = staged.streams[stream].source.schema.fieldNames()
+            check_projections(selected, columns, staged.streams[stream].host)
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             source, host = staged.streams[stream].source, staged.streams[stream].host
@@ -345,8 +346,9 @@ class Declaring:
         ):
             view = staged.view_name(query.source)
         else:
-            view = _insert_view(insert)
+            view = insert_view(insert)
             self.views(staged, {view: insert.text})
+        check_columns(staged, insert, table, view)
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
     def _bind(
@@ -369,12 +371,6 @@ class Declaring:
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
         return Stream(source, SparkExpressionHost(self._spark, source.schema), probe)
-
-
-def _insert_view(insert: InsertInto) -> str:
-    """Name of the view behind an INSERT INTO with a condition or projection of its own."""
-    digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
-    return f"insert_into_{insert.table.lower()}_{digest}"
 
 
 def _texts(staged: Declared, written: Mapping[str, tuple[Query, str]]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError, SqlError, UnsupportedError
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts, lift_values, lower
 from penstock.plan.deadlines import AggregateSignature
 from penstock.plan.spark_types import spark_name
@@ -30,7 +30,7 @@ from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import Query, sources_of
-from penstock.sql.text.query import SelectQuery
+from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.deadlines import bind_deadline
@@ -54,11 +54,21 @@ def define_selection(name: str, text: str, flat: SelectQuery, source: Source) ->
     return ViewDefinition(name, _identity(name, text, condition, projection), text, condition, projection)
 
 
-def check_projections(queries: Iterable[SelectQuery], host: SparkExpressionHost) -> None:
-    """Makes sure that Spark can compute the SELECT lists of queries; it looks at all of them in one go.
+def check_projections(
+    queries: Sequence[SelectQuery], columns: Sequence[str], host: SparkExpressionHost
+) -> None:
+    """Makes sure that Spark can compute the SELECT lists of queries, and that no column's name stands twice in one.
+
+    It looks at all of them in one go.
+
+    Args:
+        queries: over the stream.
+        columns: the stream's.
+        host: Spark's analysis of expressions over them.
 
     Raises:
-        SqlError: a mistake in a SELECT list.
+        DuplicateNameError: two columns of one name, in whatever case.
+        SqlError: another mistake in a SELECT list.
     """
     outputs = [output for query in queries for output in query.projection or () if not output.is_star]
     try:
@@ -74,6 +84,42 @@ def check_projections(queries: Iterable[SelectQuery], host: SparkExpressionHost)
                     type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
                 ) from None
         raise
+    for query, names in zip(queries, column_names(queries, columns, host), strict=True):
+        _refuse_repeated(query.projection or (), names)
+
+
+def column_names(
+    queries: Sequence[SelectQuery], columns: Sequence[str], host: SparkExpressionHost
+) -> list[list[list[str]]]:
+    """The names of the columns that each item of each query's SELECT list stands for; arguments as of `check_projections`."""
+    lists = [query.projection or () for query in queries]
+    unnamed = [
+        output.expression
+        for outputs in lists
+        for output in outputs
+        if output.name is None and not output.is_star
+    ]
+    by_spark = dict(zip(unnamed, host.names(unnamed), strict=True))
+    return [
+        [
+            list(columns) if output.is_star else [output.name or by_spark[output.expression]]
+            for output in outputs
+        ]
+        for outputs in lists
+    ]
+
+
+def _refuse_repeated(outputs: Sequence[Output], names: Sequence[Sequence[str]]) -> None:
+    taken: set[str] = set()
+    for output, own in zip(outputs, names, strict=True):
+        for name in own:
+            if name.upper() in taken:
+                message = (
+                    f"Two columns are called {name}: name the columns to select, and give one of them another name "
+                    "with AS."
+                )
+                raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
+            taken.add(name.upper())
 
 
 def define_window(

@@ -66,6 +66,14 @@ class SparkExpressionHost:
         """See `ExpressionHost.types`."""
         return [_arrow_type(kind) for kind in self._types(expressions)]
 
+    def names(self, expressions: Sequence[str]) -> list[str]:
+        """What Spark calls the columns of expressions without an alias; each must be one that `types` takes."""
+
+        def answer(chunk: Sequence[str]) -> list[str]:
+            return self._table.selectExpr(*chunk).columns
+
+        return _chunked(expressions, answer)
+
     def plain(self, expressions: Sequence[str]) -> list[bool]:
         """See `ExpressionHost.plain`."""
         return [_plain(kind) for kind in self._types(expressions)]

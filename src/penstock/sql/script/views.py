@@ -126,7 +126,7 @@ class _Names:
         items: list[Output] = []
         for output in outer:
             if output.is_star:
-                items.extend(inner)
+                items.extend(replace(item, clause=output.clause) for item in inner)
                 continue
             if output.name is None:
                 raise output.clause.error(

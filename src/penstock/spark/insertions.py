@@ -1,0 +1,61 @@
+"""`INSERT INTO`: the view behind one, and whether its columns are as many as the sink's table declares."""
+
+from __future__ import annotations
+
+import hashlib
+
+from penstock.errors import TypeMismatchError
+from penstock.monitor.report import counted
+from penstock.spark.declared import Declared
+from penstock.spark.definitions import column_names, rows_schema
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.sql.script.script import CreateTable, InsertInto, sources_of
+from penstock.sql.script.views import flatten
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
+
+
+def insert_view(insert: InsertInto) -> str:
+    """Name of the view behind an INSERT INTO with a condition or projection of its own."""
+    digest = hashlib.sha256(insert.text.encode()).hexdigest()[:6]
+    return f"insert_into_{insert.table.lower()}_{digest}"
+
+
+def check_columns(declared: Declared, insert: InsertInto, table: CreateTable, view: str) -> None:
+    """Makes sure that a view has as many columns as the sink's table declares, if it declares any.
+
+    Raises:
+        TypeMismatchError: it has not.
+    """
+    wanted = [column.name for column in table.columns]
+    given = _columns(declared, view) if wanted else []
+    if len(wanted) == len(given):
+        return
+    _, place = sources_of(insert.query)[0]
+    message = (
+        f"{table.name} has {counted(len(wanted), 'column')} ({', '.join(wanted)}), what is inserted has {len(given)} "
+        f"({', '.join(given)}). Select as many, or declare {table.name} without columns: it takes what it is given."
+    )
+    raise TypeMismatchError(message, place.script, insert.start, insert.end)
+
+
+def _columns(declared: Declared, name: str) -> list[str]:
+    """The names of a view's columns."""
+    view = declared.views[name]
+    if isinstance(view.definition, JoinDefinition):
+        return [output.name for output in view.definition.plan.outputs]
+    if isinstance(view.definition, DeadlineDefinition):
+        return [output.name for output in view.definition.bound.window.outputs]
+    if view.derived is not None:
+        return [output.name for output in view.derived.bound.outputs]
+    stream = declared.streams[view.stream]
+    flat = flatten(view.query, {each.upper(): known.query for each, known in declared.views.items()})
+    if isinstance(flat, WindowQuery):
+        return list(rows_schema(flat, name, stream.source, stream.host).fieldNames())
+    assert isinstance(flat, SelectQuery), "a join view has been told apart"
+    columns = stream.source.schema.fieldNames()
+    if flat.projection is None:
+        return list(columns)
+    (items,) = column_names([flat], columns, stream.host)
+    return [each for item in items for each in item]
