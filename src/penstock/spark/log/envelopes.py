@@ -50,7 +50,7 @@ def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
     """
     tables = []
     for number, path in files:
-        table = pq.read_table(path, columns=list(COLUMNS))
+        table = pq.read_table(path, columns=list(COLUMNS), page_checksum_verification=True)
         tables.append(table.append_column(ENTRY, pa.array([number] * table.num_rows, pa.int64())))
     table = pa.concat_tables(tables).combine_chunks()
     del tables
@@ -120,7 +120,7 @@ class EnvelopeReader:
 
 def _rows(path: Path, shard: int) -> pa.Table:
     """The rows of one shard; row groups that their statistics show to hold none are not read."""
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         groups = [
             number
             for number in range(file.num_row_groups)
@@ -140,6 +140,7 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": 1,
         "store_schema": False,
+        "write_page_checksum": True,
         "use_dictionary": [KIND],
         "write_statistics": [name for name in schema.names if name in (SHARD, OPERATOR, ENTRY)],
     }

@@ -18,8 +18,9 @@ from typing import Any
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
-from penstock.spark.storage.files import make_folder, numbered, put_json_if_absent, read_json
-from penstock.spark.storage.formats import LOG_KEPT, LOG_READER, LOG_SEGMENT
+from penstock.spark.storage.documents import put_json_if_absent, read_json
+from penstock.spark.storage.files import make_folder, numbered
+from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER, LOG_SEGMENT
 from penstock.spark.storage.offsets import REMEDY
 
 #: entries of a segment
@@ -309,7 +310,7 @@ class LogReader:
 
     def _single(self, number: int) -> Entry | None:
         path = self.entry_path(number)
-        document = read_json(path)
+        document = read_json(path, LOG_ENTRY.kind)
         return None if document is None else Entry.of(document, path)
 
     def _of_segment(self, number: int) -> Entry | None:
