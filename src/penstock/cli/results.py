@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from penstock.errors import InputError
+from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,26 +96,24 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
 
     They are in a file before the first is printed: one that cannot be read may be the last.
     """
-    from penstock.spark.results.read_plain import TRIES, plain_batches
+    from penstock.spark.results.read_plain import plain_batches
 
-    for _ in range(TRIES):
-        found = plain_batches(layout, view)
-        if found is None:
-            return False
-        with tempfile.TemporaryFile() as file:
-            try:
-                if not _write(*found, output_format, file):
-                    return False
-            except FileNotFoundError:  # a compaction
-                continue
-            except (NotImplementedError, OverflowError, ValueError):  # what only Spark can read or write
+    found = plain_batches(layout, view)
+    if found is None:
+        return False
+    with tempfile.TemporaryFile() as file:
+        try:
+            if not _write(*found, output_format, file):
                 return False
-            file.seek(0)
-            sys.stdout.flush()
-            shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.flush()
-            return True
-    return False
+        except PenstockError:
+            raise
+        except (NotImplementedError, OverflowError, ValueError):  # what only Spark can read or write
+            return False
+        file.seek(0)
+        sys.stdout.flush()
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()
+    return True
 
 
 def _write(

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from penstock.errors import CheckpointError, UnknownNameError
 from penstock.operators.ingest.map_stage import QUERIES
 from penstock.spark.analysis.catalyst import empty_frame, try_form
-from penstock.spark.publication.kinds import rows_of, view_kind
+from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.results.joined_rows import (
@@ -30,7 +30,7 @@ from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
-from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
+from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
@@ -208,7 +208,7 @@ def batch_rows(
     spark: SparkSession, layout: Layout, stream: str, schema: StructType, batch: int, files: Sequence[str]
 ) -> DataFrame:
     """The matches of one published batch, with the columns BATCH and ORDINAL."""
-    folder = layout.matches(stream)
+    folder = folder_of(layout, stream, "matches")
     frame = read_matches(spark, schema, [folder / name for name in files])
     if not files:
         return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
@@ -235,7 +235,11 @@ def batch_changes(
     if readable is None:
         return None
     kind = view_kind(readable.operator, view)
-    paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
+    paths = [
+        str(folder_of(layout, results_of(stream), kind) / file["name"])
+        for file in files
+        if file["kind"] == kind
+    ]
     return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
 
 
@@ -247,9 +251,10 @@ def batch_joined(
     Args:
         files: the cut's, as its manifest lists them; one at least.
     """
-    folder = layout.results(joined.definition.name)
     schema = spark_schema(file_schema(joined.definition.plan))
-    rows = spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files))
+    rows = spark.read.schema(schema).parquet(
+        *(str(folder_of(layout, join_lane(joined.number), file["kind"]) / file["name"]) for file in files)
+    )
     return _numbered(rows, cut).drop(ROW)
 
 

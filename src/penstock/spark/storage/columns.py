@@ -24,10 +24,29 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DamagedError(str(path), "is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        if getattr(error, "errno", None) is not None:  # the system's, not the file's
+            raise
+        raise DamagedError(str(path), f"cannot be read: {error}") from error
+
+
+def metadata_of(path: Path) -> pq.FileMetaData:
+    """What the footer of a Parquet file says; raises what `batches_of` raises."""
+    with named_errors(path):
+        return pq.read_metadata(path)
+
+
 def schema_of(path: Path) -> pa.Schema:
     """The columns of a Parquet file; raises what `batches_of` raises."""
-    with _named(path), pq.ParquetFile(path) as file:
-        return file.schema_arrow
+    with named_errors(path):
+        return pq.read_schema(path)
 
 
 def batches_of(
@@ -43,27 +62,14 @@ def batches_of(
     Raises:
         DamagedError: it is missing, or is not what was written.
     """
-    with _named(path):
+    with named_errors(path):
         file = pq.ParquetFile(path, page_checksum_verification=True)
     with file:
         there = columns and [name for name in columns if name in file.schema_arrow.names]
         batches = file.iter_batches(columns=there, row_groups=row_groups)
         while True:
-            with _named(path):
+            with named_errors(path):
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DamagedError(str(path), "is missing") from None
-    except (OSError, pa.ArrowException) as error:
-        if getattr(error, "errno", None) is not None:  # the system's, not the file's
-            raise
-        raise DamagedError(str(path), f"cannot be read: {error}") from error

@@ -11,7 +11,8 @@ with the publication: rows_named, rows_logged; of a compaction, with the last ba
 it merges: compaction_merged, compaction_named, compaction_listed, compaction_shown, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, segment_entries_removed, and as it is removed history_announced,
-history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged, runs_half_removed.
+history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
+how many were before: replaced_half_removed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOG_NAMES = (
     "history_kept",
     "history_half_removed",
 )
-RUN_NAMES = ("runs_merged", "runs_half_removed")
+RUN_NAMES = ("runs_merged", "replaced_half_removed")
 BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
 
 

@@ -120,7 +120,14 @@ class KeyedQuery:
         rows: RowLogs | None = None,
     ) -> None:
         self.stream = stream
-        self.publisher = Publisher(layout, results_of(stream), (), owner=stream, failpoints="keyed_")
+        self.publisher = Publisher(
+            layout,
+            results_of(stream),
+            (),
+            owner=stream,
+            failpoints="keyed_",
+            grace_seconds=settings.replaced_seconds,
+        )
         self.error: BaseException | None = None
         self._planned = PlannedBatches(layout.keyed_spark(stream))
         self._log = LogReader(layout.log(stream))
