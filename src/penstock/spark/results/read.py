@@ -14,10 +14,11 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from penstock.errors import CheckpointError, UnknownNameError
 from penstock.operators.ingest.map_stage import QUERIES
-from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import (
     LANES,
     catalog_entry,
@@ -88,9 +89,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
     """Files of matches as a frame of the tuple's columns and `queries`."""
     wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
-    if not paths:
-        return empty_frame(spark, wide)
-    return spark.read.schema(wide).parquet(*map(str, paths))
+    return published_frame(spark, wide, paths)
 
 
 def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
@@ -143,11 +142,7 @@ def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     Raises:
         UnknownNameError: there is no such view, or it has no deadline.
     """
-    paths = missed_paths(layout, view)
-    schema = spark_schema(MISSES)
-    if not paths:
-        return empty_frame(spark, schema)
-    told = spark.read.schema(schema).parquet(*map(str, paths))
+    told = published_frame(spark, spark_schema(MISSES), missed_paths(layout, view))
     late = told.where(F.col("outcome") == LATE).groupBy("window").agg(F.max("answered").alias("answered"))
     missed = told.where(F.col("outcome") != LATE).drop("answered")
     return missed.join(late, "window", "left").select(*MISSES.names)
@@ -235,12 +230,9 @@ def batch_changes(
     if readable is None:
         return None
     kind = view_kind(readable.operator, view)
-    paths = [
-        str(folder_of(layout, results_of(stream), kind) / file["name"])
-        for file in files
-        if file["kind"] == kind
-    ]
-    return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+    folder = folder_of(layout, results_of(stream), kind)
+    paths = [folder / file["name"] for file in files if file["kind"] == kind]
+    return _numbered(published_frame(spark, readable.schema, paths), batch).drop(ROW) if paths else None
 
 
 def batch_joined(
@@ -252,10 +244,9 @@ def batch_joined(
         files: the cut's, as its manifest lists them; one at least.
     """
     schema = spark_schema(file_schema(joined.definition.plan))
-    rows = spark.read.schema(schema).parquet(
-        *(str(folder_of(layout, join_lane(joined.number), file["kind"]) / file["name"]) for file in files)
-    )
-    return _numbered(rows, cut).drop(ROW)
+    lane = join_lane(joined.number)
+    paths = [folder_of(layout, lane, file["kind"]) / file["name"] for file in files]
+    return _numbered(published_frame(spark, schema, paths), cut).drop(ROW)
 
 
 def _numbered(frame: DataFrame, batch: int) -> DataFrame:

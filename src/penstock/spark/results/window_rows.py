@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.errors import UnknownNameError
-from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import (
     DELETE,
     FINAL,
@@ -147,7 +148,7 @@ def _published(
 ) -> DataFrame:
     paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     schema: StructType = readable.schema
-    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
+    return published_frame(spark, schema, paths)
 
 
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:
