@@ -22,7 +22,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.leaving import Leaving, Removed, announced
@@ -45,7 +45,6 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
 from penstock.spark.storage.layout import TUPLES_FILES, demand_of
-from penstock.spark.storage.offsets import REMEDY
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
@@ -326,7 +325,7 @@ class Segments:
         path = self._log.segment_path(segment)
         document = LOG_SEGMENT.read(path)
         if document is None:
-            raise CheckpointError(f"the segment {path} of the log is missing; {REMEDY}")
+            raise DamagedError(str(path), f"({LOG_SEGMENT.kind}) is missing")
         return document
 
     def _put(self, kept: Kept) -> None:

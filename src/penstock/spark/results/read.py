@@ -17,7 +17,7 @@ from penstock.operators.ingest.map_stage import QUERIES
 from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import (
     LANES,
@@ -47,7 +47,7 @@ def write_catalog(
     joins: Sequence[RegisteredJoin] = (),
 ) -> None:
     """Tells readers of the folder which streams and views there are; dropped views stay readable."""
-    known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    known = known_catalog(layout) or {"streams": {}, "views": {}}
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -176,7 +176,7 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
     Raises:
         CheckpointError: a column that the results have is gone, or is of another type.
     """
-    document = (CATALOG.read(layout.catalog) or {"streams": {}})["streams"].get(stream)
+    document = (known_catalog(layout) or {"streams": {}})["streams"].get(stream)
     if document is None:
         return []
     known = _columns(StructType.fromJson(document))

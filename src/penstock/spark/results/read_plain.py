@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from penstock.errors import UnknownNameError
 from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.selection.matches import QUERIES
 from penstock.spark.analysis.schemas import arrow_schema
@@ -25,7 +24,7 @@ from penstock.spark.results.window_schemas import (
     OP,
     ROW,
     UPSERT,
-    readable_view,
+    described_view,
     result_parts,
 )
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
@@ -211,9 +210,7 @@ def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
 
 
 def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: bool) -> PlainRows | None:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
+    readable = described_view(layout, stream, view)
     if not revisions and len(result_parts(layout, stream, readable)) > 1:
         return None
     whole = arrow_schema(readable.schema)

@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from penstock.errors import UnknownNameError
 from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -31,8 +30,8 @@ from penstock.spark.results.window_schemas import (
     ROW,
     UPSERT,
     ReadableView,
+    described_view,
     own_schema,
-    readable_view,
     result_parts,
     row_type,
     spark_schema,
@@ -103,7 +102,7 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
     Raises:
         UnknownNameError: the stream has no such window view.
     """
-    readable = _readable(layout, stream, view)
+    readable = described_view(layout, stream, view)
     every = [
         _published(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
@@ -123,7 +122,7 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) 
     Raises:
         UnknownNameError: the stream has no such window view.
     """
-    return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
+    return _published(spark, layout, stream, view, described_view(layout, stream, view)).drop(ROW)
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
@@ -134,13 +133,6 @@ def _ends_by(readable: ReadableView, until: int) -> Column:
         naive = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=until)
         moment = F.lit(naive.replace(tzinfo=None).isoformat(sep=" ")).cast("timestamp_ntz")
     return F.col(f"{ROW}.end") <= moment
-
-
-def _readable(layout: Layout, stream: str, view: str) -> ReadableView:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
-    return readable
 
 
 def _published(
