@@ -139,3 +139,23 @@ class SinkFailedError(PenstockError):
 
 class CheckpointError(InputError):
     """A checkpoint that does not fit the run."""
+
+
+class DamagedError(CheckpointError):
+    """A stored document or file is missing, cut off, or holds something else than what was written.
+
+    Args:
+        path: the file.
+        fault: what is wrong with it, as the rest of a sentence that begins with the path.
+    """
+
+    def __init__(self, path: str, fault: str) -> None:
+        self.path = path
+        self.fault = fault
+        super().__init__(
+            f"{path} {fault}; put it back from a copy of the folder, or start with a new checkpoint and a new output "
+            "folder, which answers all that the source still has"
+        )
+
+    def __reduce__(self) -> tuple[type[DamagedError], tuple[str, str]]:
+        return type(self), (self.path, self.fault)

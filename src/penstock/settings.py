@@ -42,6 +42,8 @@ class Settings(BaseModel):
     decode_in_worker: bool = True
     #: published batches between two compactions; 0 turns compaction off
     compact_every_batches: int = Field(64, ge=0)
+    #: files that were replaced by merged ones are there so long, for whoever has begun to read them
+    replaced_seconds: float = Field(600.0, ge=60)
     #: a record larger than this goes to the quarantine
     max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
     #: a file that is no whole Parquet file yet is waited for until nobody has written to it for so long

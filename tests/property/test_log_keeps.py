@@ -25,7 +25,7 @@ from penstock.spark.log import run_levels, runs, segments, stream_log
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, file_kind, write_envelopes
 from penstock.spark.log.merging import mergings
-from penstock.spark.log.run_files import open_runs, tuples_kind
+from penstock.spark.log.run_files import RunFiles, tuples_kind
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
@@ -53,7 +53,7 @@ def tuples(number: int, times: Sequence[int]) -> pa.Table:
 def read(log: LogReader, after: int, until: int) -> Counter[tuple[int, int]]:
     """How often each (entry, time) is among the tuples of some entries."""
     found: Counter[tuple[int, int]] = Counter()
-    for each in open_runs(log, DEMAND, after, until):
+    for each in RunFiles(log, DEMAND).find(after, until).open():
         for number in each.run.parts:
             part = each.run.part(number)
             assert part is not None

@@ -17,7 +17,7 @@ from test_window_ingest import TUMBLING, Ingest, definitions, folder, parquet, r
 from penstock.errors import InputError, PenstockError, TypeMismatchError
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
 from penstock.spark.ingest import answering
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication import publish
 from penstock.spark.publication.manifests import read_published
@@ -85,7 +85,7 @@ def held(ingest: Ingest, demand: int) -> Bag:
     newest = log.newest()
     assert newest is not None
     found: Bag = Counter()
-    for each in open_runs(log, demand, -1, newest.number):
+    for each in RunFiles(log, demand).find(-1, newest.number).open():
         for number in each.run.parts:
             part = each.run.part(number)
             assert part is not None

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.monitor.book import StatusBook
 from penstock.spark.storage.checkpoint_lock import CheckpointLock, lock_holder
-from penstock.spark.storage.files import replace_json
+from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.layout import Layout
 from status_cases import lines, results_folder
 

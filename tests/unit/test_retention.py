@@ -18,7 +18,7 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.leaving import Removed
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.run_levels import Unmerged, run_name
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
@@ -86,7 +86,7 @@ def test_what_cannot_be_merged_stays_as_it_is_and_what_is_old_goes(
         assert len(names) == (SEGMENT if kind == damaged_kind else 1)
     for number in range(SEGMENT, 2 * SEGMENT):
         if number != damaged:
-            assert len(open_runs(log, 0, number - 1, number)) == 1
+            assert len(RunFiles(log, 0).find(number - 1, number).open()) == 1
             assert len(EnvelopeReader(log, 0).of(log.entry(number))) == 1
 
     now[0] = 10 * SEGMENT
@@ -133,7 +133,7 @@ def test_runs_that_cannot_be_merged_into_a_larger_one_stay_as_they_are(
         run_name(0, 1),
         run_name(1, 1),
     }
-    assert len(open_runs(log, 0, SEGMENT - 1, 4 * SEGMENT - 1)) == 2
+    assert len(RunFiles(log, 0).find(SEGMENT - 1, 4 * SEGMENT - 1).open()) == 2
 
 
 def test_the_ingest_tells_who_holds_the_log_back_while_no_segment_can_be_made(tmp_path: Path) -> None:

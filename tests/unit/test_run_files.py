@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +18,7 @@ from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log import run_files
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.run_files import FoundRuns, OpenRun, RunFiles, open_runs
+from penstock.spark.log.run_files import FoundRuns, OpenRun, RunFiles
 from penstock.spark.log.run_levels import FANOUT, run_path
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
@@ -35,10 +36,10 @@ SEGMENTS = FANOUT + 2
 class Log:
     """A log whose entries have a tuple each that says their number; some have a second one in a file of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, grace_seconds: float = 0) -> None:
         self.log = StreamLog(folder)
         self.log.path(KIND, "").mkdir(parents=True)
-        self.tidier = Segments(folder, 1e9, 1 << 40, lambda: 0)
+        self.tidier = Segments(folder, 1e9, 1 << 40, lambda: 0, grace_seconds=grace_seconds)
         self.entries = 0
 
     def put(self, entries: int) -> None:
@@ -109,7 +110,9 @@ def wanted(after: int, until: int) -> dict[int, int]:
 )
 def test_each_tuple_of_some_entries_is_found_once(log: Log, after: int, until: int) -> None:
     files = RunFiles(LogReader(log.log.folder), DEMAND)
-    assert tuples(open_runs(LogReader(log.log.folder), DEMAND, after, until)) == wanted(after, until)
+    assert tuples(RunFiles(LogReader(log.log.folder), DEMAND).find(after, until).open()) == wanted(
+        after, until
+    )
     for _ in range(2):
         assert tuples(files.find(after, until).open()) == wanted(after, until)
 
@@ -150,8 +153,10 @@ def test_what_was_found_is_opened_without_the_log(log: Log, monkeypatch: pytest.
     assert tuples(found.open()) == wanted(-1, until)
 
 
-def test_what_was_merged_since_it_was_found_is_opened_where_it_is_now(tmp_path: Path) -> None:
-    log = Log(tmp_path / "log")
+def test_what_was_merged_since_it_was_found_is_there_until_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path / "log", grace_seconds=600)
     found: list[FoundRuns] = []
     files = RunFiles(LogReader(log.log.folder), DEMAND)
     for _ in range(4):
@@ -162,6 +167,19 @@ def test_what_was_merged_since_it_was_found_is_opened_where_it_is_now(tmp_path: 
     assert log.log.path(KIND, "level-1-0000000000.arrow").exists()
     for each in found:
         assert tuples(each.open()) == wanted(-1, each.until)
+    small = log.log.path(KIND, "0.arrow")
+    assert small.exists()
+    # the next process removes what this one has not, once its time is over
+    tidier = Segments(log.log.folder, 1e9, 1 << 40, lambda: 0, grace_seconds=600)
+    tidier.tidy()
+    assert small.exists()
+    later = time.time() + 601
+    monkeypatch.setattr(time, "time", lambda: later)
+    tidier.tidy()
+    left = {path.name for path in small.parent.iterdir()}
+    assert not {name for name in left if name.startswith("level-0") and int(name[8:18]) < FANOUT}
+    assert "0.arrow" not in left
+    assert tuples(files.find(-1, log.entries - 1).open()) == wanted(-1, log.entries - 1)
 
 
 def test_tuples_that_are_gone_are_told(tmp_path: Path) -> None:
@@ -169,5 +187,5 @@ def test_tuples_that_are_gone_are_told(tmp_path: Path) -> None:
     log.put(3)
     found = RunFiles(LogReader(log.log.folder), DEMAND).find(-1, 2)
     log.log.path(KIND, "1.arrow").unlink()
-    with pytest.raises(CheckpointError, match=r"the tuples in .*/1\.arrow are missing"):
+    with pytest.raises(CheckpointError, match=r".*/1\.arrow \(tuples of a log\) is missing"):
         found.open()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.kernels.radix import radix_order
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
@@ -220,7 +220,7 @@ def test_a_file_that_is_no_whole_run_is_refused_by_name(tmp_path: Path) -> None:
             open_run(path)
     path.write_bytes(content)
     assert open_run(path).rows == 1_000
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(DamagedError, match=r"gone\.arrow .* is missing"):
         open_run(tmp_path / "gone.arrow")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.spark.log import run_levels, segments, stream_log
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
 
@@ -67,7 +67,7 @@ def run(folder: Path, size: int, failpoint: str = "", readers: Sequence[str] = (
 def read(log: LogReader, after: int, until: int) -> Counter[int]:
     """How often each entry is among the tuples of some entries."""
     found: Counter[int] = Counter()
-    for each in open_runs(log, 1, after, until):
+    for each in RunFiles(log, 1).find(after, until).open():
         for part in map(each.run.part, each.run.parts):
             assert part is not None
             rows = part.rows_of(each.after, each.until)

@@ -12,7 +12,7 @@ from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.shard import PARTIALS, Envelope
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, envelope_bytes, write_envelopes
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.run_levels import run_name
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
@@ -59,7 +59,7 @@ def test_no_run_of_a_segment_is_larger_than_those_of_the_levels_above(tmp_path: 
     Segments(tmp_path, 1e12, 16 * MB).tidy()
     assert 0.9 * MB < log.path(TUPLES, run_name(0, 0)).stat().st_size < 1.05 * MB
     found = []
-    for opened in open_runs(log, 0, -1, SEGMENT - 1):
+    for opened in RunFiles(log, 0).find(-1, SEGMENT - 1).open():
         part = opened.run.part(0)
         assert part is not None
         rows = part.rows_of(opened.after, opened.until)

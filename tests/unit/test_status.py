@@ -22,8 +22,8 @@ from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import write_catalog
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import replace_json
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import BATCH, NEXT, lines, results_folder

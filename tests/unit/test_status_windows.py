@@ -22,8 +22,8 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import SaidWindows, ViewCounts
 from penstock.spark.storage.bindings import ViewDefinition
+from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import replace_json
 from penstock.spark.storage.formats import MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import lines, results_folder

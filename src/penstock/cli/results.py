@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from penstock.errors import InputError
+from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,25 +94,23 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
 
     They are in a file before the first is printed: one that cannot be read may be the last.
     """
-    from penstock.spark.results.read_plain import TRIES, plain_batches
+    from penstock.spark.results.read_plain import plain_batches
 
-    for _ in range(TRIES):
-        found = plain_batches(layout, view)
-        if found is None or not _are_written_here(found[0]):
+    found = plain_batches(layout, view)
+    if found is None or not _are_written_here(found[0]):
+        return False
+    with tempfile.TemporaryFile() as file:
+        try:
+            file.writelines(f"{line}\n".encode() for line in _lines(*found, output_format))
+        except PenstockError:
+            raise
+        except (NotImplementedError, ValueError):  # what only Spark can read
             return False
-        with tempfile.TemporaryFile() as file:
-            try:
-                file.writelines(f"{line}\n".encode() for line in _lines(*found, output_format))
-            except FileNotFoundError:  # a compaction
-                continue
-            except (NotImplementedError, ValueError):  # what only Spark can read
-                return False
-            file.seek(0)
-            sys.stdout.flush()
-            shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.flush()
-            return True
-    return False
+        file.seek(0)
+        sys.stdout.flush()
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()
+    return True
 
 
 def _are_written_here(schema: pa.Schema) -> bool:

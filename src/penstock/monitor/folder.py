@@ -12,13 +12,13 @@ from penstock.monitor.book import Document, StatusBook, stream_state
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.files import newest_first
-from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import planned_after
@@ -58,7 +58,7 @@ def folder_status(folder: Path) -> Document:
         InputError: it is no results folder.
     """
     layout = folder_layout(folder)
-    catalog = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
     pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)
@@ -148,7 +148,7 @@ def quarantined_stream(layout: Layout, stream: str | None) -> str:
 
 def _quarantines(layout: Layout) -> tuple[list[str], list[str]]:
     """The streams of a folder, and the static tables that its join views join or have joined."""
-    catalog = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     tables = [table for view in catalog["views"].values() for table in view.get(TABLES, ())]
     return list(catalog["streams"]), [
         each for each in dict.fromkeys(tables) if each not in catalog["streams"]

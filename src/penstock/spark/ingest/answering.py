@@ -112,7 +112,7 @@ class BatchAnswerer:
         self._sinks = sinks
         self._on_batch = on_batch
         self._succeeded = succeeded
-        self._publisher = Publisher(layout, stream)
+        self._publisher = Publisher(layout, stream, grace_seconds=settings.replaced_seconds)
         self._planned = PlannedBatches(layout.spark(stream))
         self._told = BatchEvents(stream, events)
         #: event time that a place of the source brings, microseconds, see `BoundBatch.cut`

@@ -10,7 +10,6 @@ from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
@@ -18,7 +17,7 @@ from penstock.spark.ingest.window_views import window_query
 from penstock.spark.log.programs import operators_of
 from penstock.spark.publication.history import Stretch
 from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import PublishedBatches, read_published
+from penstock.spark.publication.manifests import PublishedBatches, located, read_published
 from penstock.spark.results.window_schemas import (
     FINAL,
     FIRST_REVISION,
@@ -29,6 +28,7 @@ from penstock.spark.results.window_schemas import (
     whole_operators,
 )
 from penstock.spark.storage.bindings import FROM_THE_START, Beginning, WindowDefinition
+from penstock.spark.storage.columns import batches_of, schema_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
 
@@ -124,15 +124,16 @@ class Beginnings:
         kind = view_kind(operator, view)
         own = [file for file in results.files if file.kind == kind]
         for _, files in groupby(reversed(own), lambda file: (file.first, file.last)):
-            ends: list[pa.ChunkedArray] = []
+            ends: list[pa.Array] = []
             for file in files:
-                path = self._layout.results(view) / file.name
-                marks = marks_in(pq.read_schema(path).names)
+                path = located(self._layout, results_of(self._stream), file)
+                marks = marks_in(schema_of(path).names)
                 final, revision = marks[FINAL], marks[REVISION]
-                rows = pq.read_table(path, columns=[ROW, final, revision])
-                rows = rows.filter(pc.field(final) & (pc.field(revision) < FIRST_REVISION))
-                ends.append(pc.struct_field(rows.column(ROW), "end").cast(pa.int64()))
-            last = pc.max(pa.chunked_array([chunk for each in ends for chunk in each.chunks], pa.int64()))
+                for rows in batches_of(path, [ROW, final, revision]):
+                    is_first = pc.less(rows.column(revision), FIRST_REVISION)
+                    own = rows.filter(pc.and_(rows.column(final), is_first))
+                    ends.append(pc.struct_field(own.column(ROW), "end").cast(pa.int64()))
+            last = pc.max(pa.chunked_array(ends, pa.int64()))
             if last.is_valid:
                 return int(last.as_py())
         return None

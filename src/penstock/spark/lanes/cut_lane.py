@@ -99,7 +99,14 @@ class CutLane(Lane):
     ) -> None:
         super().__init__(name, context, streams)
         self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
-        self.publisher = Publisher(context.layout, name, (), owner=name, failpoints="cut_")
+        self.publisher = Publisher(
+            context.layout,
+            name,
+            (),
+            owner=name,
+            failpoints="cut_",
+            grace_seconds=context.settings.replaced_seconds,
+        )
         self.jobs = CellJobs(context.spark, name, shared)
         self._cuts = CutFolder(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from penstock.operators.windows.shard import PARTIALS, Envelope
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.columns import batches_of, metadata_of, named_errors
 from penstock.spark.storage.files import sync_file
 from penstock.spark.storage.layout import PARTIALS_FILES, VALUES_FILES
 
@@ -50,7 +51,7 @@ def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
     """
     tables = []
     for number, path in files:
-        table = pq.read_table(path, columns=list(COLUMNS))
+        table = pa.Table.from_batches(batches_of(path, COLUMNS), metadata_of(path).schema.to_arrow_schema())
         tables.append(table.append_column(ENTRY, pa.array([number] * table.num_rows, pa.int64())))
     table = pa.concat_tables(tables).combine_chunks()
     del tables
@@ -65,7 +66,7 @@ def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
 
 def envelope_bytes(path: Path) -> int:
     """Bytes of the envelopes of a file once they are in memory."""
-    metadata = pq.read_metadata(path)
+    metadata = metadata_of(path)
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
 
@@ -87,18 +88,8 @@ class EnvelopeReader:
         """The envelopes that an entry brought.
 
         Raises:
-            FileNotFoundError: a file of the entry is gone.
+            DamagedError: a file of the entry is missing or damaged.
         """
-        try:
-            return self._read(entry)
-        except FileNotFoundError:
-            # merged with others since the entry was read: the segment that names them was there first
-            again = self._log.entry(entry.number)
-            if again.files == entry.files:
-                raise
-            return self._read(again)
-
-    def _read(self, entry: Entry) -> list[Envelope]:
         found = []
         for kind in (PARTIALS_FILES, VALUES_FILES):
             for name in entry.files.get(kind, ()):
@@ -120,7 +111,7 @@ class EnvelopeReader:
 
 def _rows(path: Path, shard: int) -> pa.Table:
     """The rows of one shard; row groups that their statistics show to hold none are not read."""
-    with pq.ParquetFile(path) as file:
+    with named_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         groups = [
             number
             for number in range(file.num_row_groups)
@@ -140,6 +131,7 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": 1,
         "store_schema": False,
+        "write_page_checksum": True,
         "use_dictionary": [KIND],
         "write_statistics": [name for name in schema.names if name in (SHARD, OPERATOR, ENTRY)],
     }

@@ -48,7 +48,11 @@ class IngestLog:
         self._lock = threading.Lock()
         self._events = events
         self._segments = Segments(
-            layout.log(stream), settings.history_seconds, settings.history_bytes, told=self._tell
+            layout.log(stream),
+            settings.history_seconds,
+            settings.history_bytes,
+            told=self._tell,
+            grace_seconds=settings.replaced_seconds,
         )
         self._holding = Holding(
             LogReader(layout.log(stream)), settings.history_seconds, settings.history_bytes

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import PROGRAM
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import REMEDY
 
 _PROGRAMS = Codec(KeyedProgram)
 
@@ -54,7 +53,7 @@ def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | 
     """The window views of a plan version, None where it has none.
 
     Raises:
-        CheckpointError: it cannot be read.
+        DamagedError: it is damaged.
     """
     path = layout.keyed(stream) / f"{version}.json"
     document = PROGRAM.read(path)
@@ -62,5 +61,5 @@ def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | 
         return None
     try:
         return _PROGRAMS.value(document["program"])
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}, {PROGRAM.kind}, is damaged: {error}; {REMEDY}") from error
+    except ValueError as error:
+        raise DamagedError(str(path), f"({PROGRAM.kind}) is damaged: {error}") from error

@@ -8,12 +8,9 @@ compaction takes none away before it is read; they go with their segment, as soo
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError
@@ -22,10 +19,11 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.compaction import tidying
+from penstock.spark.publication.kinds import folder_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, sync_file, sync_folder
+from penstock.spark.storage.files import make_folder, second_name, sync_folder
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY
 
@@ -124,11 +122,15 @@ class RowLog:
 
     def _named(self, number: int, files: Sequence[Mapping[str, Any]]) -> list[str] | None:
         """Gives the view's files names in the log, durable on return; None where a compaction was sooner."""
-        own = [file["name"] for file in files if file["kind"].partition("/")[2] == self._view]
+        own = [
+            folder_of(self._layout, self._lane, file["kind"]) / file["name"]
+            for file in files
+            if file["kind"].partition("/")[2] == self._view
+        ]
         names = [f"{number:010d}-{place:05d}.parquet" for place in range(len(own))]
         try:
             for published, name in zip(own, names, strict=True):
-                _link(self._layout.results(self._view) / published, self._files / name)
+                second_name(published, self._files / name)
         except FileNotFoundError:
             return None
         if names:
@@ -191,13 +193,3 @@ class RowLogs:
         for view, log in self._logs.get(lane, {}).items():
             log.put(figures["batch"], files, figures.get(PROGRESS, {}).get(view))
             failpoint("rows_logged", figures["batch"])
-
-
-def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name; a copy where the file system has no such thing, or it is another one."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        sync_file(target)

@@ -1,7 +1,7 @@
 """Which runs hold the tuples of some log entries, for those who read them while others merge and remove.
 
-Where the runs lie is found once, by whoever knows the log, and opened by many: a file that has gone in between is in a
-larger one, for which the log is asked again.
+Where the runs lie is found once, by whoever knows the log, and opened by many: a file that was merged with others in between
+is there for a while.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.errors import CheckpointError
 from penstock.operators.runs.run import Run
 from penstock.spark.log.run_levels import run_path, segment_of, segments_of
 from penstock.spark.log.runs import open_run
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import tuples_kind
-from penstock.spark.storage.offsets import REMEDY
 
-#: a file that is gone is looked for again so often: a merge has put it into a larger one
-_ATTEMPTS = 20
 #: segments of which it is remembered what they name: 12 days of entries at one a second
 _KEPT_SEGMENTS = 1 << 14
 
@@ -71,22 +67,10 @@ class FoundRuns:
     files: tuple[RunFile, ...]
 
     def open(self) -> list[OpenRun]:
-        """Maps the runs into memory, wherever their tuples are by now; what is open stays readable.
+        """Maps the runs into memory; what is open stays readable.
 
         Raises:
-            CheckpointError: entries or their tuples are gone, or a file is damaged.
-        """
-        try:
-            return self.open_as_found()
-        except FileNotFoundError:
-            return open_runs(LogReader(self.log), self.demand, self.after, self.until)
-
-    def open_as_found(self) -> list[OpenRun]:
-        """Maps the files into memory.
-
-        Raises:
-            FileNotFoundError: the tuples of one have been merged with others since.
-            CheckpointError: a file is damaged.
+            CheckpointError: a file is damaged, or missing: it was replaced, and its time was over before this call.
         """
         folder = LogReader(self.log).path(tuples_kind(self.demand), "")
         return [OpenRun(open_run(folder / each.name), each.after, each.until) for each in self.files]
@@ -179,28 +163,3 @@ class RunFiles:
                     own[entry.number] = each
             self._segments[segment] = _Named(entries[-1].number, own, has_run)
         return self._segments[segment]
-
-
-def open_runs(log: LogReader, demand: int, after: int, until: int) -> list[OpenRun]:
-    """Maps what holds the tuples of the entries behind one and up to another: each tuple is taken from one run.
-
-    Safe in any process beside the one that merges: what is open stays readable.
-
-    Args:
-        log: the stream's.
-        demand: whose tuples.
-        after: number of the first entry, which is left out; -1 for the beginning.
-        until: number of the last one.
-
-    Raises:
-        CheckpointError: entries or their tuples are gone, or a file is damaged.
-    """
-    files, attempts = RunFiles(log, demand), 0
-    while True:
-        try:
-            return files.find(after, until).open_as_found()
-        except FileNotFoundError as error:
-            # an entry may be in a segment by now, its tuples in the segment's run, and those in a larger one
-            attempts += 1
-            if attempts == _ATTEMPTS:
-                raise CheckpointError(f"the tuples in {error.filename} are missing; {REMEDY}") from error

@@ -2,18 +2,20 @@
 
 Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
 run's name says level and place, so nothing lists them: where the run of a segment is not, the one of the next level that
-covers it is. The merged run is there before those it stands for go; a kill in between leaves both, which the
-next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
+covers it is. The merged run is there before those it stands for go, which live on for a while; a kill in between leaves
+both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import CheckpointError
+from penstock.spark.log.replaced import ReplacedFiles
 from penstock.spark.log.runs import merge_run_files
 from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
@@ -88,12 +90,16 @@ class RunLevels:
         folder: where they lie, those of each demand in a folder of its own.
         most_bytes: no run is made that is larger.
         told: given what could not be merged.
+        replaced: given the runs that a larger one stands for.
     """
 
-    def __init__(self, folder: Path, most_bytes: int, told: Callable[[Unmerged], None]) -> None:
+    def __init__(
+        self, folder: Path, most_bytes: int, told: Callable[[Unmerged], None], replaced: ReplacedFiles
+    ) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
         self._told = told
+        self._replaced = replaced
 
     def merge(self, segment: int) -> None:
         """Merges what is complete with a segment, the last one made; where that is done already, nothing changes."""
@@ -120,7 +126,8 @@ class RunLevels:
                 if name.startswith("."):
                     (folder / name).unlink()
                 elif match is not None and int(match[1]):
-                    self._remove_members(folder, int(match[1]), int(match[2]))
+                    members = self._members(folder, int(match[1]), int(match[2]))
+                    self._replaced.add(members, (folder / name).stat().st_mtime)
         self.merge(segment)
 
     def remove(self, segment: int) -> None:
@@ -157,7 +164,7 @@ class RunLevels:
         merge_run_files([(0, path) for path in members], target)
         sync_folder(folder)
         failpoint("runs_merged", place)
-        self._remove_members(folder, level, place)
+        self._replaced.add(self._members(folder, level, place), time.time())
 
     def _members(self, folder: Path, level: int, place: int) -> Iterator[Path]:
         """The runs of lower levels that a run stands for, or is to stand for, in order."""
@@ -171,8 +178,3 @@ class RunLevels:
                     break
             else:
                 segment += 1
-
-    def _remove_members(self, folder: Path, level: int, place: int) -> None:
-        for path in self._members(folder, level, place):
-            path.unlink(missing_ok=True)
-            failpoint("runs_half_removed", place)

@@ -1,36 +1,61 @@
-"""Files of kind `tuples` in a stream's log: sorted runs, mapped by those who read them."""
+"""Files of kind `tuples` in a stream's log: sorted runs, mapped by those who read them.
+
+A run is an Arrow file with a checksum of it behind; those that were written before there were checksums have none.
+"""
 
 from __future__ import annotations
 
-import errno
 import os
+import struct
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
-from penstock.spark.storage.files import sync_file
-from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.files import checksum_of, sync_file
+
+_KIND = "tuples of a log"
+#: what is behind a run: a mark, and the CRC-32 of what is before
+_SEAL, _MAGIC = struct.Struct("<4sI"), b"PRUN"
 
 
 def open_run(path: Path) -> Run:
     """Maps a run into memory. It stays readable for as long as it is held, whatever becomes of its name.
 
     Raises:
-        FileNotFoundError: there is no such file: it was merged with others, and whoever named it is to be asked again.
-        CheckpointError: it is no run, not a whole one, or of another format.
+        DamagedError: it is missing, is no run, not a whole one, or of another format.
     """
+    return _open(path)[0]
+
+
+def check_run(path: Path) -> None:
+    """Reads all of a run.
+
+    Raises:
+        DamagedError: as `open_run`, or it is not what was written.
+    """
+    _, checksum, size = _open(path)
+    if checksum is not None and checksum_of(path, size) != checksum:
+        raise DamagedError(os.fspath(path), f"({_KIND}) is damaged: its content does not match its checksum")
+
+
+def _open(path: Path) -> tuple[Run, int | None, int]:
+    """A run, its checksum, and of how many bytes that is."""
     try:
         with pa.memory_map(os.fspath(path)) as file:
-            return Run(file.read_buffer())
-    except FileNotFoundError as error:
-        # Arrow's own does not say which
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path)) from error
+            whole = file.read_buffer()
+        size = whole.size - _SEAL.size
+        magic, checksum = _SEAL.unpack(whole.slice(size)) if size >= 0 else (b"", 0)
+        if magic != _MAGIC:
+            return Run(whole), None, whole.size
+        return Run(whole.slice(0, size)), checksum, size
+    except FileNotFoundError:
+        raise DamagedError(os.fspath(path), f"({_KIND}) is missing") from None
     except (ValueError, OSError) as error:
-        raise CheckpointError(f"the tuples in {path} cannot be read: {error}; {REMEDY}") from error
+        raise DamagedError(os.fspath(path), f"({_KIND}) cannot be read: {error}") from error
 
 
 def newest_of(path: Path) -> int | None:
@@ -43,7 +68,7 @@ def newest_of(path: Path) -> int | None:
 def write_run_file(path: Path, table: pa.Table, plan: RunPlan) -> None:
     """Writes tuples of one log entry as a run under a name nobody reads yet; its content is synced on return."""
     write_run(table, plan, os.fspath(path))
-    sync_file(path)
+    _seal(path)
 
 
 def merge_run_files(sources: Sequence[tuple[int, Path]], target: Path) -> None:
@@ -54,12 +79,20 @@ def merge_run_files(sources: Sequence[tuple[int, Path]], target: Path) -> None:
         target: the merged run's path.
 
     Raises:
-        CheckpointError: a run cannot be read.
+        DamagedError: a run cannot be read.
     """
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         merge_runs([(entry, open_run(path)) for entry, path in sources], os.fspath(beside))
-        sync_file(beside)
+        _seal(beside)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _seal(path: Path) -> None:
+    """Writes the checksum behind a run, durable on return."""
+    checksum = checksum_of(path)
+    with path.open("ab") as file:
+        file.write(_SEAL.pack(_MAGIC, checksum))
+    sync_file(path)

@@ -1,6 +1,7 @@
 """Segments and retention: many small files of a log become few, and what is too old goes.
 
-64 entries that every reader has left behind become one file, their small data files one a kind. Whole segments leave at
+64 entries that every reader has left behind become one file, their small data files one a kind; these live on for a while,
+for whoever has found them and is reading. Whole segments leave at
 the front when they are too old or the log is too large. What is left half done by a crash is finished by the
 next start: a segment lists what it replaces, and `kept.json` is put before what lies below it is removed. Files that cannot be
 merged stay as they are: what is old goes all the same.
@@ -21,11 +22,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.leaving import Leaving, Removed, announced
 from penstock.spark.log.merging import mergings, with_merged
+from penstock.spark.log.replaced import ReplacedFiles
 from penstock.spark.log.run_levels import RunLevels, Unmerged
 from penstock.spark.log.runs import newest_of
 from penstock.spark.log.stream_log import (
@@ -43,7 +45,6 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
 from penstock.spark.storage.layout import TUPLES_FILES, demand_of
-from penstock.spark.storage.offsets import REMEDY
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
@@ -62,6 +63,7 @@ class Segments:
         history_bytes: ... unless the log's segments have more bytes.
         clock: microseconds since the epoch.
         told: given what was removed, and what could not be merged.
+        grace_seconds: files that were merged live on for so long.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Segments:
         history_bytes: int,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         told: Callable[[Removed | Unmerged], None] = lambda _: None,
+        grace_seconds: float = 0.0,
     ) -> None:
         self._log = LogReader(folder)
         self._told = told
@@ -80,7 +83,8 @@ class Segments:
         self._next: int | None = None
         run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
         self._mergings = mergings(run_bytes)
-        self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told)
+        self._replaced = ReplacedFiles(grace_seconds)
+        self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told, self._replaced)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
@@ -93,6 +97,7 @@ class Segments:
         Raises:
             OSError, ValueError, CheckpointError: a segment could not be made or removed; the next call goes on.
         """
+        self._replaced.remove()
         number = self._recover() if self._next is None else self._next
         # what fails on the way is finished by the next call as by a new start
         self._next = None
@@ -119,8 +124,9 @@ class Segments:
         for made in (number - 1, number):
             document = LOG_SEGMENT.read(self._log.segment_path(made))
             if document is not None:
-                self._remove_replaced(document)
+                self._remove_entries(document)
                 number = made + 1
+        self._recover_replaced(number - 1, kept.first // SEGMENT)
         self._remove_unnamed(number)
         garbage = kept.first // SEGMENT
         while garbage and self._log.segment_path(garbage - 1).exists():
@@ -171,7 +177,8 @@ class Segments:
         document |= {"bytes": size, "bytes_so_far": size + (before["bytes_so_far"] if before else 0)}
         LOG_SEGMENT.replace(log.segment_path(segment), document)
         failpoint("segment_put", segment)
-        self._remove_replaced(document)
+        self._remove_entries(document)
+        self._replaced.add(self._replaced_by(document), time.time())
         self._levels.merge(segment)
 
     def _newest_tuples(self, files: Collection[tuple[str, str]], furthest: int | None) -> dict[int, int]:
@@ -194,8 +201,27 @@ class Segments:
                 found[demand] = max(newest, found.get(demand, newest))
         return found
 
-    def _remove_replaced(self, document: Mapping[str, Any]) -> None:
-        """Removes what a segment stands for: entries first, so that whoever misses a file finds the segment."""
+    def _replaced_by(self, document: Mapping[str, Any]) -> list[Path]:
+        """The files that a segment has replaced by merged ones."""
+        return [self._log.path(kind, name) for kind, name in document["replaced"]]
+
+    def _recover_replaced(self, newest: int, first: int) -> None:
+        """Finds the files again that segments have replaced and whose time may not be over: those of the newest segments."""
+        made: float | None = None
+        for segment in range(newest, first - 1, -1):
+            path = self._log.segment_path(segment)
+            document = LOG_SEGMENT.read(path)
+            if document is None:
+                return
+            own = path.stat().st_mtime
+            self._replaced.add(self._replaced_by(document), own)
+            made = own if made is None else made
+            if self._replaced.is_over(own, made):
+                # whoever made the newest one has removed what was replaced before
+                return
+
+    def _remove_entries(self, document: Mapping[str, Any]) -> None:
+        """Removes the entries that a segment stands for."""
         numbers = [entry["number"] for entry in document["entries"]]
         singles = [path for number in numbers if (path := self._log.entry_path(number)).exists()]
         if singles:
@@ -205,8 +231,6 @@ class Segments:
             path.unlink()
         sync_folder(self._log.folder / "entries")
         failpoint("segment_entries_removed", numbers[0] // SEGMENT)
-        for kind, name in document["replaced"]:
-            self._log.path(kind, name).unlink(missing_ok=True)
 
     def _retain(self, made: int, behind: int) -> None:
         """Announces that segments at the front will go, and removes those that every reader knows of.
@@ -301,7 +325,7 @@ class Segments:
         path = self._log.segment_path(segment)
         document = LOG_SEGMENT.read(path)
         if document is None:
-            raise CheckpointError(f"the segment {path} of the log is missing; {REMEDY}")
+            raise DamagedError(str(path), f"({LOG_SEGMENT.kind}) is missing")
         return document
 
     def _put(self, kept: Kept) -> None:
@@ -321,5 +345,7 @@ class Segments:
         for kind, name in sorted(files):
             self._log.path(kind, name).unlink(missing_ok=True)
             failpoint("history_half_removed", segment)
+        for path in self._replaced_by(document):
+            path.unlink(missing_ok=True)
         self._levels.remove(segment)
         self._log.segment_path(segment).unlink()

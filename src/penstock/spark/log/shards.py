@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from penstock.errors import InputError
+from penstock.errors import DamagedError, InputError
 from penstock.spark.storage.formats import SHARDS
 from penstock.spark.storage.layout import Layout
 
@@ -59,8 +59,11 @@ def fixed_shards(layout: Layout, stream: str, cores: int, wanted: int | None) ->
 
     Raises:
         InputError: the checkpoint has another number of shards than the user wants.
+        DamagedError: what fixed it is missing.
     """
     path = layout.keyed(stream) / "shards.json"
+    if not path.exists() and any(layout.keyed_spark(stream).glob("offsets/[0-9]*")):
+        raise DamagedError(str(path), f"({SHARDS.kind}) is missing")
     SHARDS.put(path, {"keys": shard_keys(wanted or cores)})
     document = SHARDS.read(path)
     assert document is not None, "it has just been put"

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.log.entries import Entry
-from penstock.spark.storage.files import make_folder, numbered, put_json_if_absent, read_json
-from penstock.spark.storage.formats import LOG_KEPT, LOG_READER, LOG_SEGMENT
+from penstock.spark.storage.documents import put_json_if_absent, read_json
+from penstock.spark.storage.files import make_folder, numbered
+from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER, LOG_SEGMENT
 from penstock.spark.storage.offsets import REMEDY
 
 #: entries of a segment
@@ -157,7 +158,7 @@ class LogReader:
             return entries[number % SEGMENT]
         found = self._single(number) or self._of_segment(number) or self._single(number)
         if found is None:
-            raise CheckpointError(f"the entry {self.entry_path(number)} of the log is missing; {REMEDY}")
+            raise DamagedError(str(self.entry_path(number)), f"({LOG_ENTRY.kind}) is missing")
         return found
 
     def segment_number(self, number: int) -> int:
@@ -290,8 +291,8 @@ class LogReader:
         alone = {number - 1 for number in singles}.difference(singles)
         for number in sorted(alone):
             if not self.has(number) and number >= self.first:
-                raise CheckpointError(
-                    f"the log in {self.folder} has lost entries: {number} is missing before {number + 1}; {REMEDY}"
+                raise DamagedError(
+                    str(self.entry_path(number)), f"({LOG_ENTRY.kind}) is missing before {number + 1}"
                 )
 
     @property
@@ -309,7 +310,7 @@ class LogReader:
 
     def _single(self, number: int) -> Entry | None:
         path = self.entry_path(number)
-        document = read_json(path)
+        document = read_json(path, LOG_ENTRY.kind)
         return None if document is None else Entry.of(document, path)
 
     def _of_segment(self, number: int) -> Entry | None:

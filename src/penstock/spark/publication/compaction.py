@@ -1,8 +1,11 @@
 """Compaction: files of many batches become few, whatever the age of the run.
 
-Merged files are synced under names of their own, then `merged.json` is replaced by one that lists them, then what they
-stand for is removed. What a crash leaves half done is mended at the next start, what a failure does before the next
-attempt: of merged batches there is what `merged.json` lists, and nothing else.
+Merged files are synced under names of their own, then `merged.json` is replaced by one that lists them, then they take the
+place of what they stand for in the folders that anybody may list. The names that readers of manifests know live on for a
+while: such a file goes when nothing lists it and its time stamp, which says when it was replaced, is old enough.
+
+What a crash leaves half done is mended at the next start, what a failure does before the next attempt. That removes
+leftovers of batches whose files are known, so every manifest and every file that they list is looked for before.
 
 Writing takes seconds where rows are many, and batches must not wait so long: it is done in a thread that touches nothing but
 files nobody knows of yet; all else is the publisher's own.
@@ -11,9 +14,13 @@ files nobody knows of yet; all else is the publisher's own.
 from __future__ import annotations
 
 import logging
+import os
+import re
+import time
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +30,20 @@ import pyarrow as pa
 from penstock.errors import CheckpointError
 from penstock.spark.publication.folders import PublishedFolders
 from penstock.spark.publication.history import Stretch, lengthened, summed
+from penstock.spark.publication.kinds import is_kept
 from penstock.spark.publication.manifests import (
     MERGED,
     ListedFile,
     Merged,
     files_of,
+    located,
+    read_manifests,
     read_merged,
 )
 from penstock.spark.publication.merging import LEVELS, Levels, Run, merge, runs_of
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import numbered, sync_folder
+from penstock.spark.storage.files import checksum_of, make_folder, numbered, second_name, sync_folder
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import is_of_log
 from penstock.spark.storage.offsets import REMEDY
@@ -43,6 +53,8 @@ _log = logging.getLogger(__name__)
 KEPT_BATCHES = 256
 #: what may go wrong where files are merged or removed: a full disk, a damaged file
 FAILURES = (OSError, ValueError, CheckpointError, pa.ArrowException)
+#: names of published files, and of merged ones
+_SINGLE, _SPAN = r"\d+-\d+-\d+", r"\d+-to-\d+(?:-\d+)?"
 #: what ends the names of merged files until they are whole
 _MERGING = ".merging"
 #: so long a batch waits for files to be merged; most are by then, as all of a small stream are
@@ -71,7 +83,11 @@ class _Merge:
         if self.kind == "quarantine":
             # whoever has seen to the records may remove them
             sources = tuple(path for path in sources if path.exists())
-        return _listed(self.run, self.target.name, merge(sources, _merging(self.target))) if sources else None
+        if not sources:
+            return None
+        merging = _merging(self.target)
+        merge(sources, merging)
+        return _listed(self.run, self.target.name, merging.stat().st_size, checksum_of(merging))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,7 @@ class Compaction:
         prefix: begins the names of its failpoints.
         levels: how far they are merged.
         passing: names of figures that merged batches are without.
+        grace_seconds: files that were replaced live on for so long.
     """
 
     def __init__(
@@ -132,6 +149,7 @@ class Compaction:
         prefix: str = "",
         levels: Levels = LEVELS,
         passing: Collection[str] = (),
+        grace_seconds: float = 0.0,
     ) -> None:
         self._manifests = manifests
         self._folders = folders
@@ -140,6 +158,9 @@ class Compaction:
         self._passing = passing
         #: the last batch whose files are merged
         self.last = -1
+        self._grace = grace_seconds
+        #: files that were replaced, and when they go, seconds since the epoch; in that order
+        self._replaced: deque[tuple[float, Path]] = deque()
         self._is_mended = False
         self._writer = ThreadPoolExecutor(1, "penstock-compaction")
         #: what is being written, and not yet listed
@@ -188,6 +209,7 @@ class Compaction:
 
     def advance(self, patience_seconds: float | None = 0.0) -> tuple[int, int] | None:
         """Lists the merged files that are being written, if they are by now; see `compact`."""
+        self._remove_replaced()
         if self._writing is None:
             return None
         task, writing = self._writing
@@ -195,17 +217,24 @@ class Compaction:
             return None
         self._writing = None
         try:
-            replaced = self._list(task, writing.result())
+            made = writing.result().made
+            self._list(task, writing.result())
         except BaseException:
             self._try_to_mend()
             raise
         batches = [document["first"] for document in task.documents]
         failpoint(f"{self._prefix}compaction_listed", self.last)
-        for path in replaced:
-            path.unlink(missing_ok=True)
+        for each in made:
+            self._folders.show(each.kind, each.target.name)
+        failpoint(f"{self._prefix}compaction_shown", self.last)
+        for each in made:
+            for path in each.sources:
+                (self._folders.shown(each.kind) / path.name).unlink(missing_ok=True)
+                self._replaced.append((time.time() + self._grace, path))
         for batch in batches:
             (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
+        self._remove_replaced()
         return batches[0], batches[-1]
 
     def close(self) -> None:
@@ -241,8 +270,8 @@ class Compaction:
         sources = tuple(self._folders[kind] / file.name for file in run.files)
         return [_Merge(kind, run, sources, self._target(kind, run))]
 
-    def _list(self, task: _Task, written: _Written) -> list[Path]:
-        """Lists the written files in the place of those of the batches; returns what they replace."""
+    def _list(self, task: _Task, written: _Written) -> None:
+        """Lists the written files in the place of those of the batches."""
         before, last = task.before, task.documents[-1]["last"]
         targets = [each.target for each in written.made]
         failpoint(f"{self._prefix}compaction_merged", last)
@@ -266,9 +295,11 @@ class Compaction:
             tuple(lengthened(before.stretches, map(Stretch.of, folded))),
             tuple(kept),
         )
+        for path in (path for each in written.made for path in each.sources):
+            with suppress(FileNotFoundError):  # a cleaned up quarantine
+                os.utime(path)
         MERGED_MANIFEST.replace(self._manifests / MERGED, merged.document())
         self.last = last
-        return [path for each in written.made for path in each.sources]
 
     def _target(self, kind: str, run: Run) -> Path:
         span = f"{run.files[0].first:010d}-to-{run.files[-1].last:010d}"
@@ -279,36 +310,87 @@ class Compaction:
     def _try_to_mend(self) -> None:
         try:
             self._mend()
-        except OSError as error:
+        except FAILURES as error:
             _log.info("what a compaction left is removed later: %s", error)
 
     def _mend(self) -> None:
-        """Removes what merged batches have left that is not listed; their manifests last."""
-        merged = read_merged(self._manifests)
-        self.last = merged.last
-        listed = {self._folders[file.kind] / file.name for file in merged.files}
-        left = [batch for batch in numbered(self._manifests) if batch <= merged.last]
+        """Finishes what was left half done of published batches; their manifests go last.
+
+        Raises:
+            DamagedError: a manifest, or a file that one lists, is missing or damaged; nothing is changed then.
+        """
+        published = read_manifests(self._manifests)
+        listed: dict[Path, ListedFile] = {}
+        for file in published.files:
+            if is_kept(file.kind):
+                listed[located(self._folders.layout, self._folders.name, file)] = file
+        self.last = published.merged.last
+        left = [batch for batch in numbered(self._manifests) if batch <= self.last]
         if left:
             # what made the manifest may have ended before its name was sure to last
             sync_folder(self._manifests)
-        for folder in self._folders.merged:
-            for unfinished in self._folders.own(folder, r"\d+-to-\d+(?:-\d+)?", _MERGING):
-                unfinished.unlink()
-            for path in self._folders.own(folder, r"\d+-to-\d+(?:-\d+)?"):
-                if path not in listed:
-                    path.unlink()
-            for path in self._folders.own(folder, r"\d+-\d+-\d+"):
-                if int(path.name[:10]) <= merged.last and path not in listed:
-                    path.unlink()
+        for path, file in listed.items():
+            self._name_twice(path, file)
+        names: dict[Path, set[str]] = {}
+        for file in published.files:
+            names.setdefault(self._folders[file.kind], set()).add(file.name)
+        for kind in self._folders.merged:
+            self._remove_unlisted(kind, names.get(self._folders[kind], set()), published.last)
         for batch in left:
             (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
 
+    def _name_twice(self, path: Path, file: ListedFile) -> None:
+        """Lets a listed file have the name that the manifests mean and the one that anybody may list."""
+        kept, shown = self._folders[file.kind] / file.name, self._folders.shown(file.kind) / file.name
+        if path != kept:
+            make_folder(kept.parent)
+            second_name(path, kept)
+            sync_folder(kept.parent)
+        elif not shown.exists():
+            make_folder(shown.parent)
+            self._folders.show(file.kind, file.name)
 
-def _listed(run: Run, name: str, size: int) -> ListedFile:
+    def _remove_unlisted(self, kind: str, listed: Collection[str], last: int) -> None:
+        """Removes files of published batches that no manifest lists, those that were replaced when their time is over.
+
+        Args:
+            kind: one of those that share a folder.
+            listed: names of its files that manifests list.
+            last: the last published batch.
+        """
+        folder, shown = self._folders[kind], self._folders.shown(kind)
+        for unfinished in self._folders.own(folder, _SPAN, _MERGING):
+            unfinished.unlink()
+        for each in dict.fromkeys((shown, folder)):
+            for path in self._folders.own(each, f"(?:{_SPAN}|{_SINGLE})"):
+                if path.name in listed or _last_of(path) > last:
+                    continue
+                if each == shown:
+                    path.unlink()
+                else:
+                    self._replaced.append((path.stat().st_mtime + self._grace, path))
+        self._replaced = deque(sorted(set(self._replaced)))
+        self._remove_replaced()
+
+    def _remove_replaced(self) -> None:
+        """Removes the files whose time is over."""
+        now = time.time()
+        while self._replaced and self._replaced[0][0] <= now:
+            self._replaced[0][1].unlink(missing_ok=True)
+            self._replaced.popleft()
+
+
+def _last_of(path: Path) -> int:
+    """The last batch whose rows a file holds, by its name."""
+    first, _, last = path.name.partition("-to-")
+    return int(re.split(r"\D", last or first, maxsplit=1)[0])
+
+
+def _listed(run: Run, name: str, size: int, crc: int) -> ListedFile:
     rows, pairs = (sum(getattr(file, count) for file in run.files) for count in ("rows", "pairs"))
     first, last = run.files[0], run.files[-1]
-    return ListedFile(first.kind, name, first.first, last.last, rows, pairs, size, run.level)
+    return ListedFile(first.kind, name, first.first, last.last, rows, pairs, size, crc, run.level)
 
 
 def _merging(target: Path) -> Path:

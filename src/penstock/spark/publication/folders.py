@@ -1,4 +1,8 @@
-"""The folders into which one query publishes, and which of the files in them are its own."""
+"""The folders into which one query publishes, and which of the files in them are its own.
+
+Files of matches and results have two names: one in a folder under `_penstock/files/`, which the manifests mean, and one in
+the folder that anybody may list. A file that was replaced loses the second one at once, the first one when its time is over.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.spark.publication.kinds import folder_of
-from penstock.spark.storage.files import make_folder
+from penstock.spark.publication.kinds import folder_of, shown_folder
+from penstock.spark.storage.files import make_folder, second_name
 from penstock.spark.storage.layout import TUPLES_FILES, Layout, is_of_log
 
 #: what ends the names of runs of tuples, which are the log's alone
@@ -24,31 +28,44 @@ class PublishedFolders:
     """
 
     def __init__(self, layout: Layout, name: str, owner: str | None) -> None:
-        self._layout = layout
-        self._name = name
+        self.layout = layout
+        self.name = name
         self.ending = ".parquet" if owner is None else f".{owner}.parquet"
         self._of: dict[str, Path] = {}
+        self._shown: dict[str, Path] = {}
 
     def __iter__(self) -> Iterator[Path]:
-        return iter(dict.fromkeys(self._of.values()))
+        return iter(dict.fromkeys((*self._of.values(), *self._shown.values())))
 
     @property
-    def merged(self) -> list[Path]:
-        """The folders of the kinds whose files are merged."""
-        return list(dict.fromkeys(folder for kind, folder in self._of.items() if not is_of_log(kind)))
+    def merged(self) -> list[str]:
+        """The kinds whose files are merged, one of each folder."""
+        first = {folder: kind for kind, folder in reversed(self._of.items()) if not is_of_log(kind)}
+        return list(first.values())
 
     def __getitem__(self, kind: str) -> Path:
         """The folder of a kind that is known."""
         return self._of[kind]
 
+    def shown(self, kind: str) -> Path:
+        """The folder in which anybody may list the files of a kind that is known."""
+        return self._shown[kind]
+
     def follow(self, kind: str) -> None:
         """Looks after a kind of files from now on."""
-        self._of[kind] = folder_of(self._layout, self._name, kind)
+        self._of[kind] = folder_of(self.layout, self.name, kind)
+        self._shown[kind] = shown_folder(self.layout, self.name, kind)
 
     def make(self, kind: str) -> None:
-        """Creates the folder of a kind, durable on return."""
+        """Creates the folders of a kind, durable on return."""
         self.follow(kind)
         make_folder(self._of[kind])
+        make_folder(self._shown[kind])
+
+    def show(self, kind: str, name: str) -> None:
+        """Lets anybody see a file; not durable, as the next start looks after that."""
+        if self._shown[kind] != self._of[kind]:
+            second_name(self._of[kind] / name, self._shown[kind] / name)
 
     def ending_of(self, kind: str) -> str:
         """What ends the names of a kind's files."""

@@ -29,8 +29,19 @@ def misses_kind(view: str) -> str:
     return f"{_MISSES}/{view}"
 
 
+def is_kept(kind: str) -> bool:
+    """Whether files of a kind that were replaced are there for a while, and under two names until then."""
+    return kind != "quarantine" and not is_of_log(kind)
+
+
 def folder_of(layout: Layout, name: str, kind: str) -> Path:
-    """Where published files of a kind lie."""
+    """Where published files of a kind lie under the names that readers of manifests use."""
+    shown = shown_folder(layout, name, kind)
+    return layout.kept(shown) if is_kept(kind) else shown
+
+
+def shown_folder(layout: Layout, name: str, kind: str) -> Path:
+    """Where they lie for whoever lists a folder; one folder for both where `is_kept` says no."""
     match kind:
         case "matches":
             return layout.matches(name)

@@ -3,6 +3,10 @@
 A batch has a manifest of its own, `N.json`, until its files are merged; `merged.json` stands for all batches whose files
 are. It is replaced as a whole and before anything that it stands for is removed, so whoever reads the manifests of the
 batches first and `merged.json` after them sees each batch once.
+
+Batches have no gap, from 0 on, and `newest` says which one was published last: a manifest that is gone is noticed. So is
+a listed file that is gone or has another size, by whoever asks where it lies. A file that was replaced lives on for a
+while under the name that readers have by then (docs/decisions/0040).
 """
 
 from __future__ import annotations
@@ -13,15 +17,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.publication.history import Stretch
-from penstock.spark.publication.kinds import folder_of
+from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
+from penstock.spark.storage.documents import hint_json
 from penstock.spark.storage.files import numbered
-from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, other_version
+from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, NEWEST, other_version
 from penstock.spark.storage.layout import Layout
 
 #: the manifest of all batches whose files are merged
 MERGED = "merged.json"
+#: says which batch was published last; not synced, so that it costs nothing: what it says may be old
+_NEWEST = "newest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class ListedFile:
         name: file name inside the folder of its kind.
         first, last: the batches whose rows it holds.
         rows, pairs, size: rows, (tuple, view) pairs, bytes.
+        crc: CRC-32 of its content; None where it was listed before there were checksums.
         level: how often files were merged into it; 0: its batch is not merged yet.
     """
 
@@ -43,6 +51,7 @@ class ListedFile:
     rows: int = 0
     pairs: int = 0
     size: int = 0
+    crc: int | None = None
     level: int = 0
 
 
@@ -117,9 +126,12 @@ class PublishedBatches:
         return [*self.merged.stretches, *map(Stretch.of, self.batches)]
 
     def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
-        """The files of a kind, in order of batch."""
-        folder = folder_of(layout, name, kind)
-        return [folder / file.name for file in self.files if file.kind == kind]
+        """The files of a kind, in order of batch.
+
+        Raises:
+            DamagedError: one is missing, or has another size than it was published with.
+        """
+        return [located(layout, name, file) for file in self.files if file.kind == kind]
 
 
 def read_published(layout: Layout, name: str) -> PublishedBatches:
@@ -131,12 +143,48 @@ def read_published(layout: Layout, name: str) -> PublishedBatches:
 
     Raises:
         CheckpointError: the folder was written by another version.
+        DamagedError: a manifest is missing or damaged.
     """
-    folder = layout.manifests(name)
-    # the manifest of the merged ones is read last: it stands for all that is gone by then
-    single = [document for n in numbered(folder) if (document := MANIFEST.read(folder / f"{n}.json"))]
-    merged = read_merged(folder)
-    return PublishedBatches(merged, tuple(each for each in single if each["first"] > merged.last))
+    return read_manifests(layout.manifests(name))
+
+
+def read_manifests(folder: Path) -> PublishedBatches:
+    """Likewise, given the folder of the query's manifests."""
+    while True:
+        newest = _newest(folder)
+        # the manifest of the merged ones is read last: it stands for all that is gone by then
+        single = {n: document for n in numbered(folder) if (document := MANIFEST.read(folder / f"{n}.json"))}
+        merged = read_merged(folder)
+        behind = range(merged.last + 1, max([newest, *single]) + 1)
+        gone = next((number for number in behind if number not in single), None)
+        if gone is None:
+            return PublishedBatches(merged, tuple(single[number] for number in behind))
+        # names that come while a folder is listed may be passed over, and what was listed may be merged by now
+        if not (folder / f"{gone}.json").exists() and read_merged(folder).last < gone:
+            raise _missing(folder, gone)
+
+
+def tell_newest(folder: Path, batch: int) -> None:
+    """Says that a batch was published, its manifest is there."""
+    hint_json(folder / _NEWEST, NEWEST.stamped({"batch": batch}))
+
+
+def _newest(folder: Path) -> int:
+    """The batch that was published last, or an earlier one; -1 where nothing says."""
+    try:
+        document = NEWEST.read(folder / _NEWEST)
+    except DamagedError:  # a power cut leaves it empty
+        return -1
+    return -1 if document is None else int(document["batch"])
+
+
+def _missing(folder: Path, batch: int) -> DamagedError:
+    if batch == 0 and not (folder / MERGED).exists() and numbered(folder):
+        first = numbered(folder)[0]
+        path, stands = folder / MERGED, f"it stands for the batches before {first}"
+        if first > 1:
+            return DamagedError(str(path), f"({MERGED_MANIFEST.kind}) is missing: {stands}")
+    return DamagedError(str(folder / f"{batch}.json"), f"({MANIFEST.kind}) is missing")
 
 
 def read_merged(folder: Path) -> Merged:
@@ -147,19 +195,23 @@ def read_merged(folder: Path) -> Merged:
 
     Raises:
         CheckpointError: the folder was written by another version.
+        DamagedError: it is damaged.
     """
     document = MERGED_MANIFEST.read(folder / MERGED)
     if document is None:
         if (older := next(folder.glob("*-to-*.json"), None)) is not None:
             raise CheckpointError(f"{older} {other_version(None, MERGED_MANIFEST.version, 'format')}")
         return Merged()
-    return Merged(
-        document["last"],
-        tuple(ListedFile(**file) for file in document["files"]),
-        document["totals"],
-        tuple(Stretch(**stretch) for stretch in document["stretches"]),
-        tuple(document["batches"]),
-    )
+    try:
+        return Merged(
+            document["last"],
+            tuple(ListedFile(**file) for file in document["files"]),
+            document["totals"],
+            tuple(Stretch(**stretch) for stretch in document["stretches"]),
+            tuple(document["batches"]),
+        )
+    except TypeError as error:
+        raise DamagedError(str(folder / MERGED), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
 
 
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
@@ -168,8 +220,36 @@ def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
     return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
 
 
+def located(layout: Layout, name: str, file: ListedFile) -> Path:
+    """Where a published file of a query lies.
+
+    Args:
+        layout: the results folder.
+        name: the query's name among the manifests.
+        file: as they list it.
+
+    Raises:
+        DamagedError: it is missing, or has another size than it was published with.
+    """
+    path = folder_of(layout, name, file.kind) / file.name
+    if not path.exists() and is_kept(file.kind):
+        # published before files had two names
+        path = shown_folder(layout, name, file.kind) / file.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise DamagedError(
+            str(path), f"is missing: the manifests in {layout.manifests(name)} list it"
+        ) from None
+    if size != file.size:
+        raise DamagedError(
+            str(path), f"is damaged: it has {size:,} bytes, and {file.size:,} when it was published"
+        )
+    return path
+
+
 def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
-    """The files a reader that follows manifests reads, in order of batch."""
+    """The files a reader that follows manifests reads, in order of batch; raises what `located` raises."""
     yield from read_published(layout, name).paths(layout, name, kind)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.publication.manifests import ListedFile
-from penstock.spark.storage.columns import conform
+from penstock.spark.storage.columns import batches_of, conform, schema_of
 from penstock.spark.storage.files import sync_file
 
 #: a row group of a merged file
@@ -100,26 +99,26 @@ class Levels:
 LEVELS = Levels()
 
 
-def merge(sources: Sequence[Path], target: Path) -> int:
+def merge(sources: Sequence[Path], target: Path) -> None:
     """Writes the rows of several Parquet files to one, synced; columns that some lack are NULL there.
 
     Args:
         sources: in the order of the rows.
         target: the file to write.
 
-    Returns:
-        Its size in bytes.
-
     Raises:
-        OSError: a file cannot be written, or a source not be read: it is gone, or damaged.
+        OSError: a file cannot be written.
+        DamagedError: a source cannot be read.
     """
     # columns are added to a stream, none ever goes: the widest file has all of them
-    schema = max(map(_schema, sources), key=len)
+    schema = max(map(schema_of, sources), key=len)
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    with pq.ParquetWriter(target, schema, compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(
+        target, schema, compression="zstd", compression_level=1, write_page_checksum=True
+    ) as writer:
         for source in sources:
-            for batch in _batches(source):
+            for batch in batches_of(source):
                 held.append(conform(batch, schema))
                 rows, size = rows + batch.num_rows, size + batch.nbytes
                 if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
@@ -128,31 +127,3 @@ def merge(sources: Sequence[Path], target: Path) -> int:
         if held:
             writer.write_table(pa.Table.from_batches(held))
     sync_file(target)
-    return target.stat().st_size
-
-
-def _schema(source: Path) -> pa.Schema:
-    with _named(source):
-        return pq.read_schema(source)
-
-
-def _batches(source: Path) -> Iterator[pa.RecordBatch]:
-    with _named(source):
-        file = pq.ParquetFile(source)
-    with file:
-        batches = file.iter_batches()
-        while True:
-            with _named(source):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
-
-
-@contextmanager
-def _named(source: Path) -> Iterator[None]:
-    """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise OSError(f"{source} cannot be read: {error}") from error

@@ -1,7 +1,7 @@
 """Publication: staged files become visible under names fixed by batch, job and partition.
 
-Order: every file, synced by the task that wrote it, takes its final name by atomic replace, surplus files of the
-batch are removed, the folders are synced, and the batch's manifest is written last. A batch whose manifest exists is
+Order: every file, synced by the task that wrote it, takes its final name by atomic replace and a second one in the folder
+that anybody may list, surplus files of the batch are removed, the folders are synced, and the batch's manifest is written last. A batch whose manifest exists is
 published: a replay of it changes nothing.
 
 Several queries may publish into the folder of a view that has moved between streams: the files of window results
@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.spark.publication.compaction import PATIENCE_SECONDS, Compaction, tidying
 from penstock.spark.publication.folders import PublishedFolders
-from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.manifests import read_published, tell_newest
 from penstock.spark.publication.merging import LEVELS, Levels
 from penstock.spark.publication.staged import PublishedFile, Staged
 from penstock.spark.storage.events import EventLog
@@ -53,6 +53,10 @@ class Publisher:
         failpoints: what the names of its failpoints begin with.
         levels: how far files of older batches are merged.
         passing: names of figures that only the newest batch is asked for: batches whose files are merged are without.
+        grace_seconds: files that were replaced live on for so long.
+
+    Raises:
+        DamagedError: what was published is not there as it was published; nothing is changed then.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Publisher:
         failpoints: str = "",
         levels: Levels = LEVELS,
         passing: Collection[str] = (),
+        grace_seconds: float = 0.0,
     ) -> None:
         self._layout = layout
         self._name = name
@@ -76,7 +81,9 @@ class Publisher:
             self._folders.follow(kind)
         if "matches" in kinds:
             self._folders.make("matches")
-        self._compaction = Compaction(self._manifests, self._folders, self._prefix, levels, passing)
+        self._compaction = Compaction(
+            self._manifests, self._folders, self._prefix, levels, passing, grace_seconds
+        )
         #: the batch that nobody can have begun to publish; None: any may have been
         self._untouched: int | None = None
 
@@ -117,12 +124,15 @@ class Publisher:
                 )
                 seen[staged.kind] += 1
                 Path(staged.path).replace(self._folders[staged.kind] / name)
+                self._folders.show(staged.kind, name)
                 if not files:
                     failpoint(f"{self._prefix}half_published", batch)
-                files.append(PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size))
+                files.append(
+                    PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size, staged.crc)
+                )
         changed = {self._folders[file.kind] for file in files}
         if not is_untouched:
-            changed |= self._remove_surplus(batch, {self._folders[file.kind] / file.name for file in files})
+            changed |= self._remove_surplus(batch, files)
         for folder in changed:
             sync_folder(folder)
         listed = [asdict(file) for file in files]
@@ -130,6 +140,7 @@ class Publisher:
             self._manifests / f"{batch}.json",
             {"first": batch, "last": batch, "files": listed, "batches": [figures]},
         )
+        tell_newest(self._manifests, batch)
         for staging in (
             self._layout.staging(self._name, batch),
             self._layout.staged_envelopes(self._name, batch),
@@ -138,8 +149,10 @@ class Publisher:
         self._untouched = batch + 1
         return listed
 
-    def _remove_surplus(self, batch: int, published: Collection[Path]) -> set[Path]:
+    def _remove_surplus(self, batch: int, files: Sequence[PublishedFile]) -> set[Path]:
         """Removes what an earlier attempt has published of a batch beside what it consists of; gives the folders."""
+        published = {self._folders[file.kind] / file.name for file in files}
+        published |= {self._folders.shown(file.kind) / file.name for file in files}
         changed = set()
         for folder in self._folders:
             for surplus in self._folders.own(folder, rf"{batch:010d}-\d+-\d+(?:-\d+)?"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+from penstock.spark.storage.files import checksum_of, sync_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,7 @@ class StagedFile:
         rows: rows in it.
         pairs: (tuple, view) pairs in it; 0 but for matches.
         size: bytes.
+        crc: CRC-32 of its content.
     """
 
     kind: str
@@ -24,6 +28,13 @@ class StagedFile:
     rows: int
     pairs: int
     size: int
+    crc: int
+
+
+def staged_file(kind: str, path: Path, rows: int, pairs: int = 0) -> StagedFile:
+    """A file that is written, durable on return but for its name."""
+    sync_file(path)
+    return StagedFile(kind, str(path), rows, pairs, path.stat().st_size, checksum_of(path))
 
 
 class Staged(Protocol):
@@ -50,6 +61,7 @@ class PublishedFile:
         kind: `matches`, `quarantine`, one of the log, or an operator and a window view.
         name: file name inside the folder of its kind.
         rows, pairs, size: rows, (tuple, view) pairs, bytes.
+        crc: CRC-32 of its content.
     """
 
     kind: str
@@ -57,3 +69,4 @@ class PublishedFile:
     rows: int
     pairs: int
     size: int
+    crc: int

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import DamagedError, InputError, UnknownNameError
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.layout import Layout
+
+
+def known_catalog(layout: Layout) -> dict[str, Any] | None:
+    """The streams and views of a results folder; None where none has been told of yet.
+
+    Raises:
+        DamagedError: it is damaged, or missing beside results.
+    """
+    catalog = CATALOG.read(layout.catalog)
+    if catalog is None and any(layout.manifests("").glob("*/*.json")):
+        raise DamagedError(str(layout.catalog), f"({CATALOG.kind}) is missing")
+    return catalog
 
 
 def read_catalog(layout: Layout) -> dict[str, Any]:
     """The streams and views of a results folder.
 
     Raises:
-        InputError: it is not one.
+        InputError: it is not one, or is damaged.
     """
-    catalog = CATALOG.read(layout.catalog)
+    catalog = known_catalog(layout)
     if catalog is None:
         raise InputError(f"{layout.output} is not a results folder of Penstock")
     return catalog

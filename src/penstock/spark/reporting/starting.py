@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from penstock.errors import DamagedError
 from penstock.monitor.book import StatusBook
-from penstock.spark.storage.files import read_json, replace_json
+from penstock.spark.storage.documents import read_json, replace_json
 from penstock.spark.storage.layout import Layout
 
+#: what the document is, for messages
+STATUS = "the status of the newest run"
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +48,6 @@ def _put(layout: Layout, document: Mapping[str, Any]) -> None:
 def read_status(layout: Layout) -> dict[str, Any]:
     """The document as the newest run left it; {} where there is none that can be read."""
     try:
-        document = read_json(layout.status)
-    except (OSError, ValueError):
+        return read_json(layout.status, STATUS) or {}
+    except (OSError, DamagedError):
         return {}
-    return document if isinstance(document, dict) else {}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.spark.results.window_schemas import describe_views
 from penstock.spark.storage.bindings import RegisteredWindow
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.formats import OPERATOR_VIEWS
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import REMEDY
 from penstock.sql.windows.bind import BoundWindow
 
 _VIEWS = Codec(tuple[BoundWindow, ...])
@@ -43,17 +42,14 @@ def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundW
     """The views of an operator by name.
 
     Raises:
-        CheckpointError: they cannot be read.
+        DamagedError: they are missing or damaged.
     """
     path = layout.keyed(stream) / f"operator-{operator}.json"
     document = OPERATOR_VIEWS.read(path)
     if document is None:
-        raise CheckpointError(
-            f"stream {stream}: {path}, {OPERATOR_VIEWS.kind}, is missing; put the checkpoint folder back from a "
-            "copy, or start with a new checkpoint and a new output folder"
-        )
+        raise DamagedError(str(path), f"({OPERATOR_VIEWS.kind}) is missing")
     try:
         views = _VIEWS.value(document["views"])
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}, {OPERATOR_VIEWS.kind}, is damaged: {error}; {REMEDY}") from error
+    except ValueError as error:
+        raise DamagedError(str(path), f"({OPERATOR_VIEWS.kind}) is damaged: {error}") from error
     return {view.plan.name: view for view in views}

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
 from penstock.plan.names import free_name
-from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import spark_schema, spark_type
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
@@ -106,5 +106,4 @@ def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) ->
     schema = joined_schema(entry)
     for mark in marks_of(schema.fieldNames()) if withdraws(entry) else ():
         schema.add(mark.name, spark_type(mark.type))
-    paths = [str(path) for path in joined_paths(layout, entry)]
-    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
+    return published_frame(spark, schema, list(joined_paths(layout, entry)))

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from penstock.errors import UnknownNameError
 from penstock.spark.publication.kinds import misses_kind, results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view
-from penstock.spark.storage.columns import conform
+from penstock.spark.storage.columns import batches_of, conform
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
 
@@ -52,11 +51,7 @@ def missed_paths(layout: Layout, view: str) -> list[Path]:
 def missed_windows(layout: Layout, view: str) -> pa.Table:
     """All of them, with the columns of MISSES; raises what `missed_paths` raises."""
     told = pa.Table.from_batches(
-        [
-            conform(batch, MISSES)
-            for path in missed_paths(layout, view)
-            for batch in pq.ParquetFile(path).iter_batches()
-        ],
+        [conform(batch, MISSES) for path in missed_paths(layout, view) for batch in batches_of(path)],
         MISSES,
     )
     is_late = pc.equal(told.column("outcome"), LATE)

@@ -14,10 +14,11 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from penstock.errors import CheckpointError, UnknownNameError
 from penstock.operators.selection.matches import queries_name
-from penstock.spark.analysis.catalyst import empty_frame, try_form
-from penstock.spark.publication.kinds import rows_of, view_kind
+from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import (
     LANES,
     catalog_entry,
@@ -30,7 +31,7 @@ from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
-from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
+from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
@@ -46,7 +47,7 @@ def write_catalog(
     joins: Sequence[RegisteredJoin] = (),
 ) -> None:
     """Tells readers of the folder which streams and views there are; dropped views stay readable."""
-    known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
+    known = known_catalog(layout) or {"streams": {}, "views": {}}
     for name, schema in streams.items():
         known["streams"][name] = schema.jsonValue()
         known.setdefault("queries", {})[name] = queries_name(schema.fieldNames())
@@ -90,9 +91,7 @@ def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path])
     """Files of matches as a frame of the tuple's columns and `queries`, which has another name where a tuple has that."""
     queries = queries_name(schema.fieldNames())
     wide = StructType([*schema.fields]).add(queries, ArrayType(StringType(), containsNull=False))
-    if not paths:
-        return empty_frame(spark, wide)
-    return spark.read.schema(wide).parquet(*map(str, paths))
+    return published_frame(spark, wide, paths)
 
 
 def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
@@ -145,11 +144,7 @@ def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     Raises:
         UnknownNameError: there is no such view, or it has no deadline.
     """
-    paths = missed_paths(layout, view)
-    schema = spark_schema(MISSES)
-    if not paths:
-        return empty_frame(spark, schema)
-    told = spark.read.schema(schema).parquet(*map(str, paths))
+    told = published_frame(spark, spark_schema(MISSES), missed_paths(layout, view))
     late = told.where(F.col("outcome") == LATE).groupBy("window").agg(F.max("answered").alias("answered"))
     missed = told.where(F.col("outcome") != LATE).drop("answered")
     return missed.join(late, "window", "left").select(*MISSES.names)
@@ -185,7 +180,7 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
         CheckpointError: a column that the results have is gone, or is of another type, or one is added whose name a column of ours
             has in them.
     """
-    document = (CATALOG.read(layout.catalog) or {"streams": {}})["streams"].get(stream)
+    document = (known_catalog(layout) or {"streams": {}})["streams"].get(stream)
     if document is None:
         return []
     known = _columns(StructType.fromJson(document))
@@ -219,7 +214,7 @@ def batch_rows(
     spark: SparkSession, layout: Layout, stream: str, schema: StructType, batch: int, files: Sequence[str]
 ) -> DataFrame:
     """The matches of one published batch, with the columns BATCH and ORDINAL."""
-    folder = layout.matches(stream)
+    folder = folder_of(layout, stream, "matches")
     frame = read_matches(spark, schema, [folder / name for name in files])
     if not files:
         return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
@@ -246,8 +241,9 @@ def batch_changes(
     if readable is None:
         return None
     kind = view_kind(readable.operator, view)
-    paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
-    return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+    folder = folder_of(layout, results_of(stream), kind)
+    paths = [folder / file["name"] for file in files if file["kind"] == kind]
+    return _numbered(published_frame(spark, readable.schema, paths), batch).drop(ROW) if paths else None
 
 
 def batch_joined(
@@ -258,10 +254,10 @@ def batch_joined(
     Args:
         files: the cut's, as its manifest lists them; one at least.
     """
-    folder = layout.results(joined.definition.name)
     schema = spark_schema(file_schema(joined.definition.plan))
-    rows = spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files))
-    numbered = _numbered(rows, cut)
+    lane = join_lane(joined.number)
+    paths = [folder_of(layout, lane, file["kind"]) / file["name"] for file in files]
+    numbered = _numbered(published_frame(spark, schema, paths), cut)
     return numbered.drop(schema.fieldNames()[-1]) if joined.definition.plan.withdraws else numbered
 
 

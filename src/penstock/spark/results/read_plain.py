@@ -10,10 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from penstock.errors import UnknownNameError
 from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.selection.matches import queries_name
 from penstock.spark.analysis.schemas import arrow_schema
@@ -26,19 +24,17 @@ from penstock.spark.results.window_schemas import (
     OP,
     ROW,
     UPSERT,
+    described_view,
     marks_in,
-    readable_view,
     result_parts,
 )
-from penstock.spark.storage.columns import conform
+from penstock.spark.storage.columns import batches_of, conform, metadata_of
 from penstock.spark.storage.layout import Layout
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
-#: how often files are looked up again that a compaction removed meanwhile
-TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +62,18 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
         revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
 
     Raises:
-        InputError: the folder is none of Penstock's.
+        InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
         UnknownNameError: there is no such view, or it has no revisions.
     """
     name, definition = find_view(layout, view, revisions)
-    for _ in range(TRIES):
-        try:
-            if LANES in definition:
-                return _joined_rows(layout, name, definition, limit, revisions)
-            if "projection" not in definition:
-                return _window_rows(layout, definition["stream"], name, limit, revisions)
-            return _selected(layout, definition["stream"], name, definition["projection"], limit)
-        except FileNotFoundError:
-            continue
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            return None
-    return None
+    try:
+        if LANES in definition:
+            return _joined_rows(layout, name, definition, limit, revisions)
+        if "projection" not in definition:
+            return _window_rows(layout, definition["stream"], name, limit, revisions)
+        return _selected(layout, definition["stream"], name, definition["projection"], limit)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return None
 
 
 def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
@@ -92,11 +84,10 @@ def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.Rec
         view: the view's name.
 
     Returns:
-        Their columns and the rows. Reading them raises FileNotFoundError where a compaction has removed a file
-        meanwhile: begin again.
+        Their columns and the rows.
 
     Raises:
-        InputError: the folder is none of Penstock's.
+        InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
         UnknownNameError: there is no such view.
     """
     name, definition = find_view(layout, view, False)
@@ -151,7 +142,7 @@ def _joined_rows(
     if withdraws(entry) and not revisions:
         count = sum(batch.num_rows for batch in _joined(files, marks_of(schema.names), entry))
     else:
-        count = sum(pq.read_metadata(path).num_rows for path in files)
+        count = sum(metadata_of(path).num_rows for path in files)
     return PlainRows(view, pa.Table.from_batches(taken, schema), count)
 
 
@@ -225,9 +216,7 @@ def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
 
 
 def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: bool) -> PlainRows | None:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
+    readable = described_view(layout, stream, view)
     if not revisions and len(result_parts(layout, stream, readable)) > 1:
         return None
     whole = arrow_schema(readable.schema)
@@ -243,10 +232,8 @@ def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: 
 def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
     for path in files:
-        with pq.ParquetFile(path) as file:
-            there = [name for name in schema.names if name in file.schema_arrow.names]
-            for batch in file.iter_batches(columns=there):
-                yield conform(batch, schema)
+        for batch in batches_of(path, schema.names):
+            yield conform(batch, schema)
 
 
 def _newest(table: pa.Table) -> pa.Table:

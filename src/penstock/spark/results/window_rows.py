@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from penstock.errors import UnknownNameError
-from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import (
     DELETE,
     FINAL,
@@ -30,8 +30,8 @@ from penstock.spark.results.window_schemas import (
     ROW,
     UPSERT,
     ReadableView,
+    described_view,
     mark_names,
-    readable_view,
     result_parts,
     result_schema,
     spark_schema,
@@ -99,7 +99,7 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
     Raises:
         UnknownNameError: the stream has no such window view.
     """
-    readable = _readable(layout, stream, view)
+    readable = described_view(layout, stream, view)
     every = [
         _published(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
@@ -120,7 +120,7 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) 
     Raises:
         UnknownNameError: the stream has no such window view.
     """
-    return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
+    return _published(spark, layout, stream, view, described_view(layout, stream, view)).drop(ROW)
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
@@ -133,19 +133,12 @@ def _ends_by(readable: ReadableView, until: int) -> Column:
     return F.col(f"{ROW}.end") <= moment
 
 
-def _readable(layout: Layout, stream: str, view: str) -> ReadableView:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
-    return readable
-
-
 def _published(
     spark: SparkSession, layout: Layout, stream: str, view: str, readable: ReadableView
 ) -> DataFrame:
     paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     schema: StructType = readable.schema
-    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
+    return published_frame(spark, schema, paths)
 
 
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from penstock.errors import DamagedError, UnknownNameError
 from penstock.plan.names import free_name
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
@@ -152,6 +153,25 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
                 views[view], own or earlier_operators(layout, stream, view, definition), operator
             )
     return None
+
+
+def described_view(layout: Layout, stream: str, view: str) -> ReadableView:
+    """A window view by its newest definition.
+
+    Raises:
+        UnknownNameError: the stream never had it.
+        DamagedError: what says which columns some of its published rows have is missing.
+    """
+    described = set(numbered(layout.result_views(stream)))
+    for file in read_published(layout, results_of(stream)).files:
+        operator, _, name = file.kind.partition("/")
+        if name == view and operator.isdigit() and int(operator) not in described:
+            path = _described(layout, stream, int(operator))
+            raise DamagedError(str(path), f"({RESULT_VIEWS.kind}) is missing")
+    readable = readable_view(layout, stream, view)
+    if readable is None:
+        raise UnknownNameError(f"stream {stream} has no window view {view}")
+    return readable
 
 
 def readable_definition(layout: Layout, stream: str, view: str, definition: str) -> ReadableView | None:

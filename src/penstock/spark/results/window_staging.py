@@ -21,7 +21,7 @@ from penstock.operators.windows.aggregates import shared_codes
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import StagedFile, staged_file
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     FINAL,
@@ -35,7 +35,6 @@ from penstock.spark.results.window_schemas import (
     result_schema,
     row_type,
 )
-from penstock.spark.storage.files import sync_file
 from penstock.sql.windows.bind import BoundWindow
 
 #: of a raw file: the aggregates of the revision before, NULL where that did not know the group
@@ -204,10 +203,10 @@ def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
         compression="zstd",
         compression_level=1,
         store_schema=False,
+        write_page_checksum=True,
         use_dictionary=table.num_rows >= _WORTH_A_DICTIONARY,
     )
-    sync_file(path)
-    return StagedFile(kind, str(path), table.num_rows, 0, path.stat().st_size)
+    return staged_file(kind, path, table.num_rows)
 
 
 def raw_rows(view: BoundWindow, answers: Sequence[Answer]) -> pa.Table:

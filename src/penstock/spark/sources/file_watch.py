@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from penstock.errors import DamagedError
+from penstock.spark.storage.documents import sealed, unsealed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import last_lines, replace_bytes
 from penstock.spark.storage.formats import READ_FILES, VERSION
@@ -185,8 +187,8 @@ class FileWatch:
             return
         for line in self._ledger.read_bytes().splitlines():
             try:
-                entry = json.loads(line)
-            except ValueError:  # torn by a crash or a full disk
+                entry = unsealed(line, self._ledger, READ_FILES.kind)
+            except DamagedError:  # torn by a crash or a full disk: that file is not looked at
                 continue
             if VERSION in entry:
                 READ_FILES.opened(entry, self._ledger)
@@ -212,7 +214,7 @@ class FileWatch:
                 return
             self._ledger.parent.mkdir(parents=True, exist_ok=True)
             with self._ledger.open("a", encoding="utf-8") as file:
-                head = "" if file.tell() else json.dumps(READ_FILES.stamped({}))
+                head = "" if file.tell() else sealed(READ_FILES.stamped({})).decode()
                 # a line that was torn ends here
                 lines = [_line(path, each, place) for path, each in seen.items()]
                 file.write("\n".join([head, *lines, ""]))
@@ -231,7 +233,7 @@ class FileWatch:
         """Begins the ledger anew with the files that are looked at."""
         known = [{"source": source, "batch": batch - 1} for source, batch in self._next.items()]
         heads = [READ_FILES.stamped({}), *known, *([place] if place else [])]
-        lines = [json.dumps(each, separators=(",", ":")) for each in heads]
+        lines = [sealed(each).decode() for each in heads]
         lines += [_line(path, each, {}) for path, each in self._seen.items()]
         replace_bytes(self._ledger, ("\n".join(lines) + "\n").encode())
         self._lines = len(lines)
@@ -239,7 +241,7 @@ class FileWatch:
 
 def _line(path: str, seen: _Seen, place: Mapping[str, Any]) -> str:
     document = {"path": path, "modified_ms": seen.modified_ms, "size": seen.size, **place}
-    return json.dumps(document, separators=(",", ":"))
+    return sealed(document).decode()
 
 
 def _logged(source: Path, first: int) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.failpoints import failpoint
@@ -166,8 +166,18 @@ class PlanLog:
         self._stream = stream
 
     def newest(self) -> int | None:
-        """Number of the newest stored plan version, or None."""
-        versions = numbered(self._plans)
+        """Number of the newest stored plan version, or None.
+
+        Raises:
+            DamagedError: the version that the newest batch is bound to is missing.
+        """
+        versions, batches = numbered(self._plans), numbered(self._bindings)
+        bound = self.bound(batches[-1]) if batches else None
+        if bound is not None and bound not in versions:
+            raise DamagedError(
+                str(self._plans / f"{bound}.json"),
+                f"({PLAN.kind}) is missing: batch {batches[-1]} is bound to it",
+            )
         return versions[-1] if versions else None
 
     def store(
@@ -286,9 +296,7 @@ class PlanLog:
     def _read(self, version: int) -> dict[str, Any]:
         document = PLAN.read(self._plans / f"{version}.json")
         if document is None:
-            raise CheckpointError(
-                f"plan version {version} of stream {self._stream} is missing in {self._plans}"
-            )
+            raise DamagedError(str(self._plans / f"{version}.json"), f"({PLAN.kind}) is missing")
         return document
 
 

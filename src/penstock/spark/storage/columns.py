@@ -1,8 +1,15 @@
-"""Columns that came later: rows of older files as rows of the columns there are now."""
+"""Rows of stored Parquet files, those of older files as rows of the columns there are now."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.errors import DamagedError
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -15,3 +22,54 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DamagedError(str(path), "is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        if getattr(error, "errno", None) is not None:  # the system's, not the file's
+            raise
+        raise DamagedError(str(path), f"cannot be read: {error}") from error
+
+
+def metadata_of(path: Path) -> pq.FileMetaData:
+    """What the footer of a Parquet file says; raises what `batches_of` raises."""
+    with named_errors(path):
+        return pq.read_metadata(path)
+
+
+def schema_of(path: Path) -> pa.Schema:
+    """The columns of a Parquet file; raises what `batches_of` raises."""
+    with named_errors(path):
+        return pq.read_schema(path)
+
+
+def batches_of(
+    path: Path, columns: Sequence[str] | None = None, row_groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file; checksums of its pages are looked at.
+
+    Args:
+        path: the file.
+        columns: those that are wanted, without those that it lacks; None: all.
+        row_groups: likewise of its row groups.
+
+    Raises:
+        DamagedError: it is missing, or is not what was written.
+    """
+    with named_errors(path):
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    with file:
+        there = columns and [name for name in columns if name in file.schema_arrow.names]
+        batches = file.iter_batches(columns=there, row_groups=row_groups)
+        while True:
+            with named_errors(path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.plan.deadlines import DeadlineQuery, DeadlineView
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.demands import TupleDemand
 from penstock.spark.storage.formats import DEADLINES
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import REMEDY
 
 #: the stream that these views are on for readers of the output; no other stream or view has such a name
 DEADLINES_NAME = "deadlines.0"
@@ -84,17 +83,17 @@ def read_deadlines(layout: Layout) -> DeadlineRegister:
     """The views with a deadline of a checkpoint.
 
     Raises:
-        CheckpointError: they cannot be read.
+        DamagedError: they are missing or damaged.
     """
     document = DEADLINES.read(layout.deadlines)
     if document is None:
+        if any(layout.manifests("").glob(f"{DEADLINES_NAME}.*/*.json")):
+            raise DamagedError(str(layout.deadlines), f"({DEADLINES.kind}) is missing")
         return DeadlineRegister()
     try:
         return _REGISTER.value(document["register"])
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(
-            f"{layout.deadlines}, {DEADLINES.kind}, is damaged: {error}; {REMEDY}"
-        ) from error
+    except ValueError as error:
+        raise DamagedError(str(layout.deadlines), f"({DEADLINES.kind}) is damaged: {error}") from error
 
 
 def store_deadlines(layout: Layout, register: DeadlineRegister) -> None:

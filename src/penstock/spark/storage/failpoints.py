@@ -8,10 +8,11 @@ backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answ
 order_judged, order_half_published, order_published, order_marked, and where windows are answered late late_started, late_judged,
 late_published; of the log of a view's rows,
 with the publication: rows_named, rows_logged; of a compaction, with the last batch that
-it merges: compaction_merged, compaction_named, compaction_listed, of the keyed query with keyed_ before;
+it merges: compaction_merged, compaction_named, compaction_listed, compaction_shown, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, segment_entries_removed, and as it is removed history_announced,
-history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged, runs_half_removed.
+history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
+how many were before: replaced_half_removed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ORDER_NAMES = (
 )
 LATE_NAMES = ("late_started", "late_judged", "late_published")
 ROW_NAMES = ("rows_named", "rows_logged")
-COMPACTION_NAMES = ("compaction_merged", "compaction_named", "compaction_listed")
+COMPACTION_NAMES = ("compaction_merged", "compaction_named", "compaction_listed", "compaction_shown")
 EVENT_NAMES = ("events_renamed", "events_turned")
 LOG_NAMES = (
     "segment_merged",
@@ -41,7 +42,7 @@ LOG_NAMES = (
     "history_kept",
     "history_half_removed",
 )
-RUN_NAMES = ("runs_merged", "runs_half_removed")
+RUN_NAMES = ("runs_merged", "replaced_half_removed")
 BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
 
 

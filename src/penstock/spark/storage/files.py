@@ -6,17 +6,19 @@ name (a local disk for `local[*]`, a shared file system on a cluster).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import sys
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 #: bytes of a file's end looked at in one go
 _LOOKED_AT = 1 << 16
+#: bytes that are in memory as a file's checksum is made
+_SUMMED = 1 << 20
 
 
 def sync_file(path: Path) -> None:
@@ -46,39 +48,36 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_beside(path: Path, content: bytes) -> Path:
+def _write_beside(path: Path, content: bytes, *, is_synced: bool = True) -> Path:
     make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
     except OSError:
         beside.unlink(missing_ok=True)
         raise
     return beside
 
 
-def replace_json(path: Path, document: Any) -> None:
-    """Writes a JSON document under its final name in one atomic step, durable on return."""
-    replace_bytes(path, json.dumps(document, separators=(",", ":")).encode())
-
-
-def replace_bytes(path: Path, content: bytes) -> None:
-    """Likewise for any content."""
-    beside = _write_beside(path, content)
+def replace_bytes(path: Path, content: bytes, *, is_synced: bool = True) -> None:
+    """Writes a file under its final name in one atomic step, durable on return unless it is not synced."""
+    beside = _write_beside(path, content, is_synced=is_synced)
     try:
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if is_synced:
+        sync_folder(path.parent)
 
 
-def put_json_if_absent(path: Path, document: Any) -> bool:
-    """Like `replace_json`, but leaves an existing file alone and returns False."""
-    beside = _write_beside(path, json.dumps(document, separators=(",", ":")).encode())
+def put_bytes_if_absent(path: Path, content: bytes) -> bool:
+    """Like `replace_bytes`, but leaves an existing file alone and returns False."""
+    beside = _write_beside(path, content)
     try:
         os.link(beside, path)
     except FileExistsError:
@@ -89,12 +88,29 @@ def put_json_if_absent(path: Path, document: Any) -> bool:
     return True
 
 
-def read_json(path: Path) -> Any | None:
-    """The document, or None where there is no such file."""
+def second_name(source: Path, target: Path) -> None:
+    """Gives a file a second name; a copy where the file system has no such thing, or it is another one."""
+    target.unlink(missing_ok=True)
     try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        sync_file(target)
+
+
+def checksum_of(path: Path, size: int | None = None) -> int:
+    """The CRC-32 of a file's content.
+
+    Args:
+        path: the file.
+        size: of its first bytes only; None: of all.
+    """
+    found, left = 0, sys.maxsize if size is None else size
+    with path.open("rb") as file:
+        while left and (content := file.read(min(left, _SUMMED))):
+            found = zlib.crc32(content, found)
+            left -= len(content)
+    return found
 
 
 def last_lines(path: Path) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError
-from penstock.spark.storage.files import put_json_if_absent, read_json, replace_json
+from penstock.errors import CheckpointError, DamagedError
+from penstock.spark.storage.documents import put_json_if_absent, read_json, replace_json
 
 #: the member of a document that says its version
 VERSION = "format"
@@ -26,10 +26,12 @@ class Format:
     Attributes:
         kind: what such a document is, for messages.
         version: the version that is written, and the only one that is read.
+        members: those that every such document has.
     """
 
     kind: str
     version: int
+    members: tuple[str, ...] = ()
 
     def replace(self, path: Path, document: Mapping[str, Any]) -> None:
         """Writes a document, see `replace_json`."""
@@ -43,9 +45,9 @@ class Format:
         """The document, or None where there is no such file.
 
         Raises:
-            CheckpointError: it is of another version.
+            CheckpointError: it is of another version, or damaged (`DamagedError`).
         """
-        document = read_json(path)
+        document = read_json(path, self.kind)
         return None if document is None else self.opened(document, path)
 
     def stamped(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,11 +62,14 @@ class Format:
             path: where; for messages.
 
         Raises:
-            CheckpointError: it is of another version.
+            CheckpointError: it is of another version, or lacks members (`DamagedError`).
         """
         found = document.get(VERSION)
         if found != self.version:
             raise CheckpointError(f"{path}, {self.kind}, {other_version(found, self.version, 'format')}")
+        missing = [name for name in self.members if name not in document]
+        if missing:
+            raise DamagedError(str(path), f"({self.kind}) is damaged: it lacks {', '.join(missing)}")
         return {name: value for name, value in document.items() if name != VERSION}
 
 
@@ -87,24 +92,27 @@ def other_version(found: object, read: int, what: str) -> str:
     )
 
 
-PLAN = Format("a plan version", 1)
-BINDING = Format("the binding of a batch", 1)
-PROGRAM = Format("the window views of a plan version", 1)
-OPERATOR_VIEWS = Format("the window views of an operator", 1)
-SHARDS = Format("the shards of a stream", 1)
-BACKFILL = Format("the end of a backfill", 1)
+PLAN = Format("a plan version", 1, ("version", "views"))
+BINDING = Format("the binding of a batch", 1, ("version",))
+PROGRAM = Format("the window views of a plan version", 1, ("program",))
+OPERATOR_VIEWS = Format("the window views of an operator", 1, ("views",))
+SHARDS = Format("the shards of a stream", 1, ("keys",))
+BACKFILL = Format("the end of a backfill", 1, ("impossible",))
 READ_FILES = Format("the files that were read", 1)
-TOPICS = Format("the topics of a stream", 1)
-SCHEDULE = Format("the schedule of a replay", 1)
+TOPICS = Format("the topics of a stream", 1, ("ids",))
+SCHEDULE = Format("the schedule of a replay", 1, ("due_seconds",))
 NETWORK = Format("the network of a stream", 1)
-LOG_ENTRY = Format("an entry of a log", 1)
-LOG_SEGMENT = Format("a segment of a log", 1)
-LOG_KEPT = Format("how far back a log goes", 1)
-LOG_READER = Format("how far a reader of a log has come", 1)
-CUT = Format("a cut of a lane", 1)
-JOINS = Format("the join views", 1)
-DEADLINES = Format("the views with a deadline", 1)
-MANIFEST = Format("a manifest", 1)
-MERGED_MANIFEST = Format("the manifest of the merged batches", 1)
-CATALOG = Format("the catalog", 1)
-RESULT_VIEWS = Format("the columns of an operator's results", 1)
+LOG_ENTRY = Format("an entry of a log", 1, ("number", "batch", "plan", "clock", "files", "delays", "whole"))
+LOG_SEGMENT = Format("a segment of a log", 1, ("entries", "replaced", "bytes", "bytes_so_far"))
+LOG_KEPT = Format("how far back a log goes", 1, ("first", "before"))
+LOG_READER = Format("how far a reader of a log has come", 1, ("number",))
+CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
+JOINS = Format("the join views", 1, ("register",))
+DEADLINES = Format("the views with a deadline", 1, ("register",))
+MANIFEST = Format("a manifest", 1, ("first", "last", "files", "batches"))
+NEWEST = Format("the newest manifest of a query", 1, ("batch",))
+MERGED_MANIFEST = Format(
+    "the manifest of the merged batches", 1, ("last", "files", "totals", "stretches", "batches")
+)
+CATALOG = Format("the catalog", 1, ("streams", "views"))
+RESULT_VIEWS = Format("the columns of an operator's results", 1, ("views",))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from penstock.errors import CheckpointError
+from penstock.errors import DamagedError
 from penstock.plan.joins import JoinPlan
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.formats import JOINS
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.offsets import REMEDY
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +131,17 @@ def read_joins(layout: Layout) -> JoinRegister:
     """The join views of a checkpoint.
 
     Raises:
-        CheckpointError: they cannot be read.
+        DamagedError: they are missing or damaged.
     """
     document = JOINS.read(layout.joins)
     if document is None:
+        if any(layout.manifests("").glob(f"{JOINS_NAME}.[0-9]*/*.json")):
+            raise DamagedError(str(layout.joins), f"({JOINS.kind}) is missing")
         return JoinRegister()
     try:
         return _REGISTER.value(document["register"])
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{layout.joins}, {JOINS.kind}, is damaged: {error}; {REMEDY}") from error
+    except ValueError as error:
+        raise DamagedError(str(layout.joins), f"({JOINS.kind}) is damaged: {error}") from error
 
 
 def store_joins(layout: Layout, register: JoinRegister) -> None:

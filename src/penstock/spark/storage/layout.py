@@ -7,16 +7,18 @@ import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
-from penstock.spark.storage.files import make_folder, put_json_if_absent, read_json
+from penstock.spark.storage.documents import put_json_if_absent, read_json
+from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
 #: kind of the files that the log of a view's rows names: those that were published
 ROWS_FILES = "rows"
+#: what `identity.json` is, for messages
+IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 6
 
@@ -56,6 +58,14 @@ class Layout:
     def quarantine(self, stream: str) -> Path:
         """Records that could not be read, with the reason."""
         return self.output / "quarantine" / stream
+
+    def kept(self, folder: Path) -> Path:
+        """Where the manifests' names of the files of a results folder are: those that were replaced are there for a while.
+
+        Args:
+            folder: `matches`, `results` or `misses`, where the same files lie for whoever lists them.
+        """
+        return self.output / "_penstock" / "files" / folder.relative_to(self.output)
 
     def manifests(self, stream: str) -> Path:
         """One file a published batch, or a compacted range of batches."""
@@ -189,8 +199,8 @@ class Layout:
                 )
             for folder in (self.output, self.checkpoint):
                 _refuse_unwritable(folder)
-            checkpoint: dict[str, Any] | None = read_json(self.checkpoint / "identity.json")
-            results: dict[str, Any] | None = read_json(self.output / "_penstock" / "identity.json")
+            checkpoint = read_json(self.checkpoint / "identity.json", IDENTITY)
+            results = read_json(self.output / "_penstock" / "identity.json", IDENTITY)
         except OSError as error:
             raise _unusable(error, self.output) from error
         for what, identity in (
@@ -218,7 +228,9 @@ class Layout:
                 make_folder(folder)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
-            put_json_if_absent(self.output / "_penstock" / "identity.json", read_json(identity))
+            known = read_json(identity, IDENTITY)
+            assert known is not None, "it has just been put"
+            put_json_if_absent(self.output / "_penstock" / "identity.json", known)
         except OSError as error:
             raise _unusable(error, self.output) from error
         self.check()

@@ -30,8 +30,7 @@ from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
 from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.runs import write_run_file
-from penstock.spark.publication.staged import StagedFile
-from penstock.spark.storage.files import sync_file
+from penstock.spark.publication.staged import StagedFile, staged_file
 from penstock.spark.storage.layout import is_of_log, tuples_kind
 from penstock.spark.tasks.record_lines import with_lines
 
@@ -199,6 +198,7 @@ class StagedWriter:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
+                write_page_checksum=True,
                 write_statistics=batch.schema.names[:-1],
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
@@ -216,9 +216,7 @@ class StagedWriter:
             return []
         self._flush(self._writer)
         self._writer.close()
-        sync_file(self._path)
-        size = self._path.stat().st_size
-        return [StagedFile(self.kind, str(self._path), self.rows, self.pairs, size)]
+        return [staged_file(self.kind, self._path, self.rows, self.pairs)]
 
     def _flush(self, writer: pq.ParquetWriter) -> None:
         if self._held:
@@ -245,8 +243,7 @@ def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -
         path = _staged_path(kind, context, partition)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_envelopes(own, path)
-        sync_file(path)
-        staged.append(StagedFile(kind, str(path), len(own), 0, path.stat().st_size))
+        staged.append(staged_file(kind, path, len(own)))
     return staged
 
 
@@ -366,7 +363,7 @@ class Task:
             path = _staged_path(kind, self._context, self._partition)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_run_file(path, tuples, plan.run)
-            self._runs.append(StagedFile(kind, str(path), tuples.num_rows, 0, path.stat().st_size))
+            self._runs.append(staged_file(kind, path, tuples.num_rows))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
     def _place(self) -> None:

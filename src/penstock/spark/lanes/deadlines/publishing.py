@@ -116,7 +116,13 @@ class OutcomePublication:
             for kind in (view_kind(each.number, each.definition.name), misses_kind(each.definition.name))
         ]
         self.publisher = Publisher(
-            context.layout, name, kinds, owner=name, failpoints="order_", passing=(_STANDS,)
+            context.layout,
+            name,
+            kinds,
+            owner=name,
+            failpoints="order_",
+            passing=(_STANDS,),
+            grace_seconds=context.settings.replaced_seconds,
         )
         self.number = 0
         # believed before the first time

@@ -78,7 +78,7 @@ class RowsBeneath(Protocol):
         """The rows whose times lie in some stretches, and perhaps others that the view beneath has withdrawn since.
 
         Raises:
-            FileNotFoundError: a compaction has removed a file.
+            DamagedError: a file is missing or damaged.
         """
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from penstock.operators.windows.answers import Progress
@@ -26,7 +25,7 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import RowsBeneath
 from penstock.spark.lanes.derived.groups import groups_of
-from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, still_there
+from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments
 from penstock.spark.lanes.derived.revisions import revised
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
@@ -43,6 +42,7 @@ from penstock.spark.results.window_schemas import (
     result_schema,
 )
 from penstock.spark.results.window_staging import ViewCounts, write_staged
+from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.layout import ROWS_FILES
 from penstock.sql.windows.bind import BoundWindow
 
@@ -162,7 +162,7 @@ class DerivedLane(CutLane):
                 touched=self._touched(beneath, windows, entries),
                 every=view.operator not in known,
             )
-            rows, count = still_there(partial(self._answer, view, beneath, due, cut.number, staging))
+            rows, count = self._answer(view, beneath, due, cut.number, staging)
             if rows.num_rows:
                 path = staging / f"{view.operator}.parquet"
                 file = write_staged(view_kind(view.operator, view.name), path, rows)
@@ -192,9 +192,8 @@ class DerivedLane(CutLane):
         ends: set[int] = set()
         for entry in entries:
             for name in entry.files.get(ROWS_FILES, ()):
-                with pq.ParquetFile(reader.path(ROWS_FILES, name)) as file:
-                    rows = file.read(columns=[beneath.column])
-                ends.update(ends_of(windows, moments(rows, beneath.column) - beneath.back).tolist())
+                for rows in batches_of(reader.path(ROWS_FILES, name), [beneath.column]):
+                    ends.update(ends_of(windows, moments(rows, beneath.column) - beneath.back).tolist())
         return ends
 
     def _answer(

@@ -7,9 +7,8 @@ about it, however long the results are.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.spark.results.window_schemas import ROW
-from penstock.spark.storage.columns import conform
+from penstock.spark.storage.columns import batches_of, conform, metadata_of
 
 #: [from, to) in microseconds, ascending, none touching another
 Spans = Sequence[tuple[int, int]]
-_Found = TypeVar("_Found")
 _KEPT_FILES = 10_000
-#: how often files are looked up again that a compaction removed meanwhile
-_TRIES = 20
 
 
 def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -53,16 +49,6 @@ def moments(rows: pa.Table | pa.RecordBatch, column: str) -> npt.NDArray[np.int6
     return numbers
 
 
-def still_there(read: Callable[[], _Found]) -> _Found:
-    """What is read of published files, looked up again where a compaction has removed one of them meanwhile."""
-    for _ in range(_TRIES):
-        try:
-            return read()
-        except FileNotFoundError:
-            continue
-    return read()
-
-
 class PublishedRows:
     """Reads published files of views; one thread owns it."""
 
@@ -80,7 +66,7 @@ class PublishedRows:
             spans: the stretches.
 
         Raises:
-            FileNotFoundError: a file is gone.
+            DamagedError: a file is missing or damaged.
         """
         return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
@@ -92,17 +78,15 @@ class PublishedRows:
             groups = [number for number, each in enumerate(bounds) if _overlap(each, spans)]
             if not groups:
                 continue
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(row_groups=groups, columns=schema.names):
-                    own = conform(batch, schema)
-                    inside = _inside(moments(own, column), spans)
-                    yield own if inside.all() else own.filter(pa.array(inside))
+            for batch in batches_of(path, schema.names, groups):
+                own = conform(batch, schema)
+                inside = _inside(moments(own, column), spans)
+                yield own if inside.all() else own.filter(pa.array(inside))
 
     def _of(self, path: Path, column: str) -> list[tuple[int, int]]:
         place = path, column
         if place not in self._bounds:
-            with pq.ParquetFile(path) as file:
-                self._bounds[place] = _bounds(file.metadata, column)
+            self._bounds[place] = _bounds(metadata_of(path), column)
             if len(self._bounds) > _KEPT_FILES:
                 self._bounds.popitem(last=False)
         self._bounds.move_to_end(place)

@@ -33,7 +33,10 @@ from penstock.spark.results.window_schemas import spark_schema
 #: whether a joined row is a match: these, or 0
 _MATCH, _RAISED = 1, -1
 _VERDICT = "_verdict"
-_REPORT = "partition INT, path STRING, rows BIGINT, size BIGINT, raised BIGINT, withdrawn BIGINT, told STRING"
+_REPORT = (
+    "partition INT, path STRING, rows BIGINT, size BIGINT, crc BIGINT, raised BIGINT, "
+    "withdrawn BIGINT, told STRING"
+)
 
 
 def is_computed(plan: JoinPlan) -> bool:
@@ -86,7 +89,7 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
     """Runs the job of a cut."""
     found = []
     for row in frame.collect():
-        files = [] if row.path is None else [StagedFile(task.kind, row.path, row.rows, 0, row.size)]
+        files = [] if row.path is None else [StagedFile(task.kind, row.path, row.rows, 0, row.size, row.crc)]
         told = json.loads(row.told)
         steps = [StepCount(*each) for each in told["steps"]]
         work = [Work(*each) for each in told["work"]]
@@ -168,6 +171,7 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
                 "path": pa.array([path], pa.string()),
                 "rows": pa.array([sum(file.rows for file in files)], pa.int64()),
                 "size": pa.array([sum(file.size for file in files)], pa.int64()),
+                "crc": pa.array([sum(file.crc for file in files)], pa.int64()),
                 "raised": pa.array([raised + sum(each.raised for each in users.measures)], pa.int64()),
                 "withdrawn": pa.array([rows.withdrawn], pa.int64()),
                 "told": pa.array([json.dumps(told)], pa.string()),

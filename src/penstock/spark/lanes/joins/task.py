@@ -23,9 +23,8 @@ from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import StagedFile, staged_file
 from penstock.spark.results.joined_rows import MARKS, file_schema
-from penstock.spark.storage.files import sync_file
 
 #: rows of a row group
 _GROUP_ROWS = 1 << 20
@@ -281,8 +280,7 @@ class RowStage:
         if self._writer is None:
             return []
         self._writer.close()
-        sync_file(self._path)
-        return [StagedFile(self._kind, str(self._path), self._rows, 0, self._path.stat().st_size)]
+        return [staged_file(self._kind, self._path, self._rows)]
 
     def _write(self) -> None:
         if not self._held_rows:
@@ -295,6 +293,7 @@ class RowStage:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
+                write_page_checksum=True,
                 use_dictionary=self._texts if self._held_rows >= _WORTH_A_DICTIONARY else False,
             )
         self._writer.write_table(pa.Table.from_batches(self._held))

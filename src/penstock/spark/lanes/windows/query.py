@@ -39,10 +39,11 @@ from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
 from penstock.spark.sessions.build import CHECKPOINTS
+from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import drop_unbegun, read_json
-from penstock.spark.storage.layout import PARTIALS_FILES, Layout
+from penstock.spark.storage.files import drop_unbegun
+from penstock.spark.storage.layout import IDENTITY, PARTIALS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY, PlannedBatches
 from penstock.sql.windows.bind import BoundWindow
 
@@ -119,7 +120,14 @@ class KeyedQuery:
         rows: RowLogs | None = None,
     ) -> None:
         self.stream = stream
-        self.publisher = Publisher(layout, results_of(stream), (), owner=stream, failpoints="keyed_")
+        self.publisher = Publisher(
+            layout,
+            results_of(stream),
+            (),
+            owner=stream,
+            failpoints="keyed_",
+            grace_seconds=settings.replaced_seconds,
+        )
         self.error: BaseException | None = None
         self._planned = PlannedBatches(layout.keyed_spark(stream))
         self._log = LogReader(layout.log(stream))
@@ -166,7 +174,7 @@ class KeyedQuery:
             session.conf.set(name, value)
         self._log.newest()  # tells now what is gone
         drop_unbegun(self._layout.keyed_spark(self.stream))
-        identity = read_json(self._layout.checkpoint / "identity.json") or {}
+        identity = read_json(self._layout.checkpoint / "identity.json", IDENTITY) or {}
         context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys, self._marked)
         reader = f"reader {WINDOWS} of stream {self.stream}"
         entries = following(

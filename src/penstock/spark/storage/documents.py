@@ -1,0 +1,91 @@
+"""Small JSON documents, each with a checksum of itself: the one gate through which stored documents are written and read.
+
+The first member of a document, `crc`, is the CRC-32 of the bytes behind it. Documents that were written before there
+were checksums have none, and are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import DamagedError
+from penstock.spark.storage.files import put_bytes_if_absent, replace_bytes
+
+CHECKSUM = "crc"
+#: how a document with a checksum begins; whatever its name, as that may be what is damaged
+_SEAL = re.compile(rb'\{"([^"]*)":"([0-9a-f]{8})",')
+
+
+def sealed(document: Mapping[str, Any]) -> bytes:
+    """A document as it is stored, with its checksum.
+
+    Args:
+        document: its members, one at least.
+    """
+    behind = json.dumps(document, separators=(",", ":")).encode()[1:]
+    return b'{"%s":"%08x",%s' % (CHECKSUM.encode(), zlib.crc32(behind), behind)
+
+
+def unsealed(content: bytes, path: Path, kind: str) -> dict[str, Any]:
+    """The document that some bytes hold, without its checksum.
+
+    Args:
+        content: as `sealed` gave it, or JSON without a checksum.
+        path, kind: where it was read, and what it is; for messages.
+
+    Raises:
+        DamagedError: it is not what was written.
+    """
+    if not content:
+        raise DamagedError(str(path), f"({kind}) is damaged: it is empty")
+    seal = _SEAL.match(content)
+    if seal is not None:
+        name, checksum = seal[1].decode(errors="replace"), int(seal[2], 16)
+        if name != CHECKSUM or zlib.crc32(content[seal.end() :]) != checksum:
+            raise DamagedError(str(path), f"({kind}) is damaged: its content does not match its checksum")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(str(path), f"({kind}) is damaged: it is no whole JSON document: {error}") from None
+    if not isinstance(document, dict):
+        raise DamagedError(str(path), f"({kind}) is damaged: it is no JSON object")
+    if seal is not None:
+        del document[CHECKSUM]
+    return document
+
+
+def replace_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Writes a document under its final name in one atomic step, durable on return."""
+    replace_bytes(path, sealed(document))
+
+
+def put_json_if_absent(path: Path, document: Mapping[str, Any]) -> bool:
+    """Like `replace_json`, but leaves an existing file alone and returns False."""
+    return put_bytes_if_absent(path, sealed(document))
+
+
+def hint_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Like `replace_json`, but a power cut may lose it, or leave the document of before or an empty file."""
+    replace_bytes(path, sealed(document), is_synced=False)
+
+
+def read_json(path: Path, kind: str) -> dict[str, Any] | None:
+    """A document, or None where there is no such file.
+
+    Args:
+        path: where.
+        kind: what it is, for messages.
+
+    Raises:
+        DamagedError: it is not what was written.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return unsealed(content, path, kind)

@@ -1,0 +1,69 @@
+"""Readers beside merging: what was begun to be read is there until its time is over, for frames that are evaluated later too."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from engine_cases import put_file
+from penstock.spark.engine import Engine
+from penstock.spark.storage.layout import Layout
+
+pytestmark = pytest.mark.spark
+
+ROWS, FILES, SECONDS = 100, 15, 120
+
+
+def _put(folder: Path, number: int) -> None:
+    moments = pa.array([number * 10_000_000 + row for row in range(ROWS)], pa.timestamp("us", "UTC"))
+    rows = pa.table({"x": pa.array(range(ROWS), pa.int64()), "at": moments})
+    put_file(folder / f"{number}.parquet", lambda path: pq.write_table(rows, path))
+
+
+def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSession, tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    _put(source, 0)
+    run = (
+        Engine(spark, compact_every_batches=2)
+        .execute(
+            f"CREATE TABLE s (x BIGINT, at TIMESTAMP) USING parquet "
+            f"OPTIONS (path '{source}', max_files_per_trigger '1', event_time 'at');"
+            "CREATE VIEW v AS SELECT * FROM s WHERE x >= 50;"
+            "CREATE VIEW w AS SELECT window(at, '10 seconds') AS w, count(*) AS n FROM s GROUP BY w;"
+        )
+        .start(output)
+    )
+    try:
+        until = time.monotonic() + SECONDS
+
+        def wait_for(files: int) -> None:
+            while run.status()["s"]["tuples"] < ROWS * files:
+                assert time.monotonic() < until, "the batch does not come"
+                time.sleep(0.05)
+
+        wait_for(1)
+        held = [run.results("v"), run.matches("s")]
+        for number in range(1, FILES):
+            _put(source, number)
+            assert run.results("v").count() % (ROWS // 2) == 0
+            if number == FILES // 2:
+                held.append(run.results("v"))
+                windows = run.results("w")
+                rows = windows.count()
+            wait_for(number + 1)
+        assert len(list(run.events("compacted"))) > 5, "files were merged"
+        assert held[0].count() == held[1].count() == ROWS // 2
+        assert held[2].count() >= ROWS // 2 * (FILES // 2)
+        assert windows.count() == rows
+    finally:
+        run.stop()
+    layout = Layout.of(output, None)
+    shown = {path.name for path in layout.matches("s").iterdir()}
+    assert shown < {path.name for path in layout.kept(layout.matches("s")).iterdir()}, "each row once"
+    assert sum(pq.read_metadata(layout.matches("s") / name).num_rows for name in shown) == ROWS // 2 * FILES
