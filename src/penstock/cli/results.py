@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from penstock.spark.storage.layout import Layout
 
 #: types that CSV has no form for; they are written as JSON
-_NESTED = ("array", "map", "struct")
-#: of Spark's to_json, which cuts moments to milliseconds
-_TO_JSON = (
-    """map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
-    """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
-)
 
 
 class Format(StrEnum):
@@ -188,21 +182,16 @@ def _print_plain(found: PlainRows, output_format: Format) -> bool:
 def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
     """Prints rows that Spark computes."""
     from penstock.cli.tables import print_rows, table_console
-    from penstock.spark.results.read import open_results
+    from penstock.spark.results.read import nested_as_json, open_results, rows_as_json
     from penstock.spark.sessions.build import build_session
 
     Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
     frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.CSV:
-        columns = [
-            f"to_json(`{name}`, {_TO_JSON}) AS `{name}`" if kind.startswith(_NESTED) else f"`{name}`"
-            for name, kind in frame.dtypes
-        ]
-        _print_csv(shown.selectExpr(*columns).toArrow())
+        _print_csv(nested_as_json(shown).toArrow())
     elif output_format is Format.JSON:
-        lines = shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line")
-        for row in lines.toLocalIterator():
+        for row in rows_as_json(shown).toLocalIterator():
             print(row.line)
     else:
         print_rows(table_console(), shown.toArrow(), f"{view}: {frame.count():,} rows")

@@ -28,7 +28,8 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
-from penstock.spark.analysis.catalyst import empty_frame, java_class, text_array, try_form
+from penstock.spark.analysis.catalyst import empty_frame
+from penstock.spark.analysis.gate import changing, one_row, patterns, queried, selected, tried
 from penstock.spark.analysis.raising import raising
 
 _Answer = TypeVar("_Answer")
@@ -55,7 +56,7 @@ class SparkExpressionHost:
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
         self._spark = spark
         self._table = empty_frame(spark, schema)
-        self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
+        self._one_row = one_row(spark)
         self._schema = schema
         self._resolved: dict[str, DataType] = {}
         self._schemas: dict[str, pa.Schema] = {}
@@ -110,10 +111,9 @@ class SparkExpressionHost:
         return self._types(expressions)
 
     def _aggregated(self, call: str) -> Aggregated:
-        selected = text_array(self._spark, [f"({call}\n) AS _0"])
         try:
             with _unlogged():
-                frame = DataFrame(self._table._jdf.selectExpr(selected), self._spark)
+                frame = selected(self._table, [call])
         except PySparkException as error:
             raise _translated(error, call, self._table.columns) from None
         plan = frame._jdf.queryExecution().analyzed()
@@ -154,11 +154,11 @@ class SparkExpressionHost:
                     0,
                     len(text),
                 )
-        tried = [
-            try_form(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
+        values = [
+            tried(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
             for number, text in enumerate(expressions)
         ]
-        table = self._one_row.select(*tried).toArrow().combine_chunks()
+        table = self._one_row.select(*values).toArrow().combine_chunks()
         return [
             _exact(column.chunk(0).field(0)[0])
             if column[0].is_valid
@@ -168,12 +168,12 @@ class SparkExpressionHost:
 
     def _null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
         analysed = _analyse(self._table, expressions)._jdf.queryExecution().analyzed()
-        tried = [
-            F.lit(False) if calls else try_form(self._spark, f"({text}\n) IS NULL")
+        values = [
+            F.lit(False) if calls else tried(self._spark, f"({text}\n) IS NULL")
             for text, calls in zip(expressions, _calling_users(analysed.toJSON()), strict=True)
         ]
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in self._schema]
-        (row,) = self._one_row.select(*nulls).select(*tried).collect()
+        (row,) = self._one_row.select(*nulls).select(*values).collect()
         return [value is True for value in row]
 
     def _equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
@@ -199,7 +199,7 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
         table.createOrReplaceTempView(name)
     try:
         with _unlogged():
-            frame = spark.sql(query)
+            frame = queried(spark, query, tables)
     except PySparkException as error:
         columns = [column for table in tables.values() for column in table.columns]
         raise _translated(error, query, columns, 0) from None
@@ -220,14 +220,15 @@ def _chunked(items: Sequence[Any], answer: Callable[[Sequence[Any]], list[_Answe
 
 def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     """The expressions selected from a table, or the first one's mistake raised."""
-    spark = table.sparkSession
-    selected = text_array(spark, [f"({text}\n) AS _{number}" for number, text in enumerate(expressions)])
     try:
         with _unlogged():
-            result = DataFrame(table._jdf.selectExpr(selected), spark)
+            result = selected(table, expressions)
     except PySparkException as error:
         if len(expressions) == 1:
             raise _translated(error, expressions[0], table.columns) from None
+    except SqlError:
+        if len(expressions) == 1:
+            raise
     else:
         if (reason := _not_scalar(result, table)) is None:
             return result
@@ -264,7 +265,7 @@ def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:
     shape = plan.getClass().getSimpleName()
     if shape != "Project" or not plan.child().equals(table._jdf.queryExecution().analyzed()):
         return "An aggregate, window or table-generating function"
-    return _changing(result)
+    return changing(result)
 
 
 def _not_of_groups(result: DataFrame) -> str | None:
@@ -272,24 +273,10 @@ def _not_of_groups(result: DataFrame) -> str | None:
     plan = result._jdf.queryExecution().analyzed()
     if not plan.subqueriesAll().isEmpty():
         return "A subquery"
-    pattern = _patterns(result)
+    pattern = patterns(result)
     if plan.containsPattern(pattern.WINDOW()) or plan.containsPattern(pattern.GENERATE()):
         return "A window or table-generating function"
-    return _changing(result)
-
-
-def _changing(result: DataFrame) -> str | None:
-    """What makes values of a result differ from one evaluation to the next, if anything does."""
-    plan = result._jdf.queryExecution().analyzed()
-    if not plan.deterministic():
-        return "A value that differs from one evaluation to the next"
-    if plan.containsPattern(_patterns(result).CURRENT_LIKE()):
-        return "The current time, date or user"
-    return None
-
-
-def _patterns(result: DataFrame) -> Any:
-    return java_class(result.sparkSession, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return changing(result)
 
 
 def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:

@@ -10,13 +10,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-from penstock.errors import CheckpointError, UnknownNameError
+from penstock.errors import CheckpointError, InputError, UnknownNameError, UnsupportedError
 from penstock.operators.ingest.map_stage import QUERIES
-from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.analysis.catalyst import empty_frame
+from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.publication.kinds import rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.recovery.messages import quoted
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.results.joined_rows import (
     LANES,
@@ -35,6 +37,13 @@ from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+
+#: of Spark's to_json, which cuts moments to milliseconds
+_TO_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 Projection = Sequence[tuple[str, str | None]]
 
@@ -81,7 +90,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
         raise UnknownNameError(
             f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
-    schema = StructType.fromJson(catalog["streams"][stream])
+    schema = stored_schema(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 
 
@@ -122,7 +131,12 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     if "projection" not in definition:
         return window_results(spark, layout, definition["stream"], name)
     frame = matches(spark, layout, definition["stream"])
-    return project(frame, name, definition["projection"])
+    try:
+        return project(frame, name, definition["projection"])
+    except UnsupportedError as error:
+        raise InputError(
+            f"{layout.catalog}: Penstock would not have declared view {name} as it stands there; somebody else wrote it. {error}"
+        ) from None
 
 
 def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
@@ -171,8 +185,29 @@ def project(
     if projection is None:
         return rows.drop(QUERIES)
     spark = frame.sparkSession
-    columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
+    if (reason := changing(rows.select(*(computed(spark, sql) for sql, _ in projection)))) is not None:
+        raise UnsupportedError(f"{reason} cannot be used here.")
+    columns = [
+        computed(spark, sql) if name is None else tried(spark, sql).alias(name) for sql, name in projection
+    ]
     return rows.select(*columns, *keep)
+
+
+def nested_as_json(frame: DataFrame) -> DataFrame:
+    """A frame with its arrays, maps and structs as JSON texts."""
+    nested = (ArrayType, MapType, StructType)
+    columns = [
+        F.to_json(F.col(quoted(field.name)), _TO_JSON).alias(field.name)
+        if isinstance(field.dataType, nested)
+        else F.col(quoted(field.name))
+        for field in frame.schema
+    ]
+    return frame.select(*columns)
+
+
+def rows_as_json(frame: DataFrame) -> DataFrame:
+    """Each row of a frame as a JSON object, in the column `line`."""
+    return frame.select(F.to_json(F.struct("*"), _TO_JSON).alias("line"))
 
 
 def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
@@ -184,7 +219,7 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
     document = (CATALOG.read(layout.catalog) or {"streams": {}})["streams"].get(stream)
     if document is None:
         return []
-    known = _columns(StructType.fromJson(document))
+    known = _columns(stored_schema(document))
     now = _columns(schema)
     lost = [
         f"column {name} was {kind} and is {now.get(name, 'gone')}"

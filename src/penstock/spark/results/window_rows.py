@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.errors import UnknownNameError
-from penstock.spark.analysis.catalyst import empty_frame, try_form
+from penstock.spark.analysis.catalyst import empty_frame
+from penstock.spark.analysis.gate import tried
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
@@ -153,7 +154,7 @@ def _published(
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:
     if view.having is not None:
         raw = _kept(spark, view, view.having, raw)
-    own = [try_form(spark, output.expression).alias(output.name) for output in view.outputs]
+    own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
     row = F.struct(
         F.col("_w.start").alias("start"),
         F.col("_w.end").alias("end"),
@@ -166,7 +167,7 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
     """The groups that pass, and with what they were the groups that passed in the revision before only."""
 
     def passes() -> Column:
-        return F.coalesce(try_form(spark, having), F.lit(False))
+        return F.coalesce(tried(spark, having), F.lit(False))
 
     told = raw.withColumn(_PASSES, passes()).where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
     aggregates = [

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
 from penstock.spark.storage.files import numbered
@@ -157,7 +158,7 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
 def _readable(
     described: Mapping[str, Any], operators: Sequence[tuple[int, int | None]], newest: int
 ) -> ReadableView:
-    columns, row = (StructType.fromJson(described[part]) for part in ("columns", "row"))
+    columns, row = (stored_schema(described[part]) for part in ("columns", "row"))
     return ReadableView(newest, columns, row, tuple(operators))
 
 
