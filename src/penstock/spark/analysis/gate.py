@@ -24,7 +24,7 @@ from penstock.spark.analysis.functions import ALLOWED, REFUSED
 _CATALYST = "org.apache.spark.sql.catalyst."
 _UNRESOLVED = frozenset(
     f"{_CATALYST}analysis.Unresolved{what}"
-    for what in ("Alias", "Attribute", "ExtractValue", "Function", "Having", "Relation", "Star")
+    for what in ("Alias", "Attribute", "ExtractValue", "Function", "Having", "Ordinal", "Relation", "Star")
 )
 _PLANS = frozenset(
     f"{_CATALYST}plans.logical.{what}" for what in ("Aggregate", "Filter", "Join", "Project", "SubqueryAlias")
@@ -92,11 +92,14 @@ def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFra
         tables: names of the views it may read.
 
     Raises:
-        UnsupportedError: something in it may not be used, or it reads something else.
+        UnsupportedError: something in it may not be used, or it reads something else; the whole is the place.
         PySparkException: it is no query on these views.
     """
     plan = _parser(spark.sparkContext).parsePlan(query)
-    _refuse(spark, query, plan.toJSON(), tables)
+    try:
+        _refuse(spark, query, plan.toJSON(), tables)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, query, 0, len(query)) from None
     dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
     return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
