@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -22,3 +25,14 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     session: Any = spark._jsparkSession
     rows: Any = spark.sparkContext._jsc
     return DataFrame(session.createDataFrame(rows.emptyRDD(), session.parseDataType(schema.json())), spark)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled

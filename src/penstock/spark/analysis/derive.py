@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from penstock.operators.ingest.derived import NULL, RAISED, WORD_CODES, DerivedLayout
 from penstock.plan.expressions import Derived
-from penstock.spark.analysis.gate import computed, tried
+from penstock.spark.analysis.gate import boxed, computed, tried
 
 #: with more packed codes than this, code that Spark fuses is too long for HotSpot to compile
 FUSED_CODES = 32
@@ -71,7 +71,7 @@ def _scalars(context: SparkContext, derived: tuple[Derived, ...]) -> tuple[list[
             scalars.append(computed(spark, each.expression).alias(each.name))
             values.append(F.col(_quoted(each.name)))
         else:
-            scalars.append(tried(spark, f"named_struct('v', ({each.expression}\n))").alias(each.name))
+            scalars.append(boxed(spark, each.expression).alias(each.name))
             values.append(F.col(_quoted(each.name)).getField("v").alias(each.name))
     return scalars, values
 

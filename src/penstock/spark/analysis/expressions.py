@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
@@ -28,9 +26,20 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
-from penstock.spark.analysis.catalyst import empty_frame
-from penstock.spark.analysis.gate import changing, one_row, patterns, queried, selected, tried
+from penstock.spark.analysis.catalyst import empty_frame, unlogged
+from penstock.spark.analysis.gate import (
+    boxed,
+    changing,
+    computed,
+    one_row,
+    patterns,
+    queried,
+    selected,
+    tried,
+)
+from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
+from penstock.spark.analysis.schemas import spark_schema
 
 _Answer = TypeVar("_Answer")
 
@@ -51,9 +60,13 @@ class SparkExpressionHost:
     Args:
         spark: a classic session, not one of Spark Connect.
         schema: the stream's columns.
+        declaring: whether expressions are new. New ones are refused where Spark raises before it reads a row; those that an
+            earlier run took are told by `failures`.
     """
 
-    def __init__(self, spark: SparkSession, schema: StructType) -> None:
+    def __init__(self, spark: SparkSession, schema: StructType, *, declaring: bool = False) -> None:
+        self._declaring = declaring
+        self._failures: dict[str, str | None] = {}
         self._spark = spark
         self._table = empty_frame(spark, schema)
         self._one_row = one_row(spark)
@@ -102,6 +115,11 @@ class SparkExpressionHost:
             self._schemas[query] = query_schema(self._spark, query, {self.stream: self._table})
         return self._schemas[query]
 
+    def check_over(self, columns: pa.Schema, expressions: Sequence[str]) -> None:
+        """See `ExpressionHost.check_over`; nothing is checked where expressions are not new."""
+        if self._declaring:
+            SparkExpressionHost(self._spark, spark_schema(columns), declaring=True).types(expressions)
+
     def common_types(self, pairs: Sequence[tuple[str, str]]) -> list[CommonType | None]:
         """See `ExpressionHost.common_types`."""
         return _chunked([f"({left}\n) = ({right}\n)" for left, right in pairs], self._common_types)
@@ -110,9 +128,19 @@ class SparkExpressionHost:
         """The Spark type of each expression; raises what `types` raises."""
         return self._types(expressions)
 
+    def failures(self, expressions: Sequence[str]) -> dict[str, str]:
+        """The expressions at which Spark raises before it reads a row although it catches what rows raise, and what it says."""
+        unseen = [text for text in dict.fromkeys(expressions) if text not in self._failures]
+        for start in range(0, len(unseen), CHUNK_EXPRESSIONS):
+            chunk = unseen[start : start + CHUNK_EXPRESSIONS]
+            self._failures.update(dict.fromkeys(chunk))
+            self._failures.update(failures(self._table, chunk, boxed))
+        found = {text: self._failures[text] for text in expressions}
+        return {text: message for text, message in found.items() if message is not None}
+
     def _aggregated(self, call: str) -> Aggregated:
         try:
-            with _unlogged():
+            with unlogged():
                 frame = selected(self._table, [call])
         except PySparkException as error:
             raise _translated(error, call, self._table.columns) from None
@@ -139,10 +167,17 @@ class SparkExpressionHost:
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
 
         def answer(chunk: Sequence[str]) -> list[DataType]:
-            return [field.dataType for field in _analyse(self._table, chunk).schema]
+            kinds = [field.dataType for field in _analyse(self._table, chunk).schema]
+            self._refuse_failing(chunk)
+            return kinds
 
         self._resolved.update(zip(unseen, _chunked(unseen, answer), strict=True))
         return [self._resolved[text] for text in expressions]
+
+    def _refuse_failing(self, expressions: Sequence[str]) -> None:
+        if self._declaring:
+            for text, message in failures(self._table, expressions, computed).items():
+                raise refused(text, message)
 
     def _constants(self, expressions: Sequence[str]) -> list[object]:
         fields = _analyse(self._one_row, expressions).schema
@@ -154,10 +189,7 @@ class SparkExpressionHost:
                     0,
                     len(text),
                 )
-        values = [
-            tried(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
-            for number, text in enumerate(expressions)
-        ]
+        values = [boxed(self._spark, text).alias(f"_{number}") for number, text in enumerate(expressions)]
         table = self._one_row.select(*values).toArrow().combine_chunks()
         return [
             _exact(column.chunk(0).field(0)[0])
@@ -185,7 +217,7 @@ class SparkExpressionHost:
                 return [True] * len(pairs)
             if left.optimizedPlan().sameResult(right.optimizedPlan()):
                 return [True] * len(pairs)
-        except SqlError:
+        except (SqlError, PySparkException):
             pass
         if len(pairs) == 1:
             return [False]
@@ -198,7 +230,7 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
     for name, table in tables.items():
         table.createOrReplaceTempView(name)
     try:
-        with _unlogged():
+        with unlogged():
             frame = queried(spark, query, tables)
     except PySparkException as error:
         columns = [column for table in tables.values() for column in table.columns]
@@ -221,7 +253,7 @@ def _chunked(items: Sequence[Any], answer: Callable[[Sequence[Any]], list[_Answe
 def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     """The expressions selected from a table, or the first one's mistake raised."""
     try:
-        with _unlogged():
+        with unlogged():
             result = selected(table, expressions)
     except PySparkException as error:
         if len(expressions) == 1:
@@ -238,17 +270,6 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     _analyse(table, expressions[:middle])
     _analyse(table, expressions[middle:])
     raise AssertionError("expressions fail together that do not fail alone")
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = disabled
 
 
 def _calling_users(plan_json: str) -> list[bool]:
@@ -329,7 +350,7 @@ def _first_sentence(message: str) -> str:
 
 def _raised_message(one_row: DataFrame, text: str) -> str:
     try:
-        with _unlogged():
+        with unlogged():
             _analyse(one_row, [text]).collect()
     except PySparkException as error:
         return _first_sentence(str(error))

@@ -67,8 +67,15 @@ def tried(spark: SparkSession, text: str) -> Column:
     and what is raised there stops the job (measured on 4.3.0).
     """
     _parsed(spark, text)
-    guarded = _parser(spark.sparkContext).parseExpression(f"if(spark_partition_id() >= 0, ({text}\n), NULL)")
-    return _column(spark, java_class(spark, f"{_CATALYST}expressions.TryEval")(guarded))
+    return _caught(spark, f"if(spark_partition_id() >= 0, ({text}\n), NULL)")
+
+
+def boxed(spark: SparkSession, text: str) -> Column:
+    """A struct with the expression's value in `v`, NULL where the expression raises."""
+    _parsed(spark, text)
+    # the condition makes the member one that may be NULL, as it is beside a struct that is
+    value = f"named_struct('v', if(spark_partition_id() >= 0, ({text}\n), NULL))"
+    return _caught(spark, value)
 
 
 def selected(table: DataFrame, texts: Sequence[str]) -> DataFrame:
@@ -155,6 +162,11 @@ def _parsed_in(context: SparkContext, text: str) -> Any:
     tree = _parser(context).parseExpression(f"({text}\n)")
     _refuse(spark, text, tree.toJSON())
     return tree
+
+
+def _caught(spark: SparkSession, guarded: str) -> Column:
+    tree = _parser(spark.sparkContext).parseExpression(guarded)
+    return _column(spark, java_class(spark, f"{_CATALYST}expressions.TryEval")(tree))
 
 
 def _column(spark: SparkSession, tree: Any) -> Column:

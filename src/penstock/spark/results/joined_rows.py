@@ -19,9 +19,9 @@ from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.analysis.gate import stored_schema
+from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.results.window_schemas import spark_schema, spark_type
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 

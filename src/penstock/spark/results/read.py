@@ -16,6 +16,7 @@ from penstock.errors import CheckpointError, InputError, UnknownNameError, Unsup
 from penstock.operators.ingest.map_stage import QUERIES
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.recovery.messages import quoted
@@ -29,7 +30,7 @@ from penstock.spark.results.joined_rows import (
 )
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
-from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
+from penstock.spark.results.window_schemas import ROW, readable_view
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 from penstock.errors import UnknownNameError
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.analysis.gate import tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
@@ -35,7 +36,6 @@ from penstock.spark.results.window_schemas import (
     readable_view,
     result_parts,
     row_type,
-    spark_schema,
 )
 from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, write_staged
 from penstock.spark.storage.layout import Layout

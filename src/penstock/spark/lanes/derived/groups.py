@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.plan.windows import Aggregate
-from penstock.spark.analysis.gate import computed, tried
+from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
 from penstock.sql.windows.bind import BoundWindow
@@ -67,14 +67,11 @@ def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFram
     used += [each.argument for each in plan.aggregates if each.argument is not None]
     plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
     # a struct tells NULL from what could not be computed
-    values = [
-        tried(spark, f"named_struct('{_VALUE}', ({each.expression}\n))").alias(each.name)
-        for each in derived.values()
-    ]
+    values = [boxed(spark, each.expression).alias(each.name) for each in derived.values()]
     rows = rows.select(*plain, *values)
     for name in derived:
         rows = rows.where(F.col(name).isNotNull())
-    return rows.select(*plain, *(F.col(f"{name}.{_VALUE}").alias(name) for name in derived))
+    return rows.select(*plain, *(F.col(f"{name}.v").alias(name) for name in derived))
 
 
 def _holds(spark: SparkSession, condition: str) -> Column:

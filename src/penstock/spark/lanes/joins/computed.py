@@ -23,12 +23,12 @@ from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredi
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.gate import tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage, matching
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import MARKS
-from penstock.spark.results.window_schemas import spark_schema
 
 #: whether a joined row is a match: these, or 0
 _MATCH, _RAISED = 1, -1
