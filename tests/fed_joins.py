@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from engine_cases import put_file
 from joined_inputs import multiset
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.lanes.joins.views import demands_on
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.results.window_schemas import spark_schema
 from penstock.spark.run import Run
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.files import numbered

@@ -9,8 +9,8 @@ from pyspark.sql import Column, SparkSession
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.selection import Query, SelectionSet
-from penstock.spark.analysis.catalyst import try_form
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.gate import tried
 from penstock.sql.conditions.bind import MAX_TERMS, BoundSelections, bind_selections
 from penstock.sql.script.script import parse_query
 
@@ -33,7 +33,7 @@ def host(spark: SparkSession) -> SparkExpressionHost:
 
 def _tried(spark: SparkSession, expression: str) -> Column:
     """A struct of the expression's value; NULL where it raises."""
-    return try_form(spark, f"struct({expression} AS value)")
+    return tried(spark, f"struct({expression} AS value)")
 
 
 def rows_of(spark: SparkSession, bound: BoundSelections, queries: tuple[Query, ...]) -> dict[str, list[int]]:

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from penstock.spark.results.read_plain import PlainRows
     from penstock.spark.storage.layout import Layout
 
-#: of Spark's to_json, which cuts moments to milliseconds
-_TO_JSON = (
-    """map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
-    """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
-)
-
 
 class Format(StrEnum):
     """How rows are printed."""
@@ -153,31 +147,19 @@ def _print_plain(found: PlainRows, output_format: Format) -> bool:
 
 def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
     """Prints rows that Spark computes."""
+    from penstock.cli.texts import has_form
     from penstock.spark.analysis.schemas import arrow_schema
-    from penstock.spark.results.read import open_results
+    from penstock.spark.results.read import as_texts, open_results, rows_as_json
     from penstock.spark.sessions.build import build_session
 
     Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
     frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)
     shown = frame.limit(limit) if limit else frame
     if output_format is Format.JSON:
-        for row in shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line").toLocalIterator():
+        for row in rows_as_json(shown).toLocalIterator():
             print(row.line)
         return
     rows = shown.toDF(*map(str, range(len(frame.columns))))
-    columns = [_written_by_spark(field) for field in arrow_schema(rows.schema)]
-    printable = rows.selectExpr(*columns).toArrow().rename_columns(frame.columns)
+    formless = [field.name for field in arrow_schema(rows.schema) if not has_form(field.type)]
+    printable = as_texts(rows, formless).toArrow().rename_columns(frame.columns)
     _print(printable, f"{view}: {frame.count():,} rows", output_format)
-
-
-def _written_by_spark(field: pa.Field) -> str:
-    """Spark's expression for a column, as text where its values have no form here."""
-    import pyarrow as pa
-
-    from penstock.cli.texts import has_form
-
-    if has_form(field.type):
-        return f"`{field.name}`"
-    if pa.types.is_nested(field.type):
-        return f"to_json(`{field.name}`, {_TO_JSON}) AS `{field.name}`"
-    return f"CAST(`{field.name}` AS STRING) AS `{field.name}`"

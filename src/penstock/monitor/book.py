@@ -201,8 +201,12 @@ def _stream_started(document: Document, event: Mapping[str, Any]) -> None:
 
 def _plan_compiled(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"]).update(
-        queries=event.get("views"), place=event.get("place"), plan=event.get("plan")
+        queries=event.get("views"), place=event.get("place"), plan=event.get("plan"), failed_views={}
     )
+
+
+def _views_failed(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"])["failed_views"] = dict(event["views"])
 
 
 def _batch(document: Document, event: Mapping[str, Any]) -> None:
@@ -376,6 +380,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "run_failed": _run_failed,
     "stream_started": _stream_started,
     "plan_compiled": _plan_compiled,
+    "views_failed": _views_failed,
     "batch": _batch,
     "windows": _windows,
     "cut": _cut,

@@ -70,6 +70,7 @@ _WORDS = {
     "static_table_lost": "a static table is lost, its last version stays in use",
     "static_table_back": "a static table is back",
     "expression_raised": "an expression raised for some tuples",
+    "views_failed": "Spark refuses an expression of some views, which match nothing; the others go on",
     "event_times_unusable": "tuples kept from windows",
     "event_times_ahead": "tuples too far ahead of the clock to move the stream on",
     "clock_behind": "the clock of this machine is behind most of the stream, which tells the time from here on",
@@ -163,6 +164,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         yield f"  source out of reach since {_clock(outage['since'])}: {source}{outage['told']}"
     if stream.get("retries"):
         yield f"  started again {counted(stream['retries'], 'time')}, last for: {stream.get('retry')}"
+    for view, reason in stream.get("failed_views", {}).items():
+        yield f"  view {view} matches nothing, Spark refuses it: {reason}"
     lag = _lag(stream)
     if lag:
         yield f"  {lag}"

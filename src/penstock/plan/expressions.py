@@ -142,6 +142,13 @@ class ExpressionHost(Protocol):
         """
         ...
 
+    def check_over(self, columns: pa.Schema, expressions: Sequence[str]) -> None:
+        """Makes sure that expressions over other columns than the stream's can be computed.
+
+        Raises what `types` raises.
+        """
+        ...
+
     def schema_of(self, query: str) -> pa.Schema:
         """The columns a SELECT on `stream` has, its types as `types` gives them.
 

@@ -294,7 +294,7 @@ class Declaring:
         else:
             assert isinstance(view.definition, JoinDefinition), "it is over a window or join view"
             place, columns = JOINS_NAME, joined_columns(view.definition)
-        host = SparkExpressionHost(self._spark, columns)
+        host = SparkExpressionHost(self._spark, columns, declaring=True)
         derived = define_derived(name, text, flat, below, (place, view.definition), columns, host)
         selection = {name: flat.selection}
         self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
@@ -370,7 +370,7 @@ class Declaring:
         return compile_windows(0, register, schema, stream.host, self._settings, 1, event_time)
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
-        return Stream(source, SparkExpressionHost(self._spark, source.schema), probe)
+        return Stream(source, SparkExpressionHost(self._spark, source.schema, declaring=True), probe)
 
 
 def _texts(staged: Declared, written: Mapping[str, tuple[Query, str]]) -> dict[str, str]:

@@ -16,13 +16,13 @@ from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.joins import SparkJoinHost
-from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
-from penstock.spark.results.window_schemas import ROW, own_schema, spark_schema
+from penstock.spark.results.window_schemas import ROW, own_schema
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from penstock.errors import DuplicateNameError, FunctionFailedError, FunctionRaisedError, InputError
 from penstock.operators.deadlines.aggregates import UserAggregate, user_aggregate
+from penstock.spark.analysis.functions import is_spark_s
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -96,7 +97,7 @@ def register_aggregate(spark: SparkSession, name: str, given: object, returns: s
         DuplicateNameError: Spark has a function of that name.
     """
     aggregate = user_aggregate(name, given, _arrow_type(f"aggregate {name}", returns), returns)
-    if not spark.sql(f"SHOW SYSTEM FUNCTIONS LIKE '{name.lower()}'").isEmpty():
+    if is_spark_s(name):
         raise DuplicateNameError(f"aggregate {name}: Spark has a function of that name; choose another one")
 
     def call(*arrays: pa.Array) -> Any:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from penstock.operators.ingest.derived import NULL, RAISED, WORD_CODES, DerivedLayout
 from penstock.plan.expressions import Derived
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import boxed, computed, tried
 
 #: with more packed codes than this, code that Spark fuses is too long for HotSpot to compile
 FUSED_CODES = 32
@@ -26,12 +26,12 @@ def derive(df: DataFrame, derived: Sequence[Derived]) -> DataFrame:
     """
     if not derived:
         return df
-    computed, values = _scalars(df.sparkSession.sparkContext, tuple(derived))
+    scalars, values = _scalars(df.sparkSession.sparkContext, tuple(derived))
     errors = [
         F.col(_quoted(each.name)).isNull().alias(each.error_column) for each in derived if each.error_column
     ]
     existing = _named(df.sparkSession.sparkContext, tuple(df.columns))
-    return df.select("*", *computed).select(*existing, *values, *errors)
+    return df.select("*", *scalars).select(*existing, *values, *errors)
 
 
 def derive_packed(df: DataFrame, derived: Sequence[Derived]) -> DataFrame:
@@ -46,11 +46,11 @@ def derive_packed(df: DataFrame, derived: Sequence[Derived]) -> DataFrame:
     layout = DerivedLayout.of(derived)
     if len(layout.booleans) > FUSED_CODES:
         spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    computed, values = _scalars(spark.sparkContext, layout.scalars)
+    scalars, values = _scalars(spark.sparkContext, layout.scalars)
     booleans, errors = _packed(spark.sparkContext, layout)
     existing = _named(spark.sparkContext, tuple(df.columns))
     words = _named(spark.sparkContext, tuple(layout.boolean_words))
-    return df.select("*", *computed, *booleans).select(*existing, *values, *words, *errors)
+    return df.select("*", *scalars, *booleans).select(*existing, *values, *words, *errors)
 
 
 # Columns below are unresolved, so those made for one binding serve each of its batches.
@@ -65,22 +65,27 @@ def _named(context: SparkContext, names: tuple[str, ...]) -> list[Column]:  # no
 def _scalars(context: SparkContext, derived: tuple[Derived, ...]) -> tuple[list[Column], list[Column]]:
     """What is computed from a tuple, and each expression's value in that."""
     spark = SparkSession(context)
-    computed, values = [], []
+    scalars, values = [], []
     for each in derived:
         if each.error_column is None:
-            computed.append(F.expr(f"({each.expression}\n)").alias(each.name))
+            scalars.append(computed(spark, each.expression).alias(each.name))
             values.append(F.col(_quoted(each.name)))
         else:
-            computed.append(try_form(spark, f"named_struct('v', ({each.expression}\n))").alias(each.name))
+            scalars.append(boxed(spark, each.expression).alias(each.name))
             values.append(F.col(_quoted(each.name)).getField("v").alias(each.name))
-    return computed, values
+    return scalars, values
 
 
 @lru_cache(maxsize=16)
 def _packed(context: SparkContext, layout: DerivedLayout) -> tuple[list[Column], list[Column]]:
     """The words of the booleans, and those of the scalars' error flags."""
     spark = SparkSession(context)
-    raised = [F.expr(f"if({_quoted(each.name)} IS NULL, {RAISED}L, 0L)") for each in layout.raising]
+    raised = [
+        F.when(F.col(_quoted(each.name)).isNull(), F.lit(RAISED).cast("bigint")).otherwise(
+            F.lit(0).cast("bigint")
+        )
+        for each in layout.raising
+    ]
     return (
         _words([_code(spark, each) for each in layout.booleans], layout.boolean_words),
         _words(raised, layout.error_words),
@@ -90,8 +95,8 @@ def _packed(context: SparkContext, layout: DerivedLayout) -> tuple[list[Column],
 def _code(spark: SparkSession, boolean: Derived) -> Column:
     code = f"coalesce(CAST(({boolean.expression}\n) AS BIGINT), {NULL}L)"
     if boolean.error_column is None:
-        return F.expr(code)
-    return F.coalesce(try_form(spark, code), F.expr(f"{RAISED}L"))
+        return computed(spark, code)
+    return F.coalesce(tried(spark, code), F.lit(RAISED).cast("bigint"))
 
 
 def _words(codes: Sequence[Column], names: Sequence[str]) -> list[Column]:

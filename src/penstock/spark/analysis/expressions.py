@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
@@ -28,8 +26,20 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
-from penstock.spark.analysis.catalyst import empty_frame, java_class, text_array, try_form
+from penstock.spark.analysis.catalyst import empty_frame, unlogged
+from penstock.spark.analysis.gate import (
+    boxed,
+    changing,
+    computed,
+    one_row,
+    patterns,
+    queried,
+    selected,
+    tried,
+)
+from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
+from penstock.spark.analysis.schemas import spark_schema
 
 _Answer = TypeVar("_Answer")
 
@@ -50,12 +60,16 @@ class SparkExpressionHost:
     Args:
         spark: a classic session, not one of Spark Connect.
         schema: the stream's columns.
+        declaring: whether expressions are new. New ones are refused where Spark raises before it reads a row; those that an
+            earlier run took are told by `failures`.
     """
 
-    def __init__(self, spark: SparkSession, schema: StructType) -> None:
+    def __init__(self, spark: SparkSession, schema: StructType, *, declaring: bool = False) -> None:
+        self._declaring = declaring
+        self._failures: dict[str, str | None] = {}
         self._spark = spark
         self._table = empty_frame(spark, schema)
-        self._one_row = spark.sql("SELECT * FROM VALUES (1)").select()
+        self._one_row = one_row(spark)
         self._schema = schema
         self._resolved: dict[str, DataType] = {}
         self._schemas: dict[str, pa.Schema] = {}
@@ -109,6 +123,11 @@ class SparkExpressionHost:
             self._schemas[query] = query_schema(self._spark, query, {self.stream: self._table})
         return self._schemas[query]
 
+    def check_over(self, columns: pa.Schema, expressions: Sequence[str]) -> None:
+        """See `ExpressionHost.check_over`; nothing is checked where expressions are not new."""
+        if self._declaring:
+            SparkExpressionHost(self._spark, spark_schema(columns), declaring=True).types(expressions)
+
     def common_types(self, pairs: Sequence[tuple[str, str]]) -> list[CommonType | None]:
         """See `ExpressionHost.common_types`."""
         return _chunked([f"({left}\n) = ({right}\n)" for left, right in pairs], self._common_types)
@@ -117,11 +136,20 @@ class SparkExpressionHost:
         """The Spark type of each expression; raises what `types` raises."""
         return self._types(expressions)
 
+    def failures(self, expressions: Sequence[str]) -> dict[str, str]:
+        """The expressions at which Spark raises before it reads a row although it catches what rows raise, and what it says."""
+        unseen = [text for text in dict.fromkeys(expressions) if text not in self._failures]
+        for start in range(0, len(unseen), CHUNK_EXPRESSIONS):
+            chunk = unseen[start : start + CHUNK_EXPRESSIONS]
+            self._failures.update(dict.fromkeys(chunk))
+            self._failures.update(failures(self._table, chunk, boxed))
+        found = {text: self._failures[text] for text in expressions}
+        return {text: message for text, message in found.items() if message is not None}
+
     def _aggregated(self, call: str) -> Aggregated:
-        selected = text_array(self._spark, [f"({call}\n) AS _0"])
         try:
-            with _unlogged():
-                frame = DataFrame(self._table._jdf.selectExpr(selected), self._spark)
+            with unlogged():
+                frame = selected(self._table, [call])
         except PySparkException as error:
             raise _translated(error, call, self._table.columns) from None
         plan = frame._jdf.queryExecution().analyzed()
@@ -147,10 +175,17 @@ class SparkExpressionHost:
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
 
         def answer(chunk: Sequence[str]) -> list[DataType]:
-            return [field.dataType for field in _analyse(self._table, chunk).schema]
+            kinds = [field.dataType for field in _analyse(self._table, chunk).schema]
+            self._refuse_failing(chunk)
+            return kinds
 
         self._resolved.update(zip(unseen, _chunked(unseen, answer), strict=True))
         return [self._resolved[text] for text in expressions]
+
+    def _refuse_failing(self, expressions: Sequence[str]) -> None:
+        if self._declaring:
+            for text, message in failures(self._table, expressions, computed).items():
+                raise refused(text, message)
 
     def _constants(self, expressions: Sequence[str]) -> list[object]:
         fields = _analyse(self._one_row, expressions).schema
@@ -162,11 +197,8 @@ class SparkExpressionHost:
                     0,
                     len(text),
                 )
-        tried = [
-            try_form(self._spark, f"named_struct('v', ({text}\n))").alias(f"_{number}")
-            for number, text in enumerate(expressions)
-        ]
-        table = self._one_row.select(*tried).toArrow().combine_chunks()
+        values = [boxed(self._spark, text).alias(f"_{number}") for number, text in enumerate(expressions)]
+        table = self._one_row.select(*values).toArrow().combine_chunks()
         return [
             _exact(column.chunk(0).field(0)[0])
             if column[0].is_valid
@@ -176,12 +208,12 @@ class SparkExpressionHost:
 
     def _null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
         analysed = _analyse(self._table, expressions)._jdf.queryExecution().analyzed()
-        tried = [
-            F.lit(False) if calls else try_form(self._spark, f"({text}\n) IS NULL")
+        values = [
+            F.lit(False) if calls else tried(self._spark, f"({text}\n) IS NULL")
             for text, calls in zip(expressions, _calling_users(analysed.toJSON()), strict=True)
         ]
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in self._schema]
-        (row,) = self._one_row.select(*nulls).select(*tried).collect()
+        (row,) = self._one_row.select(*nulls).select(*values).collect()
         return [value is True for value in row]
 
     def _equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
@@ -193,7 +225,7 @@ class SparkExpressionHost:
                 return [True] * len(pairs)
             if left.optimizedPlan().sameResult(right.optimizedPlan()):
                 return [True] * len(pairs)
-        except SqlError:
+        except (SqlError, PySparkException):
             pass
         if len(pairs) == 1:
             return [False]
@@ -206,8 +238,8 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
     for name, table in tables.items():
         table.createOrReplaceTempView(name)
     try:
-        with _unlogged():
-            frame = spark.sql(query)
+        with unlogged():
+            frame = queried(spark, query, tables)
     except PySparkException as error:
         columns = [column for table in tables.values() for column in table.columns]
         raise _translated(error, query, columns, 0) from None
@@ -228,14 +260,15 @@ def _chunked(items: Sequence[Any], answer: Callable[[Sequence[Any]], list[_Answe
 
 def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     """The expressions selected from a table, or the first one's mistake raised."""
-    spark = table.sparkSession
-    selected = text_array(spark, [f"({text}\n) AS _{number}" for number, text in enumerate(expressions)])
     try:
-        with _unlogged():
-            result = DataFrame(table._jdf.selectExpr(selected), spark)
+        with unlogged():
+            result = selected(table, expressions)
     except PySparkException as error:
         if len(expressions) == 1:
             raise _translated(error, expressions[0], table.columns) from None
+    except SqlError:
+        if len(expressions) == 1:
+            raise
     else:
         if (reason := _not_scalar(result, table)) is None:
             return result
@@ -245,17 +278,6 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     _analyse(table, expressions[:middle])
     _analyse(table, expressions[middle:])
     raise AssertionError("expressions fail together that do not fail alone")
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = disabled
 
 
 def _calling_users(plan_json: str) -> list[bool]:
@@ -272,7 +294,7 @@ def _not_scalar(result: DataFrame, table: DataFrame) -> str | None:
     shape = plan.getClass().getSimpleName()
     if shape != "Project" or not plan.child().equals(table._jdf.queryExecution().analyzed()):
         return "An aggregate, window or table-generating function"
-    return _changing(result)
+    return changing(result)
 
 
 def _not_of_groups(result: DataFrame) -> str | None:
@@ -280,24 +302,10 @@ def _not_of_groups(result: DataFrame) -> str | None:
     plan = result._jdf.queryExecution().analyzed()
     if not plan.subqueriesAll().isEmpty():
         return "A subquery"
-    pattern = _patterns(result)
+    pattern = patterns(result)
     if plan.containsPattern(pattern.WINDOW()) or plan.containsPattern(pattern.GENERATE()):
         return "A window or table-generating function"
-    return _changing(result)
-
-
-def _changing(result: DataFrame) -> str | None:
-    """What makes values of a result differ from one evaluation to the next, if anything does."""
-    plan = result._jdf.queryExecution().analyzed()
-    if not plan.deterministic():
-        return "A value that differs from one evaluation to the next"
-    if plan.containsPattern(_patterns(result).CURRENT_LIKE()):
-        return "The current time, date or user"
-    return None
-
-
-def _patterns(result: DataFrame) -> Any:
-    return java_class(result.sparkSession, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return changing(result)
 
 
 def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:
@@ -350,7 +358,7 @@ def _first_sentence(message: str) -> str:
 
 def _raised_message(one_row: DataFrame, text: str) -> str:
     try:
-        with _unlogged():
+        with unlogged():
             _analyse(one_row, [text]).collect()
     except PySparkException as error:
         return _first_sentence(str(error))

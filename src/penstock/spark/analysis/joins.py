@@ -15,7 +15,7 @@ from penstock.spark.analysis.expressions import SparkExpressionHost, query_schem
 
 
 class SparkJoinHost:
-    """The `penstock.plan.expressions.JoinHost` of a Spark session.
+    """The `penstock.plan.expressions.JoinHost` of a Spark session, for joins that are declared.
 
     Args:
         spark: a classic session.
@@ -25,7 +25,9 @@ class SparkJoinHost:
     def __init__(self, spark: SparkSession, schemas: Mapping[str, StructType]) -> None:
         self._spark = spark
         self.time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        self._hosts = {name: SparkExpressionHost(spark, schema) for name, schema in schemas.items()}
+        self._hosts = {
+            name: SparkExpressionHost(spark, schema, declaring=True) for name, schema in schemas.items()
+        }
         self._tables = {
             f"__penstock_{uuid.uuid4().hex}": empty_frame(spark, each) for each in schemas.values()
         }
@@ -52,4 +54,4 @@ class SparkJoinHost:
         joined = StructType()
         for name, column in columns.items():
             joined.add(name, kinds[column.relation, column.text])
-        return SparkExpressionHost(self._spark, joined)
+        return SparkExpressionHost(self._spark, joined, declaring=True)

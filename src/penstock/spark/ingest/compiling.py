@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -14,6 +14,7 @@ from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
+from penstock.plan.spark_types import spark_name
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -35,6 +36,7 @@ class CompiledPlan:
         views: the definitions of the selection views it answers.
         windows: the window views it answers.
         derived: the columns Spark computes for all of them.
+        failed: views of which Spark can plan an expression no more, and what it says; they match nothing.
     """
 
     program: StreamProgram
@@ -42,6 +44,7 @@ class CompiledPlan:
     views: Mapping[str, ViewDefinition]
     windows: CompiledWindows
     derived: tuple[Derived, ...]
+    failed: Mapping[str, str]
 
     def errors(self, counts: StageCounts) -> dict[str, int]:
         """Tuples that views lost to an expression that raised, by view.
@@ -140,6 +143,8 @@ class PlanCompiler:
         queries, error_queries = bound.selections.queries, bound.error_queries
         windows = without_repeats(windows, bound.derived)
         derived = (*bound.derived, *windows.derived, *demands.derived)
+        failures = self._host.failures([each.expression for each in derived])
+        derived = tuple(_raising(each) if each.expression in failures else each for each in derived)
         program = StreamProgram(
             stream=self._stream,
             version=version,
@@ -157,11 +162,55 @@ class PlanCompiler:
             windows=windows.panes,
             tuples=demands.program,
         )
-        return CompiledPlan(program, bound, views, windows, derived)
+        failed = _failed(failures, bound.selections, windows, conditions, views)
+        return CompiledPlan(program, bound, views, windows, derived, failed)
 
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _raising(derived: Derived) -> Derived:
+    """A column that raises for every row; NULL where its program takes it for one that cannot raise."""
+    value = "NULL" if derived.error_column is None else "raise_error('not planned')"
+    return replace(derived, expression=f"CAST({value} AS {spark_name(derived.type)})")
+
+
+def _failed(
+    failures: Mapping[str, str],
+    selections: SelectionSet,
+    windows: CompiledWindows,
+    conditions: Mapping[str, str],
+    views: Collection[str],
+) -> dict[str, str]:
+    """The views that use an expression that Spark cannot plan, with what it says.
+
+    Args:
+        failures: the expressions, with what it says.
+        selections: the bound conditions.
+        windows: the window views.
+        conditions: the text of each bound condition by its name.
+        views: names of the selection views.
+    """
+    if not failures:
+        return {}
+    by_text: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for query in selections.queries:
+        used = [selections.attributes[each].expression for term in query.terms for each, _ in term.predicates]
+        for expression in used:
+            if expression in failures:
+                failed.setdefault(query.name, failures[expression])
+                by_text.setdefault(conditions[query.name], failures[expression])
+    own = {name: reason for name, reason in failed.items() if name in views}
+    for name, bound in windows.bound.items():
+        expressions = [each.expression for each in bound.derived]
+        reasons = [failures[each] for each in expressions if each in failures]
+        if bound.condition in by_text:
+            reasons.append(by_text[bound.condition])
+        if reasons:
+            own[name] = reasons[0]
+    return own
 
 
 def _condition_name(number: int, taken: Collection[str]) -> str:

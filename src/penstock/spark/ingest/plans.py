@@ -362,6 +362,8 @@ class StreamPlans:
             place=self._source.place(plan.derived),
             seconds=round(time.perf_counter() - began, 3),
         )
+        if plan.failed:
+            self._events.record("views_failed", stream=self._stream, plan=version, views=dict(plan.failed))
         return plan
 
     def _ship(self, program: StreamProgram) -> Broadcast[bytes]:

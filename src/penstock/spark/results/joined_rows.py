@@ -18,10 +18,11 @@ from pyspark.sql.types import StructType
 from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
 from penstock.plan.names import free_name
+from penstock.spark.analysis.gate import stored_schema
+from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.frames import published_frame
-from penstock.spark.results.window_schemas import spark_schema, spark_type
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
@@ -72,7 +73,7 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
 
 def joined_schema(entry: Mapping[str, Any]) -> StructType:
     """The columns of a join view, by its entry in the catalog."""
-    return StructType.fromJson(entry["columns"])
+    return stored_schema(entry["columns"])
 
 
 def withdraws(entry: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +10,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-from penstock.errors import CheckpointError, UnknownNameError
+from penstock.errors import CheckpointError, InputError, UnknownNameError, UnsupportedError
 from penstock.operators.selection.matches import queries_name
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog
@@ -28,7 +29,7 @@ from penstock.spark.results.joined_rows import (
 )
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
-from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
+from penstock.spark.results.window_schemas import ROW, readable_view
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin, join_lane
@@ -36,6 +37,13 @@ from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+
+#: of Spark's to_json, which cuts moments to milliseconds
+_TO_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 Projection = Sequence[tuple[str, str | None]]
 
@@ -83,7 +91,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
         raise UnknownNameError(
             f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
-    schema = StructType.fromJson(catalog["streams"][stream])
+    schema = stored_schema(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 
 
@@ -123,7 +131,12 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     if "projection" not in definition:
         return window_results(spark, layout, definition["stream"], name)
     frame = matches(spark, layout, definition["stream"])
-    return project(frame, name, definition["projection"])
+    try:
+        return project(frame, name, definition["projection"])
+    except UnsupportedError as error:
+        raise InputError(
+            f"{layout.catalog}: Penstock would not have declared view {name} as it stands there; somebody else wrote it. {error}"
+        ) from None
 
 
 def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
@@ -169,8 +182,30 @@ def project(
     if projection is None:
         return rows.drop(queries)
     spark = frame.sparkSession
-    columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
+    if (reason := changing(rows.select(*(computed(spark, sql) for sql, _ in projection)))) is not None:
+        raise UnsupportedError(f"{reason} cannot be used here.")
+    columns = [
+        computed(spark, sql) if name is None else tried(spark, sql).alias(name) for sql, name in projection
+    ]
     return rows.select(*columns, *keep)
+
+
+def as_texts(frame: DataFrame, names: Collection[str]) -> DataFrame:
+    """A frame with some of its columns as Spark writes them: arrays, maps and structs as JSON."""
+    nested = (ArrayType, MapType, StructType)
+    columns = {
+        field.name: F.to_json(field.name, _TO_JSON)
+        if isinstance(field.dataType, nested)
+        else F.col(field.name).cast("string")
+        for field in frame.schema
+        if field.name in names
+    }
+    return frame.withColumns(columns)
+
+
+def rows_as_json(frame: DataFrame) -> DataFrame:
+    """Each row of a frame as a JSON object, in the column `line`."""
+    return frame.select(F.to_json(F.struct("*"), _TO_JSON).alias("line"))
 
 
 def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
@@ -183,7 +218,7 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
     document = (known_catalog(layout) or {"streams": {}})["streams"].get(stream)
     if document is None:
         return []
-    known = _columns(StructType.fromJson(document))
+    known = _columns(stored_schema(document))
     now = _columns(schema)
     lost = [
         f"column {name} was {kind} and is {now.get(name, 'gone')}"

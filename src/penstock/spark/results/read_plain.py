@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.selection.matches import queries_name
+from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -165,7 +165,7 @@ def _columns(
     layout: Layout, stream: str, projection: Sequence[tuple[str, str | None]] | None
 ) -> tuple[pa.Schema, Mapping[str, str]] | None:
     """The stream's columns, and of each output its column; None where an output is none."""
-    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][stream]))
+    own = arrow_schema(stored_schema(read_catalog(layout)["streams"][stream]))
     columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
     return None if columns is None else (own, columns)
 

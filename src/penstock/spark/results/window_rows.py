@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
@@ -34,7 +35,6 @@ from penstock.spark.results.window_schemas import (
     mark_names,
     result_parts,
     result_schema,
-    spark_schema,
 )
 from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, write_staged
 from penstock.spark.storage.layout import Layout
@@ -144,7 +144,7 @@ def _published(
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:
     if view.having is not None:
         raw = _kept(spark, view, view.having, raw)
-    own = [try_form(spark, output.expression).alias(output.name) for output in view.outputs]
+    own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
     row = F.struct(
         F.col("_w.start").alias("start"),
         F.col("_w.end").alias("end"),
@@ -158,7 +158,7 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
     """The groups that pass, and with what they were the groups that passed in the revision before only."""
 
     def passes() -> Column:
-        return F.coalesce(try_form(spark, having), F.lit(False))
+        return F.coalesce(tried(spark, having), F.lit(False))
 
     told = raw.withColumn(_PASSES, passes()).where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
     aggregates = [

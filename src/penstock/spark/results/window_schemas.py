@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from penstock.errors import DamagedError, UnknownNameError
 from penstock.plan.names import free_name
+from penstock.spark.analysis.gate import stored_schema
+from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
 from penstock.spark.storage.files import numbered
@@ -186,7 +187,7 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
 def _readable(
     described: Mapping[str, Any], operators: Sequence[tuple[int, int | None]], newest: int
 ) -> ReadableView:
-    columns, row = (StructType.fromJson(described[part]) for part in ("columns", "row"))
+    columns, row = (stored_schema(described[part]) for part in ("columns", "row"))
     return ReadableView(newest, columns, row, tuple(operators))
 
 
@@ -245,16 +246,3 @@ def row_type(view: BoundWindow) -> pa.StructType:
 def is_plain(view: BoundWindow) -> bool:
     """Whether its outputs are columns of the groups, all of which are kept: no Spark is needed."""
     return view.having is None and all(_PLAIN.fullmatch(output.expression) for output in view.outputs)
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Arrow's columns as Spark's."""
-    whole = StructType()
-    for field in schema:
-        whole.add(field.name, spark_type(field.type))
-    return whole
-
-
-def spark_type(kind: pa.DataType) -> Any:
-    """Arrow's type as Spark's; timestamps without time zone are TIMESTAMP_NTZ."""
-    return from_arrow_type(kind, prefer_timestamp_ntz=True)

@@ -18,7 +18,7 @@ from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.group_expressions import in_parentheses
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
 
 #: what the early answers of a view without MAX_ERROR may be off by
@@ -119,6 +119,7 @@ class WindowBinder:
         groups = self._schema_of(texts.over_groups())
         outputs = _outputs(query, written, groups)
         window = groups.field(0).type
+        self._check_over_groups(query, window, keys, results)
         moment = window.field(0).type
         if time.type != moment:
             time = replace(time, type=moment, cast="TIMESTAMP" if moment.tz is not None else "TIMESTAMP_NTZ")
@@ -250,6 +251,21 @@ class WindowBinder:
                 place = query.having[-1].clause
                 raise place.error(type(error), error.message, 0, len(place.text)) from None
             raise
+
+    def _check_over_groups(
+        self, query: WindowQuery, window: pa.DataType, keys: Sequence[_Used], results: Sequence[pa.DataType]
+    ) -> None:
+        """Makes sure that what is computed from groups can be."""
+        named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
+        named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
+        expressions = (*query.outputs, *query.having)
+        try:
+            self._host.check_over(
+                pa.schema([(WINDOW_NAME, window), *named]), [each.expression for each in expressions]
+            )
+        except SqlError as error:
+            clause = next(each.clause for each in expressions if each.expression == error.text)
+            raise clause.locating(error, error.text) from None
 
     def _schema_of(self, query: PlacedText) -> pa.Schema:
         try:

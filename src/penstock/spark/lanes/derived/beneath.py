@@ -17,7 +17,7 @@ from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
-from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, moments
 from penstock.spark.lanes.derived.revisions import Worth, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
@@ -32,7 +32,6 @@ from penstock.spark.results.window_schemas import (
     ReadableView,
     readable_definition,
     result_parts,
-    spark_schema,
 )
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.plan.windows import Aggregate
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
 from penstock.sql.windows.bind import BoundWindow
@@ -35,17 +35,20 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: Path, columns: Struc
     """
     frame = _usable(spark, view, spark.read.schema(columns).parquet(str(rows)).coalesce(1))
     windows = view.plan.windows
-    window = F.expr(f"window({quoted(view.plan.time)}, {windows.size}, {windows.slide}, {windows.start})")
+    window = computed(
+        spark, f"window({quoted(view.plan.time)}, {windows.size}, {windows.slide}, {windows.start})"
+    )
     keys = [F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.keys)]
     aggregates = [
-        F.expr(_call(each)).alias(aggregate_name(number)) for number, each in enumerate(view.plan.aggregates)
+        computed(spark, _call(each)).alias(aggregate_name(number))
+        for number, each in enumerate(view.plan.aggregates)
     ]
     grouped = frame.groupBy(window.alias(WINDOW_NAME), *keys).agg(
         F.count(F.lit(1)).alias(_COUNT), *aggregates
     )
     if view.having is not None:
         grouped = grouped.where(_holds(spark, view.having))
-    own = [try_form(spark, output.expression).alias(output.name) for output in view.outputs]
+    own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
     row = F.struct(
         F.col(f"{WINDOW_NAME}.start").alias("start"),
         F.col(f"{WINDOW_NAME}.end").alias("end"),
@@ -64,18 +67,15 @@ def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFram
     used += [each.argument for each in plan.aggregates if each.argument is not None]
     plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
     # a struct tells NULL from what could not be computed
-    tried = [
-        try_form(spark, f"named_struct('{_VALUE}', ({each.expression}\n))").alias(each.name)
-        for each in derived.values()
-    ]
-    rows = rows.select(*plain, *tried)
+    values = [boxed(spark, each.expression).alias(each.name) for each in derived.values()]
+    rows = rows.select(*plain, *values)
     for name in derived:
         rows = rows.where(F.col(name).isNotNull())
-    return rows.select(*plain, *(F.col(f"{name}.{_VALUE}").alias(name) for name in derived))
+    return rows.select(*plain, *(F.col(f"{name}.v").alias(name) for name in derived))
 
 
 def _holds(spark: SparkSession, condition: str) -> Column:
-    return F.coalesce(try_form(spark, condition), F.lit(False))
+    return F.coalesce(tried(spark, condition), F.lit(False))
 
 
 def _call(aggregate: Aggregate) -> str:

@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import tried
+from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.task import CellReport, CellTask, RowStage, matching
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import MARKS
-from penstock.spark.results.window_schemas import spark_schema
 
 #: whether a joined row is a match: these, or 0
 _MATCH, _RAISED = 1, -1
@@ -75,7 +75,7 @@ def computed_frame(spark: SparkSession, task: CellTask, places: Sequence[Place])
     judged = joined.select("*", _verdict(spark, plan).alias(_VERDICT)).where(F.col(_VERDICT) != 0)
     # mapInArrow looks columns up by name and does not quote
     outputs = [
-        (F.col(quoted(each.column)) if each.column is not None else try_form(spark, each.text)).alias(
+        (F.col(quoted(each.column)) if each.column is not None else tried(spark, each.text)).alias(
             str(number)
         )
         for number, each in enumerate(plan.outputs)
@@ -132,7 +132,7 @@ def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
     if not conditions:
         return F.lit(_MATCH)
     condition = " AND ".join(f"({each}\n)" for each in conditions)
-    return F.coalesce(try_form(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
+    return F.coalesce(tried(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
 
 
 def _argument_columns(plan: JoinPlan) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from penstock.control.actions import ReorderOperators
 from penstock.control.events import OperatorMeasure, OperatorsBound, OperatorsMeasured
@@ -17,6 +16,7 @@ from penstock.errors import InputError
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.joins import Argument, JoinPlan, UserPredicate
+from penstock.spark.analysis.gate import computed
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.joins.user_predicates import VALUE
 from penstock.sql.text.lexing import quote
@@ -125,7 +125,7 @@ def _program(
 def _argument(spark: SparkSession, argument: Argument) -> str | pa.Scalar:
     if argument.column is not None:
         return argument.column
-    return spark.range(1).select(F.expr(argument.constant or "")).toArrow().column(0)[0]
+    return spark.range(1).select(computed(spark, argument.constant or "")).toArrow().column(0)[0]
 
 
 def _given(kind: pa.DataType, zone: str) -> pa.DataType:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from penstock.errors import StreamFailedError
 from penstock.operators.runs.run import RunPlan
 from penstock.plan.joins import JoinPlan
-from penstock.spark.analysis.catalyst import try_form
+from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
 from penstock.spark.lanes.joins.static_aside import keep_aside
@@ -162,8 +162,8 @@ class StaticRuns:
         asked = self._plan.inputs[number]
         frame = self._tables[number].read(self._spark)
         if asked.condition is not None:
-            frame = frame.where(F.col(REASON).isNotNull() | try_form(self._spark, asked.condition))
-        columns = [try_form(self._spark, column.text).alias(column.name) for column in asked.columns]
+            frame = frame.where(F.col(REASON).isNotNull() | tried(self._spark, asked.condition))
+        columns = [tried(self._spark, column.text).alias(column.name) for column in asked.columns]
         read = frame.select(*columns, CORRUPT, REASON, ORIGIN).toArrow()
         is_aside = pc.is_valid(read.column(REASON))
         rows = read.filter(pc.invert(is_aside)).drop_columns([CORRUPT, REASON, ORIGIN])

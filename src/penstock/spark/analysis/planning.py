@@ -1,0 +1,93 @@
+"""What Spark raises at before it reads a row: constants it computes, patterns it compiles, code it generates for an expression.
+
+A try form does not catch that, so that one such expression stops every job it is part of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from penstock.errors import SqlError
+from penstock.spark.analysis.catalyst import java_class, unlogged
+from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.literals import string
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+#: Spark runs without generated code what is too long for the JVM
+_TOO_LONG = ("ompile", "64 KB", "JaninoRuntimeException")
+_TOO_DEEP = "StackOverflowError"
+
+
+def failures(
+    table: DataFrame, expressions: Sequence[str], column: Callable[[SparkSession, str], Column]
+) -> dict[str, str]:
+    """The expressions at which Spark raises before it reads a row, with what it says.
+
+    Args:
+        table: what they are computed from; it is not read.
+        expressions: their texts.
+        column: gives the column of a text, `gate.computed` or one that catches what rows raise.
+    """
+    columns = [column(table.sparkSession, text) for text in expressions]
+    message = _raised(table.select(*(each.alias(f"_{number}") for number, each in enumerate(columns))))
+    if message is None:
+        return {}
+    if len(expressions) == 1:
+        return {expressions[0]: message}
+    middle = len(expressions) // 2
+    return {
+        **failures(table, expressions[:middle], column),
+        **failures(table, expressions[middle:], column),
+    }
+
+
+def refused(text: str, message: str) -> SqlError:
+    """The refusal of an expression at which Spark raises, its offending literal marked where the message quotes one."""
+    told = " ".join(message.partition("SQLSTATE")[0].split())
+    told = told.partition("] ")[2] if told.startswith("[") else told
+    literals = [text[each.start : each.end + 1] for each in tokenize(text) if text[each.start] in "'\""]
+    quoted = [each for each in literals if _quotes(message, each[1:-1]) or _quotes(message, string(each))]
+    marked = max(quoted, key=len, default=text)
+    start = text.index(marked)
+    return SqlError(f"Spark raises here before it reads a row: {told}", text, start, start + len(marked))
+
+
+def _quotes(message: str, value: str) -> bool:
+    """Whether a message quotes a value: in quotes, on a line of its own, or as a word of some length."""
+    if f"'{value}'" in message or value in map(str.strip, message.splitlines()):
+        return True
+    return len(value) > 1 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", message) is not None
+
+
+def _raised(selection: DataFrame) -> str | None:
+    """What Spark raises at when it optimizes a selection and generates its code, if it does."""
+    try:
+        with unlogged():
+            _generate(selection)
+    except (PySparkException, Py4JJavaError) as error:
+        message = str(error)
+        if _TOO_DEEP in message:
+            return "The expression is nested too deeply."
+        return None if any(each in message for each in _TOO_LONG) else message
+    return None
+
+
+def _generate(selection: DataFrame) -> None:
+    """Makes the code of each projection in a selection, and what that holds beside its code, as a task would."""
+    spark = selection.sparkSession
+    attributes = java_class(spark, f"{_EXPRESSIONS}package$AttributeSeq")
+    references = java_class(spark, f"{_EXPRESSIONS}BindReferences")
+    generator = java_class(spark, f"{_EXPRESSIONS}codegen.GenerateUnsafeProjection")
+    plan = selection._jdf.queryExecution().optimizedPlan()
+    while True:
+        if plan.nodeName() == "Project":
+            columns = attributes(plan.child().output())
+            generator.generate(references.bindReferences(plan.projectList(), columns), False)
+        if plan.children().isEmpty():
+            return
+        plan = plan.children().head()
