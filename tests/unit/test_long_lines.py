@@ -37,7 +37,9 @@ def test_lines_as_hadoop_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
         found = [(each.line, each.size) for each in long_lines(f"file:{path}", MOST)]
         # a line feed alone may be told as the end where it is behind a carriage return
         assert [line for line, _ in found] == [line for line, _ in _expected(content)], content
-        assert all(abs(own - other) <= 1 for (_, own), (_, other) in zip(found, _expected(content), strict=True))
+        assert all(
+            abs(own - other) <= 1 for (_, own), (_, other) in zip(found, _expected(content), strict=True)
+        )
 
 
 def test_what_the_quarantine_keeps(tmp_path: Path) -> None:
