@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from penstock.cli import main as command_line
 from penstock.errors import InputError
+from penstock.spark.sessions.output import OUTPUT
 
 WORDS = r"penstock: an error that Penstock did not foresee: (.*)\. The traceback is in (\S+)\. Please report it\.\n"
 
@@ -92,3 +94,22 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_what_is_logged_with_a_traceback_is_one_line_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        end = OUTPUT.into(tmp_path / "spark.log")
+        try:
+            raise ValueError("of a controller")
+        except ValueError:
+            logging.getLogger("penstock.spark").exception("the controller failed on batch %d", 3)
+        end()
+        raise InputError("a mistake")
+
+    assert _ended(monkeypatch, tmp_path, app) == 2
+    assert (
+        capsys.readouterr().err == "penstock: error: the controller failed on batch 3\npenstock: a mistake\n"
+    )
+    assert "ValueError: of a controller" in (tmp_path / "spark.log").read_text()

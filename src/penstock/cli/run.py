@@ -55,6 +55,7 @@ def run(
     from penstock.monitor.report import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
+    from penstock.spark.storage.layout import Layout
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
@@ -63,6 +64,8 @@ def run(
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
+        printed = Layout.of(output, checkpoint).spark_log
+        before: int | None = _size(printed)
         with _told_to_stop() as told:
             try:
                 starting = Starting(console, told.is_set)
@@ -81,8 +84,12 @@ def run(
             incomplete: set[str] = set()
 
             def wait(seconds: float) -> bool:
+                nonlocal before
                 if watcher is not None:
                     watcher.look()
+                if before is not None and _size(printed) != before:
+                    before = None
+                    console.print(f"Spark or its Python workers print something: {printed} has it")
                 told_of = [
                     (event, f"stay without a final answer: {event['reason']}")
                     for event in running.events("backfill_impossible")
@@ -110,6 +117,13 @@ def run(
             finally:
                 running.stop()
     console.print(f"results in {output}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 class Starting:

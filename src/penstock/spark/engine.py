@@ -205,7 +205,7 @@ class Engine:
             view: the view's name.
             write: takes a DataFrame and the batch's number, as with Spark's foreachBatch; of a window view every
                 revision, as `Run.changes` has them. A batch may be handed over again after a crash. Its
-                exception stops the stream.
+                exception stops the stream; that of a window or join view's sink only its lane, which is tried again.
 
         Raises:
             UnknownNameError: there is no such view.

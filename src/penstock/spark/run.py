@@ -38,6 +38,7 @@ from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.sessions.build import warm_workers
+from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Progress, Source, untold
@@ -108,6 +109,7 @@ class Run:
                 most_files=settings.events_files,
             )
             held.callback(self._events.close)
+            held.callback(OUTPUT.into(layout.spark_log))
             warm_workers(spark)
             self._watch = SourceWatch(self._events, settings.watch_seconds)
             self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)

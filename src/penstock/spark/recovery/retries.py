@@ -27,22 +27,6 @@ _FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kinds:
-    """The events that tell of a part: it is tried again, it is given up, it works again."""
-
-    retried: str
-    failed: str
-    back: str | None = None
-
-
-_KINDS = {
-    "ingest": _Kinds("stream_retried", "run_failed"),
-    "backfill": _Kinds("backfill_retried", "backfill_failed"),
-}
-_KINDS_OF_LANES = _Kinds("lane_retried", "lane_failed", "lane_back")
-
-
-@dataclass(frozen=True, slots=True)
 class Retry:
     """Something is about to be tried again.
 
@@ -83,7 +67,7 @@ class Retries:
         self._details = details
         self._stream = stream
         self._part = part
-        self._kinds = _KINDS.get(part, _KINDS_OF_LANES)
+        self._kind = part if part in ("ingest", "backfill") else "lane"
         self._most = settings.retry_attempts
         self._first_seconds = settings.retry_seconds
         self._events = events
@@ -107,8 +91,8 @@ class Retries:
         with self._lock:
             pending, self._pending = self._pending, None
             self._tried = self._counted = 0
-        if pending is not None and self._kinds.back is not None:
-            self._events.record(self._kinds.back, **self._fields(), attempt=pending.attempt)
+        if pending is not None and self._kind == "lane":
+            self._events.record("lane_back", **self._fields(), attempt=pending.attempt)
 
     def run(self, attempt: Callable[[], None], stopping: threading.Event) -> None:
         """Makes attempts until one returns or `stopping` is set.
@@ -131,7 +115,9 @@ class Retries:
                     self.succeeded()
                 return
             self._events.record(
-                self._kinds.retried,
+                {"ingest": "stream_retried", "backfill": "backfill_retried", "lane": "lane_retried"}[
+                    self._kind
+                ],
                 **self._fields(),
                 cause=cause.kind,
                 told=cause.told,
@@ -177,7 +163,10 @@ class Retries:
         }
         fields = self._fields()
         self.failed = {**fields, "cause": cause.kind, "told": cause.told + again, **named}
-        self._events.record(self._kinds.failed, **self.failed)
+        self._events.record(
+            {"ingest": "run_failed", "backfill": "backfill_failed", "lane": "lane_failed"}[self._kind],
+            **self.failed,
+        )
         what = "stream" if self._part == "ingest" else f"the {self._part} of stream"
         return StreamFailedError(f"{what} {self._stream} stopped: {cause.told}{again}")
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.recovery.messages import first_line
 from penstock.spark.sessions.jvm import Purpose, java_options, launch, option
+from penstock.spark.sessions.output import OUTPUT
 
 _LEAST_JAVA = 17
 #: a local master runs a task once only unless it is told so, whatever spark.task.maxFailures says
@@ -90,7 +91,9 @@ def build_session(
         launch(together)
         session = builder.getOrCreate()
     except Exception as error:
-        raise ConnectionFailedError(f"cannot start Spark on master {master}: {first_line(error)}") from error
+        said = OUTPUT.reason()
+        told = f"cannot start Spark on master {master}: {first_line(error)}"
+        raise ConnectionFailedError(f"{told}; Java said: {said}" if said else told) from error
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session

@@ -14,16 +14,17 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from penstock.kernels.compiled import cache_folder
+from penstock.spark.sessions.output import OUTPUT
 
 #: what a JVM is for: a `brief` command ends soon, a `whole` one has used all that a run uses and ends, a `run` may last
 Purpose = Literal["brief", "whole", "run"]
@@ -67,7 +68,7 @@ def option(text: str) -> str:
 
 
 def launch(conf: Mapping[str, str]) -> None:
-    """Starts the JVM of this process, unless there is one, and keeps what it prints at every start from the screen."""
+    """Starts the JVM of this process, unless there is one; what it prints, but for what it prints at every start, is `OUTPUT`'s."""
     if SparkContext._gateway is not None:
         return
     spark_conf = SparkConf(loadDefaults=False)
@@ -75,7 +76,9 @@ def launch(conf: Mapping[str, str]) -> None:
         spark_conf.set(key, value)
     reader, writer = os.pipe()
     lines = os.fdopen(reader, "rb")
-    threading.Thread(target=pass_on, args=(lines,), daemon=True, name="penstock-jvm-stderr").start()
+    threading.Thread(
+        target=pass_on, args=(lines, OUTPUT.take), daemon=True, name="penstock-jvm-stderr"
+    ).start()
     try:
         gateway = launch_gateway(spark_conf, {"stderr": writer})  # type: ignore[no-untyped-call]
     finally:
@@ -83,8 +86,8 @@ def launch(conf: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def pass_on(lines: Iterable[bytes], target: IO[str] | None = None) -> None:
-    """Prints the lines of the JVM's standard error that are no banner, as they come."""
+def pass_on(lines: Iterable[bytes], take: Callable[[str], None]) -> None:
+    """Hands on the lines of the JVM's standard error that are no banner, as they come."""
     empty_lines = 0
     for line in lines:
         text = line.decode(errors="replace")
@@ -93,8 +96,7 @@ def pass_on(lines: Iterable[bytes], target: IO[str] | None = None) -> None:
         elif empty_lines and not text.strip():
             empty_lines -= 1
         elif not _BANNER.match(text):
-            with suppress(OSError, ValueError):
-                print(text, end="", file=target or sys.stderr, flush=True)
+            take(text)
 
 
 def _archive(folder: Path, java: str, purpose: Purpose) -> list[str]:

@@ -148,6 +148,11 @@ class Layout:
         """The versions of static tables that a lane joins with."""
         return self.lane(lane) / "static"
 
+    @property
+    def spark_log(self) -> Path:
+        """What Spark's JVM and its Python workers print."""
+        return self.output / "_penstock" / "spark.log"
+
     def results(self, view: str) -> Path:
         """Results of a window or join view."""
         return self.output / "results" / view

@@ -1,0 +1,73 @@
+"""Keeps the screen of a command for what Penstock says: no traceback is printed, whoever prints it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from penstock.spark.sessions.output import OUTPUT
+
+
+@contextmanager
+def kept_clean() -> Iterator[None]:
+    """Within it, what Spark prints is kept from the screen, a warning is its line, and a thread that fails is told as `tell_unforeseen` does."""
+    handler = _Handler()
+    root = logging.getLogger()
+    before, threading.excepthook = threading.excepthook, _tell_of_thread
+    root.addHandler(handler)
+    OUTPUT.keep_off_the_screen()
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        threading.excepthook = before
+
+
+class _Handler(logging.Handler):
+    """Prints what a warning says, and writes its traceback where Spark's go."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Does so."""
+        try:
+            tell(f"{record.levelname.lower()}: {record.getMessage()}", style="yellow")
+            if record.exc_info is not None:
+                OUTPUT.take(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
+
+
+def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
+    if isinstance(failed.exc_value, Exception):
+        tell_unforeseen(failed.exc_value)
+
+
+def tell_unforeseen(error: Exception) -> None:
+    """Prints one line on an error that is a fault of Penstock's, and writes its traceback and Spark's last lines to a file."""
+    what = traceback.format_exception_only(error)[0].splitlines()[0]
+    try:
+        number, path = tempfile.mkstemp(".log", "penstock-error-")
+        with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
+            traceback.print_exception(error, file=file)
+            if lines := OUTPUT.last:
+                file.writelines(["\nSpark's last lines:\n", *lines])
+        where = f"The traceback is in {path}. Please report it."
+    except OSError as second:
+        where = f"Its traceback could not be written: {second.strerror or second}"
+    tell(f"an error that Penstock did not foresee: {what}. {where}")
+
+
+def tell(told: str, style: str = "red") -> None:
+    """Prints a line on the standard error."""
+    Console(stderr=True).print(
+        f"penstock: {told}", style=style, markup=False, highlight=False, soft_wrap=True
+    )
