@@ -50,7 +50,7 @@ def _script(address: str, topic: str, more: str = "") -> str:
         ("", "no Kafka broker answers"),
         (", max_offsets_per_trigger 'x'", "allowed: a whole number"),
         (", event_time 'id'", "no Kafka broker answers"),
-        (", startingofsets 'x'", "did you mean startingOffsets"),
+        (", startingofsets 'x'", "did you mean starting_offsets"),
         (", x", "A value is expected here"),
     ],
 )
