@@ -193,13 +193,14 @@ class StagedWriter:
         """Appends a batch."""
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            names = batch.schema.names
             self._writer = pq.ParquetWriter(
                 self._path,
                 batch.schema,
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                write_statistics=batch.schema.names[:-1],
+                write_statistics=names[:-1] if self.kind == "matches" else names,
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
         self._held.append(batch)
