@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 #: what a secret is replaced by
 MASK = "***"
@@ -32,7 +33,8 @@ def is_secret(option: str) -> bool:
     return _SECRET.search(option) is not None
 
 
-def secret_places(text: str) -> list[tuple[int, int]]:
+@lru_cache(maxsize=4)
+def secret_places(text: str) -> tuple[tuple[int, int], ...]:
     """Where secrets stand in a script, in order; it need not be a right one.
 
     Args:
@@ -42,7 +44,7 @@ def secret_places(text: str) -> list[tuple[int, int]]:
         First character and the one after the last of each value, its quotes left out.
 
     >>> secret_places("USING kafka OPTIONS (topic 't', kafka.ssl.key.password 'x y')")
-    [(57, 60)]
+    ((56, 59),)
     """
     found = []
     position = 0
@@ -52,7 +54,7 @@ def secret_places(text: str) -> list[tuple[int, int]]:
             for start, end in _values(text, position):
                 found.append((start, end))
                 position = end
-    return found
+    return tuple(found)
 
 
 def _values(text: str, position: int) -> Iterator[tuple[int, int]]:

@@ -73,7 +73,7 @@ def test_other_options_and_other_text_are_shown_as_they_are() -> None:
     text = "CREATE VIEW v AS SELECT * FROM t WHERE token = 'abc' AND password('x') > 'options (password'"
     assert without_secrets(text, 3, 9) == (text, 3, 9)
     text = "OPTIONS (kafka.key.deserializer 'a', path 'tokens', kafka.ssl.keystore.location 'b')"
-    assert secret_places(text) == []
+    assert secret_places(text) == ()
     names = (
         "kafka.sasl.jaas.config",
         "kafka.ssl.truststore.password",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +33,8 @@ _ALLOWED = (
 )
 _A_MICROSECOND = 1_000
 _MOMENTS = {"seconds": F.timestamp_seconds, "millis": F.timestamp_millis, "micros": F.timestamp_micros}
+#: parts of what units are called elsewhere
+_STEMS = {"mil": "millis", "mic": "micros", "nan": "nanos", "sec": "seconds", "ms": "millis"}
 #: a moment that a pattern has to write and to read again
 _MOMENT = "TIMESTAMP '2013-11-12 10:09:08.765432'"
 
@@ -157,9 +158,9 @@ def no_timestamp(stream: str, column: str, kind: DataType) -> InputError:
 def _try_pattern(spark: SparkSession, about: str, pattern: str) -> None:
     """Lets Spark write a moment by a pattern and read that again."""
     allowed = f"allowed: {_ALLOWED}"
-    meant = get_close_matches(pattern.lower(), UNITS, 1)
+    meant = next((unit for part, unit in _STEMS.items() if part in pattern.lower()), None)
     if meant:
-        allowed = f"did you mean '{meant[0]}'?"
+        allowed = f"did you mean '{meant}'?"
     try:
         text = f"SELECT try_to_timestamp(date_format({_MOMENT}, :pattern), :pattern) IS NOT NULL AS is_read"
         is_read = spark.sql(text, {"pattern": pattern}).collect()[0].is_read

@@ -192,6 +192,7 @@ class StagedWriter:
         """Appends a batch."""
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            names = batch.schema.names
             self._writer = pq.ParquetWriter(
                 self._path,
                 batch.schema,
@@ -199,7 +200,7 @@ class StagedWriter:
                 compression_level=1,
                 store_schema=False,
                 write_page_checksum=True,
-                write_statistics=batch.schema.names[:-1],
+                write_statistics=names[:-1] if self.kind == "matches" else names,
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
         self._held.append(batch)
