@@ -21,7 +21,21 @@ from penstock.spark.run import Run
 pytestmark = pytest.mark.spark
 
 #: each sign of a pattern, a pattern that others fit, and letters that mean something to a shell or a URI
-NAMES = ["plain", "star*", "abc[123]", "q?", "{x,y}", "a\\b", "*", "abc1", "50%", "100%25", "a#b", "ü ñ", "it's"]
+NAMES = [
+    "plain",
+    "star*",
+    "abc[123]",
+    "q?",
+    "{x,y}",
+    "a\\b",
+    "*",
+    "abc1",
+    "50%",
+    "100%25",
+    "a#b",
+    "ü ñ",
+    "it's",
+]
 ALL = list(range(len(NAMES)))
 
 
@@ -122,14 +136,12 @@ def test_files_that_are_read_again_and_files_at_rest(spark: SparkSession, tmp_pa
     select = "CREATE VIEW every AS SELECT id FROM s WHERE id >= 0;"
     run = _run(Engine(spark, retry_attempts=0).execute(table + select), tmp_path / "out")
     assert _ids(run, "every") == ALL
-    assert [Path(each["path"]).name for event in run.events("rows_set_aside") for each in event["places"]] == [
-        "cut*.csv.gz"
-    ]
+    assert [
+        Path(each["path"]).name for event in run.events("rows_set_aside") for each in event["places"]
+    ] == ["cut*.csv.gz"]
     (data / "cut*.csv.gz").unlink()
     (data / "later.csv").write_text("50,2026-01-01 00:00:20\n")
-    window = (
-        "CREATE VIEW counted AS SELECT window(at, '1 minute') AS w, count(*) AS n, sum(id) AS ids FROM s GROUP BY w;"
-    )
+    window = "CREATE VIEW counted AS SELECT window(at, '1 minute') AS w, count(*) AS n, sum(id) AS ids FROM s GROUP BY w;"
     rest = tmp_path / "at rest[1]"
     others = (
         f"CREATE TABLE names (id INT, at TIMESTAMP) USING csv OPTIONS (path '{rest}', static 'true');"

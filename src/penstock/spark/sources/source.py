@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
@@ -35,6 +36,7 @@ from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
 
 NO_OPTIONS: Mapping[str, str] = {}
+PLAIN = RecordForm()
 
 
 @dataclass(slots=True, eq=False)
@@ -111,9 +113,9 @@ class BoundBatch:
             self.steps = most if self.pace is None else max(1, min(most, ceil(self.pace * places / shortest)))
         return self.steps
 
-    def run_behind(self, df: DataFrame) -> list[TaskReport]:
-        """Derives the columns the plan needs and runs the map stage behind the frame."""
-        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job())
+    def run_behind(self, df: DataFrame, form: RecordForm = PLAIN) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame, over records of a form."""
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job(), form)
 
     def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
         """Stages what is set aside, so that it is quarantined and told.
@@ -218,7 +220,8 @@ class DataFrameSource:
         why: why the map stage cannot run in the scan.
         read: gives a frame like `open` over some files, with further options of Spark's reader; None where the source is none of files.
         kind: what such files are, as a reason says it.
-        has_lines: whether each line of them is a record.
+        line_ends: bytes each of which ends a record of theirs; none where their records are no lines.
+        form: of the records.
         stamp: column of the time at which Spark planned the tuple's batch, which `open` adds and `read` does not.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
     """
@@ -230,7 +233,8 @@ class DataFrameSource:
     why: str
     read: Callable[[SparkSession, Sequence[str], Mapping[str, str]], DataFrame] | None = None
     kind: str = ""
-    has_lines: bool = False
+    line_ends: bytes = b""
+    form: RecordForm = PLAIN
     stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
 
@@ -244,15 +248,17 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame, and one for files with lines that are too long; where files stop it, another one over the others."""
         spark, most = df.sparkSession, batch.program.settings.max_record_bytes
-        paths = batch.files(df) if self.has_lines else []
-        long = {path: lines for path in paths if (lines := long_lines(path, most))}
+        paths = batch.files(df) if self.line_ends else []
+        long = {path: lines for path in paths if (lines := long_lines(path, most, self.line_ends))}
         if not long:
             return self._run(self._of_batch(df, batch), lambda: batch.files(df), batch)
         rest = [path for path in paths if path not in long]
         reports = self._run(self._read(spark, rest, batch), lambda: rest, batch) if rest else []
         with whole_files(spark):
             bound = shorter_than(most)
-            reports += self._run(self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound)
+            reports += self._run(
+                self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound
+            )
         aside = [(each.beginning, TOO_LARGE, each.origin) for lines in long.values() for each in lines]
         return reports + batch.run_behind(records_aside(spark, self.schema, aside))
 
@@ -330,7 +336,7 @@ class DataFrameSource:
             options: that they are read with.
         """
         try:
-            return batch.run_behind(frame)
+            return batch.run_behind(frame, self.form)
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -344,7 +350,8 @@ class DataFrameSource:
             SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
         ]
         left = [path for path in every if path not in found]
-        reports = batch.run_behind(self._read(spark, left, batch, options)) if left else []
+        frame = self._read(spark, left, batch, options)
+        reports = batch.run_behind(frame, self.form) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 

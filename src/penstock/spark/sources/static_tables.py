@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import (
     FILE_SOURCES,
@@ -48,6 +49,11 @@ class StaticTable:
     kind: str
     schema: StructType
     options: Mapping[str, str]
+
+    @property
+    def form(self) -> RecordForm:
+        """Of its records."""
+        return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
 
     def version(self) -> str | None:
         """Tells the table as it is now from others, by names, sizes and times of its files and by its declaration.

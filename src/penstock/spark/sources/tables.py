@@ -14,11 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import open_kafka
-from penstock.spark.sources.long_lines import reads_lines
+from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
@@ -249,7 +250,7 @@ def _open_files(
             _at_rest(session, kind, path, {**at_rest, **more}).schema(schema).load(by_name(paths))
         ),
         kind=_KINDS.get(kind, kind),
-        has_lines=reads_lines(kind, at_rest),
+        line_ends=line_ends(kind, at_rest),
     )
 
 
@@ -297,7 +298,8 @@ def _tolerant_files(
         f"{kind} is decoded by Spark",
         read,
         kind,
-        has_lines=reads_lines(kind, at_rest),
+        line_ends=line_ends(kind, at_rest),
+        form=RecordForm.of(kind, schema.fieldNames(), at_rest),
     )
 
 

@@ -162,7 +162,9 @@ def planned_at(checkpoint: Path, batch: int) -> int:
         checkpoint: the streaming query's.
         batch: its number, planned by Spark.
     """
-    known: int = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[1])["batchTimestampMs"]
+    known: int = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[1])[
+        "batchTimestampMs"
+    ]
     return known
 
 

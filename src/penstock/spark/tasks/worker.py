@@ -11,7 +11,7 @@ import pickle
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
+from penstock.operators.ingest.malformed import RecordForm, Repeats, explained_each
 from penstock.operators.ingest.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
 from penstock.operators.selection.selector import TooManyMatchesError
 from penstock.operators.windows.arrival_steps import Steps
@@ -262,9 +263,12 @@ class Task:
         self.refused: list[Any] = []
         self._set_aside: list[SetAside] = []
         self._runs: list[StagedFile] = []
+        self._repeats = Repeats()
         #: quarantined records whose lines are not looked up yet
         self._unplaced: list[pa.RecordBatch] = []
         self._unplaced_rows = self._unplaced_bytes = 0
+        #: of the files that they are lines of
+        self._encoding = "utf-8"
 
     def process(
         self,
@@ -329,10 +333,24 @@ class Task:
         self._quarantine.write(_quarantined(record, origin, reason))
         self._count(reason)
 
-    def quarantine_lines(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
-        """Likewise of records that may be lines of files: the first of them are told with their lines."""
-        batch = _quarantined(record, origin, reason)
-        self._count(reason)
+    def quarantine_rows(
+        self,
+        aside: pa.RecordBatch,
+        schema: pa.Schema,
+        form: RecordForm,
+        has_value: Mapping[str, pa.BooleanArray],
+    ) -> None:
+        """Likewise of rows of records that may be lines of files: the first of them are told with their lines.
+
+        Args:
+            aside: record, origin and reason of each row.
+            schema: the tuple's columns.
+            form: of the records.
+            has_value: see `explained_each`.
+        """
+        batch = explained_each(aside, schema, form, self._repeats, has_value)
+        self._encoding = form.encoding
+        self._count(batch.column("reason"))
         first = batch.slice(0, _PLACED_ROWS - self._unplaced_rows)
         if self._unplaced_bytes + first.nbytes > _PLACED_BYTES:
             first = first.slice(0, 0)
@@ -371,7 +389,7 @@ class Task:
         """Stages the records whose lines are looked up, each file read once."""
         if self._unplaced:
             record, origin, reason = pa.Table.from_batches(self._unplaced).combine_chunks().columns
-            origins = with_lines(origin.combine_chunks(), record.combine_chunks())
+            origins = with_lines(origin.combine_chunks(), record.combine_chunks(), self._encoding)
             self._quarantine.write(_quarantined(record.combine_chunks(), origins, reason.combine_chunks()))
 
     def _count(self, reason: pa.Array) -> None:
