@@ -20,7 +20,14 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from penstock.errors import ConnectionFailedError
-from penstock.testing.processes import LOOPBACK, ServerProcess, free_port, is_listened_to, java_executable, stop_recorded
+from penstock.testing.processes import (
+    LOOPBACK,
+    ServerProcess,
+    free_port,
+    is_listened_to,
+    java_executable,
+    stop_recorded,
+)
 
 _NAME = "kafka"
 
@@ -210,7 +217,9 @@ class KafkaBroker:
         try:
             told = admin.describe_cluster()
             # another broker may have taken the port
-            return bool(told["brokers"]) and f"cluster.id={told['cluster_id']}\n" in self._identity.read_text()
+            return (
+                bool(told["brokers"]) and f"cluster.id={told['cluster_id']}\n" in self._identity.read_text()
+            )
         except KafkaError:
             return False
         finally:

@@ -21,7 +21,7 @@ from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
-from penstock.spark.sources.offenders import CHECKED
+from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.patterns import (
     base_path,
@@ -60,7 +60,7 @@ _NUMBERS = (
 #: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 _ANY_AGE = "36500d"
 #: what files are called in reasons
-_KINDS = {"parquet": "Parquet", "orc": "ORC"}
+_KINDS = {"parquet": PARQUET, "orc": ORC}
 #: formats whose reader may meet records that do not fit, and its options for going on
 TOLERANT_SOURCES = ("csv", "json")
 TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
