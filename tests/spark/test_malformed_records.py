@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -127,3 +129,36 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
         "malformed csv record: v is no INT": 1,
         "malformed csv record: 3 fields, 2 columns": 1,
     }
+
+
+def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession, tmp_path: Path) -> None:
+    """As pandas writes timestamps; in the scan and in partition folders, which Spark reads."""
+    moment = pa.array([0, 1_000], pa.timestamp("ns", "UTC"))
+    script = ""
+    for name, place in (("plain", "1.parquet"), ("part", "k=1/1.parquet")):
+        path = tmp_path / name / place
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1, 2], "at": moment}), path)
+        good = {"id": [3, 4], "at": moment.cast(pa.timestamp("us", "UTC"))}
+        pq.write_table(pa.table(good), path.with_name("2.parquet"))
+        script += (
+            f"CREATE TABLE {name} (id BIGINT, at TIMESTAMP) USING parquet OPTIONS (path '{tmp_path / name}');"
+        )
+        script += f"CREATE VIEW of_{name} AS SELECT id FROM {name} WHERE id > 0;"
+    run = (
+        Engine(spark, retry_attempts=0, settle_seconds=0)
+        .execute(script)
+        .start(tmp_path / "out", available_now=True)
+    )
+    run.await_termination()
+    run.stop()
+    for name in ("plain", "part"):
+        assert sorted(row.id for row in run.results(f"of_{name}").collect()) == [3, 4]
+        (event,) = [each for each in run.events("rows_set_aside") if each["stream"] == name]
+        (place,) = event["places"]
+        assert place["rows"] == event["rows"] == 2
+        assert place["reason"] == (
+            "unreadable Parquet file: column at is stored as timestamp[ns, tz=UTC], which Spark does not read as "
+            "TIMESTAMP; write it in microseconds (pandas: to_parquet(..., coerce_timestamps='us'))"
+        )
+        assert "1 place with 2 rows in all could not be read" in event["told"]

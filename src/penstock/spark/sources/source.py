@@ -26,6 +26,7 @@ from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
 from penstock.spark.sources.offenders import offenders, records_aside, rows_aside, rows_in_footer
+from penstock.spark.sources.parquet_rescue import in_types
 from penstock.spark.sources.patterns import has_signs
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -347,7 +348,12 @@ class DataFrameSource:
         for path in found:
             check_folder(path)
         aside = [
-            SetAside(path, None, rows_in_footer(path, self.kind), f"unreadable {self.kind} file: {why}")
+            SetAside(
+                path,
+                None,
+                rows_in_footer(path, self.kind),
+                f"unreadable {self.kind} file: {in_types(path, why, self.schema)}",
+            )
             for path, why in found.items()
         ]
         left = [path for path in every if path not in found]
