@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.errors import SqlError
+from penstock.errors import SqlError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 
@@ -171,6 +171,20 @@ def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "other" / "x*.csv"
     with pytest.raises(SqlError, match=r"is a file; a stream reads a folder"):
         Engine(spark).execute(_table("one", "csv", file))
+
+
+def test_a_streaming_dataframe_stops_before_a_file_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "star*.csv").write_text("1\n")
+    frame = spark.readStream.schema("id INT").csv(str(folder))
+    engine = Engine(spark, retry_attempts=0).stream("s", frame)
+    engine.view("v", "SELECT id FROM s WHERE id > 0")
+    assert _ids(_run(engine, tmp_path / "out"), "v") == [1]
+    (folder / "plain.csv").write_text("2\n")
+    (folder / "b[1].csv").write_text("3\n")
+    with pytest.raises(StreamFailedError, match=r"the name of .*b\[1\]\.csv is a pattern to Spark"):
+        _run(engine, tmp_path / "out")
 
 
 @pytest.mark.parametrize("declared", ["(id INT)", ""])

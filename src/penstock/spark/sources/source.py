@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from penstock.errors import InputError
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
@@ -290,9 +291,12 @@ class DataFrameSource:
     def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
         arrival steps where they are cut into several: one read for each."""
-        if self.read is None or batch.checkpoint is None:
+        if batch.checkpoint is None:
             return df
         times = times_of_batch(batch.checkpoint, batch.number) or {}
+        if self.read is None:
+            _refuse_signs(list(times))
+            return df
         if self.stamp is not None or len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
             return self._read(df.sparkSession, list(times), batch) if any(map(has_signs, times)) else df
         paths: dict[int, list[str]] = {}
@@ -360,6 +364,20 @@ class DataFrameSource:
         frame = self._read(spark, left, batch, options)
         reports = batch.run_behind(frame, self.form) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
+
+
+def _refuse_signs(paths: Sequence[str]) -> None:
+    """Makes sure that Spark reads each file of a batch of somebody's streaming DataFrame once.
+
+    Raises:
+        InputError: the name of one is a pattern to Spark, for which it would read the others again.
+    """
+    named = next(filter(has_signs, paths), None)
+    if named is not None and len(paths) > 1:
+        raise InputError(
+            f"the name of {named} is a pattern to Spark, which would read the other files of the batch once more for it: "
+            "rename the file, or declare its folder with CREATE TABLE, where names may have such signs"
+        )
 
 
 def stamped(source: DataFrameSource, column: str) -> DataFrameSource:
