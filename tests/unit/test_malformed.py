@@ -17,7 +17,7 @@ from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
-from penstock.spark.tasks import worker
+from penstock.spark.tasks import quarantined_lines
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON, batch_processor
 from penstock.spark.tasks.record_lines import with_lines
 from penstock.spark.tasks.worker import Task, TaskContextData
@@ -220,7 +220,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
         return real_open(self, *args, **how)
 
     monkeypatch.setattr(Path, "open", noted)
-    monkeypatch.setattr(worker, "_PLACED_ROWS", 3)
+    monkeypatch.setattr(quarantined_lines, "_PLACED_ROWS", 3)
     for records in (["bad", None], ["bad"], ["worse", "last"]):
         columns = {
             "id": pa.array([7 if record is None else None for record in records], pa.int64()),

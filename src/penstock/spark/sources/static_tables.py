@@ -14,16 +14,9 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.ingest.malformed import RecordForm
+from penstock.spark.sources.file_frames import TOLERANT, TOLERANT_SOURCES, set_apart, with_corrupt
 from penstock.spark.sources.patterns import table_path
-from penstock.spark.sources.tables import (
-    FILE_SOURCES,
-    TOLERANT,
-    TOLERANT_SOURCES,
-    check_columns,
-    open_files_at_rest,
-    set_apart,
-    with_corrupt,
-)
+from penstock.spark.sources.tables import FILE_SOURCES, check_columns, open_files_at_rest
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
