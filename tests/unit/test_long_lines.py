@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.spark.sources import long_lines as module
-from penstock.spark.sources.long_lines import long_lines, reads_lines
+from penstock.spark.sources.long_lines import ANY_END, line_ends, long_lines
 
 MOST = 50
 
@@ -34,7 +34,7 @@ def test_lines_as_hadoop_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pieces.append(rng.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\r", b"\r\r\n"]))
         content = b"".join(pieces[: rng.choice([None, -1])])
         path.write_bytes(content)
-        found = [(each.line, each.size) for each in long_lines(f"file:{path}", MOST)]
+        found = [(each.line, each.size) for each in long_lines(f"file:{path}", MOST, ANY_END)]
         # a line feed alone may be told as the end where it is behind a carriage return
         assert [line for line, _ in found] == [line for line, _ in _expected(content)], content
         assert all(
@@ -45,19 +45,26 @@ def test_lines_as_hadoop_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_the_quarantine_keeps(tmp_path: Path) -> None:
     path = tmp_path / "1.csv"
     path.write_bytes(b"1,a\n" + b"2," + b"b" * 5_000 + b"\n3,c\n")
-    (line,) = long_lines(str(path), 1_000)
+    (line,) = long_lines(str(path), 1_000, ANY_END)
     assert line.origin == f"{path}:2 (5,002 bytes)"
     assert line.beginning == b"2," + b"b" * 1_022
-    assert not long_lines(str(path), 5_002)
-    assert not long_lines(str(tmp_path / "gone.csv"), 1)
+    assert not long_lines(str(path), 5_002, ANY_END)
+    assert not long_lines(str(tmp_path / "gone.csv"), 1, ANY_END)
     path.rename(tmp_path / "1.csv.gz")
-    assert not long_lines(str(tmp_path / "1.csv.gz"), 1_000)
+    assert not long_lines(str(tmp_path / "1.csv.gz"), 1_000, ANY_END)
+
+
+def test_a_separator_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "1.json"
+    path.write_bytes(b"a\rb;" + b"c\r\n" * 40 + b";d;" + b"e" * 90)
+    assert [(each.line, each.size) for each in long_lines(str(path), MOST, b";")] == [(2, 120), (4, 90)]
 
 
 def test_which_tables_have_lines() -> None:
-    assert reads_lines("csv", {"header": "true"})
-    assert reads_lines("text", {})
-    assert not reads_lines("json", {"multiline": "TRUE"})
-    assert not reads_lines("text", {"wholetext": "true"})
-    assert not reads_lines("csv", {"linesep": ";"})
-    assert not reads_lines("orc", {})
+    assert line_ends("csv", {"header": "true"}) == ANY_END
+    assert line_ends("text", {}) == ANY_END
+    assert line_ends("json", {"linesep": "\n"}) == b"\n"
+    assert not line_ends("csv", {"linesep": "||"})
+    assert not line_ends("json", {"multiline": "TRUE"})
+    assert not line_ends("text", {"wholetext": "true"})
+    assert not line_ends("orc", {})

@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.spark.lanes.joins.static_aside import keep_aside
+from penstock.operators.ingest.malformed import RecordForm
+from penstock.spark.lanes.joins.static_aside import HAS_VALUE, keep_aside
 from penstock.spark.storage.files import newest_first
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 
 SCHEMA = pa.schema({"cust": pa.string(), "tier": pa.int32()})
+FORM = RecordForm.of("csv", SCHEMA.names, {})
 
 
 def aside(*records: bytes, reason: str = "malformed csv record") -> pa.Table:
@@ -21,6 +23,8 @@ def aside(*records: bytes, reason: str = "malformed csv record") -> pa.Table:
             CORRUPT: pa.array(records, pa.binary()),
             REASON: pa.array([reason] * len(records), pa.string()),
             ORIGIN: pa.array(["custs.csv"] * len(records), pa.string()),
+            HAS_VALUE.format(0): pa.array([True] * len(records)),
+            HAS_VALUE.format(1): pa.array([False] * len(records)),
         }
     )
 
@@ -28,9 +32,9 @@ def aside(*records: bytes, reason: str = "malformed csv record") -> pa.Table:
 def test_they_are_counted_by_reason_and_kept_once_a_version(tmp_path: Path) -> None:
     both = pa.concat_tables([aside(b"D,oops", b"E,7,8"), aside(b"F,\xff", reason="not UTF-8")])
     for _ in range(2):
-        assert keep_aside(tmp_path / "custs", "v", both, SCHEMA) == {
+        assert keep_aside(tmp_path / "custs", "v", both, SCHEMA, FORM) == {
             "malformed csv record: tier is no INT": 1,
-            "malformed csv record": 1,
+            "malformed csv record: 3 fields, 2 columns": 1,
             "not UTF-8": 1,
         }
     (file,) = (tmp_path / "custs").iterdir()
@@ -40,15 +44,15 @@ def test_they_are_counted_by_reason_and_kept_once_a_version(tmp_path: Path) -> N
 
 
 def test_versions_where_all_fits_leave_nothing(tmp_path: Path) -> None:
-    assert keep_aside(tmp_path / "custs", "v", aside(), SCHEMA) == {}
+    assert keep_aside(tmp_path / "custs", "v", aside(), SCHEMA, FORM) == {}
     assert not (tmp_path / "custs").exists()
 
 
 def test_the_newest_versions_stay(tmp_path: Path) -> None:
     for number in range(12):
-        keep_aside(tmp_path, str(number), aside(b"D,oops"), SCHEMA)
+        keep_aside(tmp_path, str(number), aside(b"D,oops"), SCHEMA, FORM)
         os.utime(tmp_path / f"{number}.parquet", ns=(number, number))
-    keep_aside(tmp_path, "12", aside(b"D,oops"), SCHEMA)
+    keep_aside(tmp_path, "12", aside(b"D,oops"), SCHEMA, FORM)
     assert [each.stem for each in newest_first(tmp_path, "*.parquet")] == [
         str(number) for number in range(12, 2, -1)
     ]

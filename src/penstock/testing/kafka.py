@@ -20,7 +20,14 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from penstock.errors import ConnectionFailedError
-from penstock.testing.processes import LOOPBACK, ServerProcess, free_port, java_executable, stop_recorded
+from penstock.testing.processes import (
+    LOOPBACK,
+    ServerProcess,
+    free_port,
+    is_listened_to,
+    java_executable,
+    stop_recorded,
+)
 
 _NAME = "kafka"
 
@@ -41,6 +48,7 @@ class KafkaBroker:
         #: whether somebody may have the address already, so that the port stays
         self._is_known = port is not None
         self._topics = data.absolute() / "topics"
+        self._identity = self._topics / "meta.properties"
         self._properties = data / "server.properties"
         classpath = str(jars.absolute() / "*")
         self._java = [java_executable(), f"-Xmx{heap}", "-Dlog4j2.level=WARN", "-cp", classpath]
@@ -55,11 +63,18 @@ class KafkaBroker:
         """Starts the broker and waits until it answers; tried again if another program took one of its ports.
 
         Raises:
-            ConnectionFailedError: it could not be started; the message ends with its log.
+            ConnectionFailedError: it runs already, or another program has the port that was asked for; or it could not
+                be started, and the message ends with its log.
         """
+        self._server.refuse_second()
+        if self._is_known and is_listened_to(self.port):
+            raise ConnectionFailedError(
+                f"Port {self.port} of {LOOPBACK} is taken by another program, perhaps another Kafka broker: end it, or "
+                f"choose another port (make kafka KAFKA_PORT={self.port + 1})."
+            )
         for last in (False, False, True):
             self._configure()
-            if not (self._topics / "meta.properties").exists():
+            if not self._identity.exists():
                 self._format()
             try:
                 self._server.start(self._answers)
@@ -200,7 +215,11 @@ class KafkaBroker:
         except (KafkaError, OSError, ValueError):
             return False
         try:
-            return bool(admin.describe_cluster()["brokers"])
+            told = admin.describe_cluster()
+            # another broker may have taken the port
+            return (
+                bool(told["brokers"]) and f"cluster.id={told['cluster_id']}\n" in self._identity.read_text()
+            )
         except KafkaError:
             return False
         finally:

@@ -33,6 +33,15 @@ def free_port() -> int:
             return port
 
 
+def is_listened_to(port: int) -> bool:
+    """Whether a server accepts connections on a TCP port of the loopback address."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def java_executable() -> str:
     """The Java that PySpark would start: that of JAVA_HOME, else the first on the path."""
     home = os.environ.get("JAVA_HOME")
@@ -77,8 +86,7 @@ class ServerProcess:
             ConnectionFailedError: it runs already, it ended, or it was not ready in time; in the last
                 case it is stopped.
         """
-        if self.pid_file.exists() and _leads_its_group(int(self.pid_file.read_text())):
-            raise ConnectionFailedError(f"{self.name} runs already, as process {self.pid_file.read_text()}.")
+        self.refuse_second()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -98,6 +106,15 @@ class ServerProcess:
                 tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
                 raise ConnectionFailedError(f"{self.name}: {state}. The end of its log, {self.log}:\n{tail}")
             time.sleep(0.1)
+
+    def refuse_second(self) -> None:
+        """Makes sure that the server does not run.
+
+        Raises:
+            ConnectionFailedError: it does.
+        """
+        if self.pid_file.exists() and _leads_its_group(int(self.pid_file.read_text())):
+            raise ConnectionFailedError(f"{self.name} runs already, as process {self.pid_file.read_text()}.")
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """Asks the server to end, and kills it if it has not in time. No effect if it is not running."""

@@ -81,14 +81,13 @@ class BatchEvents:
     def set_aside(self, batch: int, found: Sequence[SetAside]) -> None:
         """Files and row groups of a batch could not be read, if there are any."""
         if found:
-            rows = sum(each.rows or 0 for each in found)
+            known = [each.rows for each in found if each.rows is not None]
             self._events.record(
                 "rows_set_aside",
                 stream=self._stream,
                 batch=batch,
-                told=f"{len(found):,} places with {rows:,} rows in all could not be read, first "
-                f"{found[0].origin}: {found[0].reason}",
-                rows=rows,
+                told=f"{_places(len(found), known)} could not be read, first {found[0].origin}: {found[0].reason}",
+                rows=sum(known),
                 places=[asdict(each) for each in found[:_MOST_NAMED]],
                 further=max(0, len(found) - _MOST_NAMED),
             )
@@ -96,3 +95,14 @@ class BatchEvents:
     def compacted(self, first: int, last: int) -> None:
         """The files of a range of batches were merged."""
         self._events.record("compacted", stream=self._stream, first=first, last=last)
+
+
+def _places(number: int, known: Sequence[int]) -> str:
+    """Places that could not be read, with the rows of those whose footer says how many they have."""
+    places = f"{number:,} place{'' if number == 1 else 's'}"
+    if not known:
+        return f"{places} with an unknown number of rows"
+    rows = f"{sum(known):,} row{'' if sum(known) == 1 else 's'}"
+    if len(known) == number:
+        return f"{places} with {rows} in all"
+    return f"{places} with {rows} in {len(known):,} of them and an unknown number in the others"

@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.operators.ingest.json_decode import decodable
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.windows.arrival_steps import OffsetSteps
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
@@ -159,7 +160,9 @@ class KafkaJsonSource:
 
         def run_behind(records: DataFrame) -> list[TaskReport]:
             tuples = decode_json(records, self._stored, self.settings.max_record_bytes, steps)
-            return batch.run_behind(tuples if times is None else times.of(tuples), self._stored)
+            if times is None:
+                return batch.run_behind(tuples)
+            return batch.run_behind(times.of(tuples), RecordForm(stored=arrow_schema(self._stored)))
 
         if self._why_not(batch.derived):
             return run_behind(df)

@@ -19,6 +19,8 @@ from penstock.spark.tasks.parquet_files import local_path, other_kind
 
 #: why a line is set aside
 TOO_LARGE = "record too large"
+#: what ends a line by default: each of these, or both as a pair
+ANY_END = b"\r\n"
 #: bytes of one read, and those of a long line that the quarantine keeps
 _BLOCK_BYTES = 1 << 16
 _KEPT_BYTES = 1 << 10
@@ -52,23 +54,27 @@ class LongLine:
         return f"{self.path}:{self.line} ({self.size:,} bytes)"
 
 
-def reads_lines(kind: str, options: Mapping[str, str]) -> bool:
-    """Whether a reader takes each line for a record, and a line feed or carriage return for its end.
+def line_ends(kind: str, options: Mapping[str, str]) -> bytes:
+    """The bytes each of which ends a record for a reader; none where records are no lines, or end with several bytes.
 
     Args:
         kind: the format.
         options: of the table, by plain name.
     """
     whole = [options.get(name, "false").lower() for name in ("multiline", "wholetext")]
-    return kind in ("csv", "json", "text") and "true" not in whole and "linesep" not in options
+    if kind not in ("csv", "json", "text") or "true" in whole:
+        return b""
+    ends = options.get("linesep", ANY_END.decode()).encode()
+    return ends if ends == ANY_END or len(ends) == 1 else b""
 
 
-def long_lines(uri: str, most: int) -> list[LongLine]:
+def long_lines(uri: str, most: int, ends: bytes) -> list[LongLine]:
     """The lines of a file that are longer than `most` bytes; of a file that is compressed, gone or not local none.
 
     Args:
         uri: the file's URI.
         most: bytes that a line may have.
+        ends: see `line_ends`.
     """
     path = local_path(uri)
     if path is None or path.endswith(_COMPRESSED) or other_kind(uri) is not None:
@@ -78,7 +84,7 @@ def long_lines(uri: str, most: int) -> list[LongLine]:
         if size <= most:
             return []
         with Path(path).open("rb") as file:
-            return list(_found(file, uri, size, most))
+            return list(_found(file, uri, size, most, ends))
     except OSError:  # whatever it is, reading the file tells it
         return []
 
@@ -101,25 +107,25 @@ def whole_files(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, str(value))
 
 
-def _found(file: IO[bytes], uri: str, size: int, most: int) -> Iterator[LongLine]:
+def _found(file: IO[bytes], uri: str, size: int, most: int, ends: bytes) -> Iterator[LongLine]:
     # as Hadoop counts: with the bytes that end the line, one of which is allowed for
     length = most + 2
     start = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
     number, counted = 1, start
     while size - start >= length:
-        last = _last_end(file, start, start + length - 1)
+        last = _last_end(file, start, start + length - 1, ends)
         if last is not None:
             start = last
             continue
-        end, is_ended = _next_end(file, start + length - 1, size)
-        number, counted = number + _ends(file, counted, start), start
+        end, is_ended = _next_end(file, start + length - 1, size, ends)
+        number, counted = number + _count(file, counted, start, ends), start
         file.seek(start)
         beginning = file.read(_KEPT_BYTES)
         yield LongLine(uri, number, end - start - is_ended, beginning)
         start = end
 
 
-def _last_end(file: IO[bytes], first: int, until: int) -> int | None:
+def _last_end(file: IO[bytes], first: int, until: int, ends: bytes) -> int | None:
     """Where the last line ends that ends behind `first`, at `until` at the most; None where none does."""
     upper = until
     while upper > first:
@@ -128,36 +134,37 @@ def _last_end(file: IO[bytes], first: int, until: int) -> int | None:
         block = file.read(upper - lower + 1)
         own, behind = block[: upper - lower], block[upper - lower :]
         # a carriage return at the end of the block ends no line if a line feed follows it
-        found = max(own.rfind(b"\n"), own.rfind(b"\r", 0, len(own) - (behind == b"\n")))
+        is_cut = ends == ANY_END and own.endswith(b"\r") and behind == b"\n"
+        found = max(own.rfind(end, 0, len(own) - is_cut) for end in ends)
         if found >= 0:
             return lower + found + 1
         upper = lower
     return None
 
 
-def _next_end(file: IO[bytes], first: int, size: int) -> tuple[int, int]:
+def _next_end(file: IO[bytes], first: int, size: int, ends: bytes) -> tuple[int, int]:
     """Where the line ends that `first` is in, and how many bytes end it."""
     file.seek(first)
     position = first
     while block := file.read(_BLOCK_BYTES):
-        ends = [place for sign in (b"\n", b"\r") if (place := block.find(sign)) >= 0]
-        if ends:
-            place = min(ends)
-            position += place
+        places = [place for end in ends if (place := block.find(end)) >= 0]
+        if places:
+            position += min(places)
             file.seek(position)
-            width = 2 if file.read(2) == b"\r\n" else 1
+            width = 2 if ends == ANY_END and file.read(2) == b"\r\n" else 1
             return position + width, width
         position += len(block)
     return size, 0
 
 
-def _ends(file: IO[bytes], first: int, until: int) -> int:
+def _count(file: IO[bytes], first: int, until: int, ends: bytes) -> int:
     """How many lines end between two places, at both of which a line begins."""
     file.seek(first)
     found, left, was_return = 0, until - first, False
     while left > 0 and (block := file.read(min(left, 16 * _BLOCK_BYTES))):
-        found += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
-        found -= was_return and block.startswith(b"\n")
+        found += sum(block.count(end) for end in ends)
+        if ends == ANY_END:
+            found -= block.count(b"\r\n") + (was_return and block.startswith(b"\n"))
         was_return = block.endswith(b"\r")
         left -= len(block)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import pyarrow.orc as orc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +14,11 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.recovery.causes import cause_of, trace_of
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.parquet_files import READ_ERRORS, local_path, open_parquet, other_kind
 from penstock.spark.tasks.worker import SetAside
 
+#: what files are called in reasons
+PARQUET, ORC = "Parquet", "ORC"
 #: Spark does not pass over files without a word
 NONE_PASSED_OVER = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 #: what Spark is told of pages with a checksum, which it passes over by itself
@@ -86,3 +90,21 @@ def offenders(paths: Sequence[str], read: Callable[[Sequence[str]], DataFrame]) 
         return {paths[0]: reason}
     middle = len(paths) // 2
     return {**offenders(paths[:middle], read), **offenders(paths[middle:], read)}
+
+
+def rows_in_footer(uri: str, kind: str) -> int | None:
+    """How many rows the footer of a file says it has; None where it has none that can be read.
+
+    Args:
+        uri: the file's URI.
+        kind: Parquet, ORC or another.
+    """
+    path, rows = local_path(uri), None
+    try:
+        if kind == PARQUET:
+            rows = open_parquet(uri).metadata.num_rows
+        elif kind == ORC and path is not None and other_kind(uri) is None:
+            rows = orc.ORCFile(path).nrows
+    except READ_ERRORS:
+        return None
+    return rows

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
 
 from penstock.spark.tasks.parquet_files import (
     READ_ERRORS,
@@ -25,6 +27,31 @@ from penstock.spark.tasks.worker import SetAside
 
 #: how the reason of a whole file begins
 UNREADABLE = "unreadable Parquet file"
+#: what Spark says of a column whose type it cannot turn into the declared one
+_OTHER_TYPE = re.compile(r"SchemaColumnConvertNotSupportedException: column: \[([^\],]+)\]")
+
+
+def in_types(path: str, reason: str, schema: StructType) -> str:
+    """Why Spark cannot read a file, by its column and both types where that is the reason.
+
+    Args:
+        path: the file's URI.
+        reason: as Spark says it.
+        schema: the stream's columns.
+    """
+    column = _OTHER_TYPE.search(reason)
+    name = column.group(1) if column else None
+    try:
+        stored = {field.name: field.type for field in open_parquet(path).schema_arrow} if name else {}
+    except READ_ERRORS:
+        return reason
+    if name not in stored or name not in schema.fieldNames():
+        return reason
+    kind, wanted = stored[name], schema[name].dataType.simpleString().upper()
+    remedy = ""
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        remedy = "; write it in microseconds (pandas: to_parquet(..., coerce_timestamps='us'))"
+    return f"column {name} is stored as {kind}, which Spark does not read as {wanted}{remedy}"
 
 
 def rescue(path: str, reason: str, columns: Sequence[str], folder: Path) -> tuple[str | None, list[SetAside]]:

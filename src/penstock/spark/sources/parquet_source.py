@@ -24,7 +24,7 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
-from penstock.spark.sources.parquet_rescue import UNREADABLE, rescue
+from penstock.spark.sources.parquet_rescue import UNREADABLE, in_types, rescue
 from penstock.spark.sources.patterns import by_name, table_path
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
@@ -195,11 +195,13 @@ class ParquetSource:
             readable = [path for path in readable if path not in found]
         aside: list[SetAside] = []
         copies: list[str] = []
-        for path, reason in bad.items():
+        for path, why in bad.items():
+            reason = in_types(path, why, self.schema)
             copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
             if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
                 rows = open_parquet(path).metadata.num_rows
-                copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason_of_copy}")]
+                reason = in_types(path, reason_of_copy, self.schema)
+                copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason}")]
             copies += [] if copy is None else [copy]
             aside += lost
         left = copies if reports else [*readable, *copies]

@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from penstock.errors import InputError
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
@@ -26,7 +28,8 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
-from penstock.spark.sources.offenders import offenders, records_aside, rows_aside
+from penstock.spark.sources.offenders import offenders, records_aside, rows_aside, rows_in_footer
+from penstock.spark.sources.parquet_rescue import in_types
 from penstock.spark.sources.patterns import has_signs
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -37,6 +40,7 @@ from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
 
 NO_OPTIONS: Mapping[str, str] = {}
+PLAIN = RecordForm()
 
 
 @dataclass(slots=True, eq=False)
@@ -113,15 +117,9 @@ class BoundBatch:
             self.steps = most if self.pace is None else max(1, min(most, ceil(self.pace * places / shortest)))
         return self.steps
 
-    def run_behind(self, df: DataFrame, stored: StructType | None = None) -> list[TaskReport]:
-        """Derives the columns the plan needs and runs the map stage behind the frame.
-
-        Args:
-            df: the tuples.
-            stored: their columns as records have them, where these are others, to say why a record does not fit.
-        """
-        records = None if stored is None else arrow_schema(stored)
-        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job(), records)
+    def run_behind(self, df: DataFrame, form: RecordForm = PLAIN) -> list[TaskReport]:
+        """Derives the columns the plan needs and runs the map stage behind the frame, over records of a form."""
+        return run_behind_dataframe(derive_packed(df, self.derived), self.program, self.job(), form)
 
     def run_aside(self, rows: DataFrame, aside: Sequence[SetAside]) -> list[TaskReport]:
         """Stages what is set aside, so that it is quarantined and told.
@@ -234,10 +232,10 @@ class DataFrameSource:
         why: why the map stage cannot run in the scan.
         read: gives a frame like `open` over some files, with further options of Spark's reader; None where the source is none of files.
         kind: what such files are, as a reason says it.
-        has_lines: whether each line of them is a record.
+        line_ends: bytes each of which ends a record of theirs; none where their records are no lines.
+        form: of the records.
         stamp: column of the time at which Spark planned the tuple's batch, which `open` adds and `read` does not.
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
-        stored: the columns as records have them, where these are others than the tuple's.
     """
 
     is_finite: ClassVar[bool] = False
@@ -247,10 +245,10 @@ class DataFrameSource:
     why: str
     read: Callable[[SparkSession, Sequence[str], Mapping[str, str]], DataFrame] | None = None
     kind: str = ""
-    has_lines: bool = False
+    line_ends: bytes = b""
+    form: RecordForm = PLAIN
     stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
-    stored: StructType | None = None
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
@@ -262,8 +260,8 @@ class DataFrameSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame, and one for files with lines that are too long; where files stop it, another one over the others."""
         spark, most = df.sparkSession, batch.program.settings.max_record_bytes
-        paths = batch.files(df) if self.has_lines else []
-        long = {path: lines for path in paths if (lines := long_lines(path, most))}
+        paths = batch.files(df) if self.line_ends else []
+        long = {path: lines for path in paths if (lines := long_lines(path, most, self.line_ends))}
         if not long:
             return self._run(self._of_batch(df, batch), lambda: batch.files(df), batch)
         rest = [path for path in paths if path not in long]
@@ -309,15 +307,18 @@ class DataFrameSource:
             open=lambda session: times.of(self.open(session)),
             read=read and (lambda session, paths, more: times.of(read(session, paths, more))),
             reopen=reopen and (lambda session, past: map(times.of, reopen(session, past))),
-            stored=times.stored,
+            form=replace(self.form, stored=arrow_schema(times.stored)),
         )
 
     def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
         arrival steps where they are cut into several: one read for each."""
-        if self.read is None or batch.checkpoint is None:
+        if batch.checkpoint is None:
             return df
         times = times_of_batch(batch.checkpoint, batch.number) or {}
+        if self.read is None:
+            _refuse_signs(list(times))
+            return df
         if self.stamp is not None or len(set(times.values())) < 2 or batch.cut(len(times)) < 2:
             return self._read(df.sparkSession, list(times), batch) if any(map(has_signs, times)) else df
         paths: dict[int, list[str]] = {}
@@ -362,7 +363,7 @@ class DataFrameSource:
             options: that they are read with.
         """
         try:
-            return batch.run_behind(frame, self.stored)
+            return batch.run_behind(frame, self.form)
         except (PySparkException, Py4JJavaError):
             if self.read is None:
                 raise
@@ -373,11 +374,31 @@ class DataFrameSource:
         for path in found:
             check_folder(path)
         aside = [
-            SetAside(path, None, None, f"unreadable {self.kind} file: {why}") for path, why in found.items()
+            SetAside(
+                path,
+                None,
+                rows_in_footer(path, self.kind),
+                f"unreadable {self.kind} file: {in_types(path, why, self.schema)}",
+            )
+            for path, why in found.items()
         ]
         left = [path for path in every if path not in found]
-        reports = batch.run_behind(self._read(spark, left, batch, options), self.stored) if left else []
+        reports = batch.run_behind(self._read(spark, left, batch, options), self.form) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
+
+
+def _refuse_signs(paths: Sequence[str]) -> None:
+    """Makes sure that Spark reads each file of a batch of somebody's streaming DataFrame once.
+
+    Raises:
+        InputError: the name of one is a pattern to Spark, for which it would read the others again.
+    """
+    named = next(filter(has_signs, paths), None)
+    if named is not None and len(paths) > 1:
+        raise InputError(
+            f"the name of {named} is a pattern to Spark, which would read the other files of the batch once more for it: "
+            "rename the file, or declare its folder with CREATE TABLE, where names may have such signs"
+        )
 
 
 def stamped(source: DataFrameSource, column: str) -> DataFrameSource:

@@ -13,17 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.file_frames import TOLERANT, TOLERANT_SOURCES, set_apart, with_corrupt
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import table_path
-from penstock.spark.sources.tables import (
-    FILE_SOURCES,
-    TOLERANT,
-    TOLERANT_SOURCES,
-    open_files_at_rest,
-    set_apart,
-    with_corrupt,
-)
+from penstock.spark.sources.tables import FILE_SOURCES, open_files_at_rest
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
@@ -49,6 +44,11 @@ class StaticTable:
     kind: str
     schema: StructType
     options: Mapping[str, str]
+
+    @property
+    def form(self) -> RecordForm:
+        """Of its records."""
+        return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
 
     def version(self) -> str | None:
         """Tells the table as it is now from others, by names, sizes and times of its files and by its declaration.

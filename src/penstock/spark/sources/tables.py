@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import StoredTimes, stored_times
+from penstock.spark.sources.file_frames import (
+    TOLERANT_SOURCES,
+    folder_option,
+    reader_at_rest,
+    tolerant_files,
+)
 from penstock.spark.sources.kafka_source import open_kafka
-from penstock.spark.sources.long_lines import reads_lines
+from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
-from penstock.spark.sources.offenders import CHECKED
+from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.patterns import (
     base_path,
     by_name,
     files_among_others,
-    has_signs,
     is_pattern,
     table_path,
 )
@@ -36,7 +40,6 @@ from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.sampled_files import sample
 from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
 from penstock.spark.sources.topics import TopicsSource
-from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.sql.script.script import CreateTable
 
 T = TypeVar("T")
@@ -58,10 +61,7 @@ _NUMBERS = (
 #: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 _ANY_AGE = "36500d"
 #: what files are called in reasons
-_KINDS = {"parquet": "Parquet", "orc": "ORC"}
-#: formats whose reader may meet records that do not fit, and its options for going on
-TOLERANT_SOURCES = ("csv", "json")
-TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+_KINDS = {"parquet": PARQUET, "orc": ORC}
 FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay", "network")
 
@@ -214,7 +214,7 @@ def _open_files(
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
-        return _tolerant_files(kind, path, schema, options, at_rest, event_time)
+        return tolerant_files(kind, path, schema, options, at_rest, event_time)
     why = (
         f"{kind} files"
         if kind != "parquet"
@@ -226,15 +226,15 @@ def _open_files(
         open=lambda session: (
             session.readStream.schema(schema)
             .format(kind)
-            .options(**{**CHECKED, **_based(path), **options})
+            .options(**{**CHECKED, **folder_option(path), **options})
             .load(table_path(path))
         ),
         why=why,
         read=lambda session, paths, more: (
-            _at_rest(session, kind, path, {**at_rest, **more}).schema(schema).load(by_name(paths))
+            reader_at_rest(session, kind, path, {**at_rest, **more}).schema(schema).load(by_name(paths))
         ),
         kind=_KINDS.get(kind, kind),
-        has_lines=reads_lines(kind, at_rest),
+        line_ends=line_ends(kind, at_rest),
     )
 
 
@@ -246,7 +246,7 @@ def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructT
         InputError: they have no columns.
     """
     try:
-        schema = _columns_of_files(reader, path)
+        schema = _loaded(reader, path).schema
     except PySparkException as error:
         message = first_line(error)
         if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
@@ -263,85 +263,12 @@ def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructT
     return schema
 
 
-def _at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
-    """A reader of single files of a stream's folder that sees the columns a stream sees."""
-    return spark.read.format(kind).options(**{**CHECKED, **base_path(path), **options})
-
-
-def _columns_of_files(reader: DataFrameReader, path: str) -> StructType:
-    """The columns of a path's files; only files are looked at."""
+def _loaded(reader: DataFrameReader, path: str) -> DataFrame:
+    """A path's files, of which Spark opens some to know the columns: only files are among them."""
     files = files_among_others(path)
     if files is None:
-        return reader.load(table_path(path)).schema
-    return reader.options(**base_path(path)).load(by_name(files)).schema
-
-
-def _based(path: str) -> Mapping[str, str]:
-    """What Spark's stream has to be told of a folder whose name has signs of a pattern."""
-    return base_path(path) if has_signs(path) else {}
-
-
-def _tolerant_files(
-    kind: str,
-    path: str,
-    schema: StructType,
-    options: Mapping[str, str],
-    at_rest: Mapping[str, str],
-    event_time: str | None,
-) -> DataFrameSource:
-    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
-    wide = with_corrupt(schema)
-
-    def load(spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.schema(wide).format(kind).options(**{**_based(path), **options})
-        return set_apart(reader.options(**TOLERANT).load(table_path(path)), kind, schema)
-
-    def read(spark: SparkSession, paths: Sequence[str], more: Mapping[str, str]) -> DataFrame:
-        reader = _at_rest(spark, kind, path, {**at_rest, **more}).schema(wide).options(**TOLERANT)
-        return set_apart(reader.load(by_name(paths)), kind, schema)
-
-    return DataFrameSource(
-        schema,
-        event_time,
-        load,
-        f"{kind} is decoded by Spark",
-        read,
-        kind,
-        has_lines=reads_lines(kind, at_rest),
-    )
-
-
-def with_corrupt(schema: StructType) -> StructType:
-    """The columns to read with TOLERANT: those of a table and CORRUPT."""
-    return StructType([*schema.fields]).add(CORRUPT, StringType())
-
-
-def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
-    """Says which records do not fit.
-
-    Args:
-        frame: of `with_corrupt(schema)`, read with TOLERANT.
-        kind: the format.
-        schema: the table's columns.
-
-    Returns:
-        The table's columns, CORRUPT and REASON, which are NULL where a record fits, and ORIGIN.
-    """
-    undecodable = F.lit(False)
-    for field in schema:
-        if isinstance(field.dataType, StringType):
-            undecodable = undecodable | F.coalesce(
-                F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
-            )
-    columns = [F.col(quoted(field.name)) for field in schema]
-    reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
-    record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
-    return frame.select(
-        *columns,
-        F.when(reason.isNotNull(), record).alias(CORRUPT),
-        reason.alias(REASON),
-        F.col("_metadata.file_path").alias(ORIGIN),
-    )
+        return reader.load(table_path(path))
+    return reader.options(**base_path(path)).load(by_name(files))
 
 
 def _open_replay(

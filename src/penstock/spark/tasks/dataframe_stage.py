@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.operators.ingest.malformed import explained_each
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
@@ -18,12 +18,14 @@ from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, Ta
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
 CORRUPT, REASON, ORIGIN = "__penstock_record", "__penstock_reason", "__penstock_origin"
+#: what the quarantine calls them
+QUARANTINED = {"record": CORRUPT, "origin": ORIGIN, "reason": REASON}
 #: column of the arrival step (INT), where the source knows it
 ARRIVAL_STEP = "__penstock_step"
 
 
 def run_behind_dataframe(
-    df: DataFrame, program: StreamProgram, context: TaskContextData, stored: pa.Schema | None = None
+    df: DataFrame, program: StreamProgram, context: TaskContextData, form: RecordForm
 ) -> list[TaskReport]:
     """Runs one job over a batch.
 
@@ -31,13 +33,13 @@ def run_behind_dataframe(
         df: the tuple's columns, the derived ones and, from some sources, CORRUPT, REASON and ORIGIN.
         program: the bound plan.
         context: what the tasks need.
-        stored: the tuple's columns as records have them, where these are others.
+        form: of the records behind the tuples.
 
     Returns:
         One report a task.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    processor = batch_processor(program, CORRUPT in df.columns, stored)
+    processor = batch_processor(program, form if CORRUPT in df.columns else None)
     names = df.columns
 
     def each(task: Task, batch: pa.RecordBatch) -> None:
@@ -52,14 +54,19 @@ def run_behind_dataframe(
 
 
 def batch_processor(
-    program: StreamProgram, has_corrupt: bool, stored: pa.Schema | None = None
+    program: StreamProgram, form: RecordForm | None
 ) -> Callable[[Task, pa.RecordBatch, Steps | None], None]:
-    """What a task does with each batch of a DataFrame."""
+    """What a task does with each batch of a DataFrame.
+
+    Args:
+        program: the bound plan.
+        form: of the records, where the batches have CORRUPT, REASON and ORIGIN.
+    """
     columns, derived = list(program.columns), program.derived
 
     def process(task: Task, batch: pa.RecordBatch, steps: Steps | None) -> None:
-        if has_corrupt:
-            batch = _set_corrupt_aside(task, batch, columns, stored)
+        if form is not None:
+            batch = _set_corrupt_aside(task, batch, columns, form)
         if not batch.num_rows:
             return
         wide = batch if derived is None else derived.unpack(batch)
@@ -75,13 +82,13 @@ def batch_processor(
 
 
 def _set_corrupt_aside(
-    task: Task, batch: pa.RecordBatch, columns: list[str], stored: pa.Schema | None
+    task: Task, batch: pa.RecordBatch, columns: list[str], form: RecordForm
 ) -> pa.RecordBatch:
     reason = batch.column(REASON)
     if reason.null_count == len(reason):
         return batch
-    aside = batch.filter(reason.is_valid())
-    schema = stored or pa.schema([batch.schema.field(name) for name in columns])
-    records, reasons = aside.column(CORRUPT), aside.column(REASON)
-    task.quarantine_lines(records, aside.column(ORIGIN), explained_each(reasons, records, schema))
+    rows = batch.filter(reason.is_valid())
+    aside = pa.record_batch({name: rows.column(own) for name, own in QUARANTINED.items()})
+    has_value = {name: rows.column(name).is_valid() for name in columns}
+    task.quarantine_rows(aside, form.stored or rows.select(columns).schema, form, has_value)
     return batch.filter(reason.is_null())

@@ -41,7 +41,7 @@ def run_raw_json(
         One report a task; `refused` lists the blocks that Spark has to read, of one record or more.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    tuples = batch_processor(program, has_corrupt=False)
+    tuples = batch_processor(program, None)
     max_record_bytes = program.settings.max_record_bytes
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import pickle
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
 from penstock.operators.selection.matches import queries_name
 from penstock.operators.selection.selector import TooManyMatchesError
@@ -32,7 +33,7 @@ from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.publication.staged import StagedFile, staged_file
 from penstock.spark.storage.layout import is_of_log, tuples_kind
-from penstock.spark.tasks.record_lines import with_lines
+from penstock.spark.tasks.quarantined_lines import QuarantinedLines, quarantined
 
 #: schema of the row every task returns: a pickled TaskReport
 REPORT_SCHEMA = "report BINARY"
@@ -44,9 +45,6 @@ _HELD_BYTES = 128 << 20
 _UNREADABLE = "unreadable "
 #: names of 100,000 views fit; beyond it Parquet would write each name out
 _DICTIONARY_BYTES = 64 << 20
-#: so many records of a task, and bytes, are told with their lines
-_PLACED_ROWS = 10_000
-_PLACED_BYTES = 16 << 20
 #: why a tuple is in no window though it could be read
 TOO_LATE = "too late: all its windows are final, and the history does not go back to them"
 
@@ -261,9 +259,7 @@ class Task:
         self.refused: list[Any] = []
         self._set_aside: list[SetAside] = []
         self._runs: list[StagedFile] = []
-        #: quarantined records whose lines are not looked up yet
-        self._unplaced: list[pa.RecordBatch] = []
-        self._unplaced_rows = self._unplaced_bytes = 0
+        self._lines = QuarantinedLines(self._quarantine.write)
 
     def process(
         self,
@@ -326,22 +322,18 @@ class Task:
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""
-        self._quarantine.write(_quarantined(record, origin, reason))
+        self._quarantine.write(quarantined(record, origin, reason))
         self._count(reason)
 
-    def quarantine_lines(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
-        """Likewise of records that may be lines of files: the first of them are told with their lines."""
-        batch = _quarantined(record, origin, reason)
-        self._count(reason)
-        first = batch.slice(0, _PLACED_ROWS - self._unplaced_rows)
-        if self._unplaced_bytes + first.nbytes > _PLACED_BYTES:
-            first = first.slice(0, 0)
-        if first.num_rows:
-            self._unplaced.append(first)
-            self._unplaced_rows += first.num_rows
-            self._unplaced_bytes += first.nbytes
-        if first.num_rows < batch.num_rows:
-            self._quarantine.write(batch.slice(first.num_rows))
+    def quarantine_rows(
+        self,
+        aside: pa.RecordBatch,
+        schema: pa.Schema,
+        form: RecordForm,
+        has_value: Mapping[str, pa.BooleanArray],
+    ) -> None:
+        """Likewise of rows of records that may be lines of files; see `QuarantinedLines.add`."""
+        self._count(self._lines.add(aside, schema, form, has_value).column("reason"))
 
     def _quarantine_late(self, late: pa.RecordBatch) -> None:
         """Stages tuples that no window takes any more."""
@@ -367,13 +359,6 @@ class Task:
             self._runs.append(staged_file(kind, path, tuples.num_rows))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
-    def _place(self) -> None:
-        """Stages the records whose lines are looked up, each file read once."""
-        if self._unplaced:
-            record, origin, reason = pa.Table.from_batches(self._unplaced).combine_chunks().columns
-            origins = with_lines(origin.combine_chunks(), record.combine_chunks())
-            self._quarantine.write(_quarantined(record.combine_chunks(), origins, reason.combine_chunks()))
-
     def _count(self, reason: pa.Array) -> None:
         for count in pc.value_counts(reason).to_pylist():
             name = count["values"]
@@ -397,7 +382,7 @@ class Task:
         self._stage_runs(all_held=True)
         files += self._runs
         began = time.perf_counter_ns()
-        self._place()
+        self._lines.place()
         files += self._matches.close() + self._quarantine.close()
         self.stage.counts.write_ns += time.perf_counter_ns() - began
         return TaskReport(
@@ -410,10 +395,6 @@ class Task:
             refused=self.refused,
             set_aside=self._set_aside,
         )
-
-
-def _quarantined(record: pa.Array, origin: pa.Array, reason: pa.Array) -> pa.RecordBatch:
-    return pa.record_batch({"record": record, "origin": origin, "reason": reason})
 
 
 def partition_number() -> int:

@@ -8,33 +8,48 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.operators.ingest.malformed import explained_each
+from penstock.operators.ingest.malformed import RecordForm, Repeats, explained_each
 from penstock.spark.storage.files import newest_first, replace_bytes
-from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.dataframe_stage import QUARANTINED
 from penstock.spark.tasks.record_lines import with_lines
 
+#: column that says whether the reader has found a value of a column, by the number of that
+HAS_VALUE = "_has_value_{}"
 #: versions whose records are kept
 _KEPT = 10
 
 
-def keep_aside(folder: Path, version: str, aside: pa.Table, schema: pa.Schema) -> dict[str, int]:
+def keep_aside(
+    folder: Path, version: str, aside: pa.Table, schema: pa.Schema, form: RecordForm
+) -> dict[str, int]:
     """Keeps the records of a version that do not fit, durable on return; lanes that read the same write the same.
 
     Args:
         folder: the table's in the quarantine.
         version: of the table.
-        aside: the records: CORRUPT, REASON, ORIGIN.
+        aside: rows of the records: CORRUPT, REASON, ORIGIN, and HAS_VALUE of each column.
         schema: the table's columns.
+        form: of the records.
 
     Returns:
         How many there are, by reason.
     """
     if not aside.num_rows:
         return {}
-    record, reason, origin = (aside.column(name).combine_chunks() for name in (CORRUPT, REASON, ORIGIN))
-    reasons = explained_each(reason, record, schema)
+    (rows,) = aside.combine_chunks().to_batches()
+    has_value = {name: rows.column(HAS_VALUE.format(number)) for number, name in enumerate(schema.names)}
+    found = explained_each(
+        pa.record_batch({name: rows.column(own) for name, own in QUARANTINED.items()}),
+        schema,
+        form,
+        Repeats(),
+        has_value,
+    )
+    record, origin, reasons = found.columns
     sink = pa.BufferOutputStream()
-    kept = pa.table({"record": record, "origin": with_lines(origin, record), "reason": reasons})
+    kept = pa.table(
+        {"record": record, "origin": with_lines(origin, record, form.encoding), "reason": reasons}
+    )
     pq.write_table(kept, sink, compression="zstd")
     replace_bytes(folder / f"{version}.parquet", sink.getvalue().to_pybytes())
     for old in newest_first(folder, "*.parquet")[_KEPT:]:

@@ -24,9 +24,9 @@ from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
-from penstock.spark.lanes.joins.static_aside import keep_aside
+from penstock.spark.lanes.joins.static_aside import HAS_VALUE, keep_aside
 from penstock.spark.log.runs import write_run_file
-from penstock.spark.recovery.messages import first_line
+from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sources.offenders import fault_of_files
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.events import EventLog
@@ -108,7 +108,7 @@ class StaticRuns:
                     if table.version() != version:
                         continue
                     folder = self._layout.quarantine(table.name)
-                    malformed = keep_aside(folder, version, aside, arrow_schema(table.schema))
+                    malformed = keep_aside(folder, version, aside, arrow_schema(table.schema), table.form)
                     self._write(number, version, rows)
                     self._events.record(
                         "static_table_read",
@@ -158,15 +158,21 @@ class StaticRuns:
         return None if newest is None else newest.name
 
     def _read(self, number: int) -> tuple[pa.Table, pa.Table]:
-        """The rows that take part, and CORRUPT, REASON and ORIGIN of the records that do not fit."""
+        """The rows that take part, and what `keep_aside` takes of the records that do not fit."""
         asked = self._plan.inputs[number]
         frame = self._tables[number].read(self._spark)
         if asked.condition is not None:
             frame = frame.where(F.col(REASON).isNotNull() | tried(self._spark, asked.condition))
         columns = [tried(self._spark, column.text).alias(column.name) for column in asked.columns]
-        read = frame.select(*columns, CORRUPT, REASON, ORIGIN).toArrow()
+        of_aside = [CORRUPT, REASON, ORIGIN]
+        found = []
+        for place, name in enumerate(self._tables[number].schema.fieldNames()):
+            of_aside.append(HAS_VALUE.format(place))
+            has_value = F.col(quoted(name)).isNotNull()
+            found.append(F.when(F.col(REASON).isNotNull(), has_value).alias(of_aside[-1]))
+        read = frame.select(*columns, CORRUPT, REASON, ORIGIN, *found).toArrow()
         is_aside = pc.is_valid(read.column(REASON))
-        rows = read.filter(pc.invert(is_aside)).drop_columns([CORRUPT, REASON, ORIGIN])
+        rows = read.filter(pc.invert(is_aside)).drop_columns(of_aside)
         return rows.cast(pa.schema([(column.name, column.type) for column in asked.columns])), read.filter(
             is_aside
         )

@@ -1,0 +1,95 @@
+"""Files behind a DataFrame: how Spark reads them, and which of their records do not fit the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from penstock.operators.ingest.malformed import RecordForm
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.sources.long_lines import line_ends
+from penstock.spark.sources.offenders import CHECKED
+from penstock.spark.sources.patterns import base_path, by_name, has_signs, table_path
+from penstock.spark.sources.source import DataFrameSource
+from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
+
+#: formats whose reader may meet records that do not fit, and its options for going on
+TOLERANT_SOURCES = ("csv", "json")
+TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+def reader_at_rest(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrameReader:
+    """A reader of single files of a stream's folder that sees the columns a stream sees."""
+    return spark.read.format(kind).options(**{**CHECKED, **base_path(path), **options})
+
+
+def folder_option(path: str) -> Mapping[str, str]:
+    """What Spark's stream has to be told of a folder whose name has signs of a pattern."""
+    return base_path(path) if has_signs(path) else {}
+
+
+def tolerant_files(
+    kind: str,
+    path: str,
+    schema: StructType,
+    options: Mapping[str, str],
+    at_rest: Mapping[str, str],
+    event_time: str | None,
+) -> DataFrameSource:
+    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
+    wide = with_corrupt(schema)
+
+    def load(spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.schema(wide).format(kind).options(**{**folder_option(path), **options})
+        return set_apart(reader.options(**TOLERANT).load(table_path(path)), kind, schema)
+
+    def read(spark: SparkSession, paths: Sequence[str], more: Mapping[str, str]) -> DataFrame:
+        reader = reader_at_rest(spark, kind, path, {**at_rest, **more}).schema(wide).options(**TOLERANT)
+        return set_apart(reader.load(by_name(paths)), kind, schema)
+
+    return DataFrameSource(
+        schema,
+        event_time,
+        load,
+        f"{kind} is decoded by Spark",
+        read,
+        kind,
+        line_ends=line_ends(kind, at_rest),
+        form=RecordForm.of(kind, schema.fieldNames(), at_rest),
+    )
+
+
+def with_corrupt(schema: StructType) -> StructType:
+    """The columns to read with TOLERANT: those of a table and CORRUPT."""
+    return StructType([*schema.fields]).add(CORRUPT, StringType())
+
+
+def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
+    """Says which records do not fit.
+
+    Args:
+        frame: of `with_corrupt(schema)`, read with TOLERANT.
+        kind: the format.
+        schema: the table's columns.
+
+    Returns:
+        The table's columns, CORRUPT and REASON, which are NULL where a record fits, and ORIGIN.
+    """
+    undecodable = F.lit(False)
+    for field in schema:
+        if isinstance(field.dataType, StringType):
+            undecodable = undecodable | F.coalesce(
+                F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
+            )
+    columns = [F.col(quoted(field.name)) for field in schema]
+    reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
+    record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")
+    return frame.select(
+        *columns,
+        F.when(reason.isNotNull(), record).alias(CORRUPT),
+        reason.alias(REASON),
+        F.col("_metadata.file_path").alias(ORIGIN),
+    )
