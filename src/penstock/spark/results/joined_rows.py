@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.joins.changes import DELETE, INSERT, OP, ROW
 from penstock.plan.joins import JoinPlan
-from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.results.published import published_frame
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
@@ -96,5 +96,4 @@ def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) ->
     schema = joined_schema(entry)
     for mark in MARKS if withdraws(entry) else ():
         schema.add(mark.name, spark_type(mark.type))
-    paths = [str(path) for path in joined_paths(layout, entry)]
-    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
+    return published_frame(spark, schema, joined_paths(layout, entry))

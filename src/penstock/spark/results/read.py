@@ -29,6 +29,7 @@ from penstock.spark.results.joined_rows import (
     joined_results,
 )
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
+from penstock.spark.results.published import published_frame
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
@@ -98,9 +99,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
     """Files of matches as a frame of the tuple's columns and `queries`."""
     wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
-    if not paths:
-        return empty_frame(spark, wide)
-    return spark.read.schema(wide).parquet(*map(str, paths))
+    return published_frame(spark, wide, paths)
 
 
 def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
@@ -162,7 +161,7 @@ def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
     schema = spark_schema(MISSES)
     if not paths:
         return empty_frame(spark, schema)
-    told = spark.read.schema(schema).parquet(*map(str, paths))
+    told = published_frame(spark, schema, paths)
     late = told.where(F.col("outcome") == LATE).groupBy("window").agg(F.max("answered").alias("answered"))
     missed = told.where(F.col("outcome") != LATE).drop("answered")
     return missed.join(late, "window", "left").select(*MISSES.names)
@@ -272,7 +271,7 @@ def batch_changes(
         return None
     kind = view_kind(readable.operator, view)
     paths = [str(layout.results(view) / file["name"]) for file in files if file["kind"] == kind]
-    return _numbered(spark.read.schema(readable.schema).parquet(*paths), batch).drop(ROW) if paths else None
+    return _numbered(published_frame(spark, readable.schema, paths), batch).drop(ROW) if paths else None
 
 
 def batch_joined(
@@ -285,7 +284,7 @@ def batch_joined(
     """
     folder = layout.results(joined.definition.name)
     schema = spark_schema(file_schema(joined.definition.plan))
-    rows = spark.read.schema(schema).parquet(*(str(folder / file["name"]) for file in files))
+    rows = published_frame(spark, schema, [folder / file["name"] for file in files])
     return _numbered(rows, cut).drop(ROW)
 
 

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.errors import UnknownNameError
-from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.published import published_frame
 from penstock.spark.results.window_schemas import (
     DELETE,
     FINAL,
@@ -80,9 +80,7 @@ def make_results(
     frames = []
     for (operator, _), files in by_view.items():
         bound = view(files[0])
-        frame = spark.read.schema(spark_schema(raw_schema(bound))).parquet(
-            *(each.file.path for each in files)
-        )
+        frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.file.path for each in files])
         results = _results(spark, bound, frame.coalesce(1))
         schema = own_schema(bound)
         for mark in MARKS:
@@ -148,7 +146,7 @@ def _published(
 ) -> DataFrame:
     paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     schema: StructType = readable.schema
-    return spark.read.schema(schema).parquet(*map(str, paths)) if paths else empty_frame(spark, schema)
+    return published_frame(spark, schema, paths)
 
 
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:
