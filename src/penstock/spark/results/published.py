@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.analysis.catalyst import empty_frame
 
-
 #: Spark takes no name for a pattern, neither when it looks for the files nor when it lists them: without the second each file
 #: in a folder called `a[1]` counts once for each of its neighbours
 _BY_NAME = {"__globPaths__": "false", "recursiveFileLookup": "true"}
