@@ -23,6 +23,7 @@ from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.window_schemas import MARKS, ROW, own_schema
+from penstock.spark.sessions.zone import session_zone
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -201,7 +202,7 @@ def define_join(
     _refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     # what the stored plan was bound under: one that means something else by now is another view
-    zone = spark.conf.get("spark.sql.session.timeZone") or ""
+    zone = session_zone(spark)
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
     identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
     return JoinDefinition(name, identity, text, plan, below), warnings

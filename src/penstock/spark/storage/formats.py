@@ -87,6 +87,7 @@ def other_version(found: object, read: int, what: str) -> str:
     )
 
 
+SESSION = Format("the session of a checkpoint", 1)
 PLAN = Format("a plan version", 1)
 BINDING = Format("the binding of a batch", 1)
 PROGRAM = Format("the window views of a plan version", 1)

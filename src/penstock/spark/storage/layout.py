@@ -85,6 +85,11 @@ class Layout:
         """One decision or measurement a line."""
         return self.output / "events.jsonl"
 
+    @property
+    def session(self) -> Path:
+        """What the session that the views were bound under has to keep to."""
+        return self.checkpoint / "session.json"
+
     def plans(self, stream: str) -> Path:
         """Plan versions of a stream."""
         return self.checkpoint / on_disk(stream) / "plans"
