@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,4 +57,4 @@ def test_what_only_spark_finds_too_deep_is_refused(spark: SparkSession, tmp_path
     try:
         engine.view("deep", f"SELECT id FROM t WHERE {nested('id', 499, 'abs(')} > 1")
     except InputError as error:
-        assert "nested too deep" in str(error) or "too complex" in str(error)  # noqa: PT017 - either is right
+        assert re.search("nested too deep|too complex to parse", str(error))  # noqa: PT017 - a larger stack takes it
