@@ -31,6 +31,7 @@ from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import Query, sources_of
+from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
@@ -305,12 +306,11 @@ def _check_computable(
         values = lift_values(tuples, ["key"], name) if parts.values else None
         lower(aggregate, parts.merge(parts.lift(tuples, ["key"]), ["key"]), values, ["key"])
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        raise call.clause.error(
-            UnsupportedError,
-            f"{aggregate.function} of {spark_name(kind)} is not supported yet.",
-            0,
-            len(call.clause.text),
-        ) from None
+        message = f"{aggregate.function} of {spark_name(kind)} is not supported yet."
+        if pa.types.is_struct(kind) and kind.num_fields:
+            field = f"{enclosed(call.arguments[0])}.{quoted(kind.field(0).name)}"
+            message += f" Take it of each field, or of the one that decides: {aggregate.function}({field})."
+        raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text)) from None
 
 
 def beneath(

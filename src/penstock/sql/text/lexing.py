@@ -5,13 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from sqlglot.dialects import Spark
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
 
-_SPARK = Spark()
+
+class _SparkParser(SparkParser):
+    """Reads `value:path` too, which Spark takes of a VARIANT."""
+
+    COLON_IS_VARIANT_EXTRACT = True
+
+
+class _Spark(Spark):
+    Parser = _SparkParser
+
+
+_SPARK = _Spark()
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -132,6 +146,17 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
         ) from error
     _make_room(tokens, offset, text if whole is None else whole)
     return tokens
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """What sqlglot makes of an expression, with or without an alias.
+
+    Raises:
+        ParseError: it is none.
+    """
+    tree = sqlglot.parse_one(text, dialect=_SPARK)
+    assert isinstance(tree, exp.Expression)
+    return tree
 
 
 def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:
