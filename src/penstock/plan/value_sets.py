@@ -32,20 +32,23 @@ def point(value: Key) -> ValueSet:
     return ValueSet((Interval(value, value),))
 
 
-def union(left: ValueSet, right: ValueSet) -> ValueSet:
-    """The values in either set."""
-    spans = sorted(_spans(left) + _spans(right))
-    return ValueSet(_intervals(spans), left.null or right.null)
+def union(*sets: ValueSet) -> ValueSet:
+    """The values in any of some sets."""
+    spans = sorted(span for each in sets for span in _spans(each))
+    return ValueSet(_intervals(spans), any(each.null for each in sets))
 
 
 def intersect(left: ValueSet, right: ValueSet) -> ValueSet:
     """The values in both sets."""
-    spans = [
-        (max(low, other_low), min(high, other_high))
-        for low, high in _spans(left)
-        for other_low, other_high in _spans(right)
-    ]
-    return ValueSet(_intervals(sorted(spans)), left.null and right.null)
+    ours, theirs = _spans(left), _spans(right)
+    spans: list[tuple[_Cut, _Cut]] = []
+    own = other = 0
+    while own < len(ours) and other < len(theirs):
+        high = min(ours[own][1], theirs[other][1])
+        spans.append((max(ours[own][0], theirs[other][0]), high))
+        # both lists are in order, and what ends first meets nothing more
+        own, other = own + (ours[own][1] == high), other + (theirs[other][1] == high)
+    return ValueSet(_intervals(spans), left.null and right.null)
 
 
 def complement(values: ValueSet) -> ValueSet:

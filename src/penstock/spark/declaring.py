@@ -44,6 +44,7 @@ from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import open_table
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
+from penstock.spark.storage.names import check_name
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import (
@@ -160,13 +161,18 @@ class Declaring:
         taken = {name.upper() for name in (*staged.tables, *staged.streams)}
         written: dict[str, tuple[Query, str]] = {}
         for name, view in views.items():
+            check_name("view", name)
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
             if isinstance(view, str):
                 query, text = parse_query(view, self.aggregates), view
             else:
                 query, text = view.query, view.text
-            written[declared.setdefault(name.upper(), name)] = (query, text)
+            if (known_as := declared.setdefault(name.upper(), name)) in written:
+                raise DuplicateNameError(
+                    f"{name} and {known_as} are one view: names are case-insensitive; choose another one."
+                )
+            written[known_as] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
         for name in staged.dependents(written.keys() & staged.views.keys()):
             view_ = staged.views[name]
@@ -252,6 +258,8 @@ class Declaring:
         """Opens tables of a script but for those that it only writes to."""
         targets = {insert.table.upper() for insert in script.inserts}
         for table in tables:
+            with table.pointing():
+                check_name("table", table.name)
             staged.tables[table.name] = table
             if is_static(table):
                 with table.pointing():

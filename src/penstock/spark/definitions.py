@@ -23,6 +23,7 @@ from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.window_schemas import ROW, own_schema
+from penstock.spark.sessions.zone import session_zone
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -30,6 +31,7 @@ from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import Query, sources_of
+from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
@@ -246,7 +248,7 @@ def define_join(
     _refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     # what the stored plan was bound under: one that means something else by now is another view
-    zone = spark.conf.get("spark.sql.session.timeZone") or ""
+    zone = session_zone(spark)
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
     identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
     return JoinDefinition(name, identity, text, plan, below), warnings
@@ -349,12 +351,11 @@ def _check_computable(
         values = lift_values(tuples, ["key"], name) if parts.values else None
         lower(aggregate, parts.merge(parts.lift(tuples, ["key"]), ["key"]), values, ["key"])
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        raise call.clause.error(
-            UnsupportedError,
-            f"{aggregate.function} of {spark_name(kind)} is not supported yet.",
-            0,
-            len(call.clause.text),
-        ) from None
+        message = f"{aggregate.function} of {spark_name(kind)} is not supported yet."
+        if pa.types.is_struct(kind) and kind.num_fields:
+            field = f"{enclosed(call.arguments[0])}.{quoted(kind.field(0).name)}"
+            message += f" Take it of each field, or of the one that decides: {aggregate.function}({field})."
+        raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text)) from None
 
 
 def beneath(

@@ -21,6 +21,7 @@ from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
+from penstock.spark.sessions.zone import require_zone
 from penstock.spark.sinks import Sink, SinkFunction
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
@@ -272,6 +273,7 @@ class Engine:
                 raise InputError("nothing to run: declare at least one stream and one view on it")
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
+            require_zone(self._spark, layout)
             self._run = Run(
                 self._spark,
                 layout,

@@ -348,7 +348,7 @@ class Run:
             definitions: the views by name.
             tables: the static tables by name.
         """
-        before = {each.definition.id for each in self._joins.joins}
+        before = {each.lane for each in self._joins.joins}
         gone = self._joins.settle(definitions, tables)
         for each in gone:
             if each.lane in self.lanes:
@@ -364,7 +364,7 @@ class Run:
         self._needed -= lanes
         for name, query in self.queries.items():
             self._ask(name, query.plans)
-        added = [name for name, each in definitions.items() if each.id not in before]
+        added = [each.definition.name for each in self._joins.joins if each.lane not in before]
         if gone or added:
             self._write_catalog()
             self._events.record(

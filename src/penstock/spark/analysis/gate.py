@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -87,7 +89,8 @@ def selected(table: DataFrame, texts: Sequence[str]) -> DataFrame:
     """
     spark = table.sparkSession
     columns = [_column(spark, _parsed(spark, text)).alias(f"_{number}") for number, text in enumerate(texts)]
-    return table.select(*columns)
+    with _shallow(texts[0]):
+        return table.select(*columns)
 
 
 def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFrame:
@@ -102,13 +105,15 @@ def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFra
         UnsupportedError: something in it may not be used, or it reads something else; the whole is the place.
         PySparkException: it is no query on these views.
     """
-    plan = _parser(spark.sparkContext).parsePlan(query)
     try:
-        _refuse(spark, query, plan.toJSON(), tables)
+        with _shallow(query):
+            plan = _parser(spark.sparkContext).parsePlan(query)
+            _refuse(spark, query, plan.toJSON(), tables)
     except UnsupportedError as error:
         raise UnsupportedError(error.message, query, 0, len(query)) from None
     dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
-    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
+    with _shallow(query):
+        return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def one_row(spark: SparkSession) -> DataFrame:
@@ -159,9 +164,21 @@ def _parsed(spark: SparkSession, text: str) -> Any:
 def _parsed_in(context: SparkContext, text: str) -> Any:
     """The tree of a text that may be used; nothing of it is resolved, so that it serves any table."""
     spark = SparkSession(context)
-    tree = _parser(context).parseExpression(f"({text}\n)")
-    _refuse(spark, text, tree.toJSON())
+    with _shallow(text):
+        tree = _parser(context).parseExpression(f"({text}\n)")
+        _refuse(spark, text, tree.toJSON())
     return tree
+
+
+@contextmanager
+def _shallow(text: str) -> Iterator[None]:
+    """Reports a text that is nested deeper than Spark can go as one that is not supported."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if "StackOverflowError" not in str(error.java_exception):
+            raise
+        raise UnsupportedError("This is nested too deep for Spark.", text, 0, len(text)) from None
 
 
 def _caught(spark: SparkSession, guarded: str) -> Column:

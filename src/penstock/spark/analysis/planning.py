@@ -72,7 +72,7 @@ def _raised(selection: DataFrame) -> str | None:
     except (PySparkException, Py4JJavaError) as error:
         message = str(error)
         if _TOO_DEEP in message:
-            return "The expression is nested too deeply."
+            return "this is nested too deep."
         return None if any(each in message for each in _TOO_LONG) else message
     return None
 

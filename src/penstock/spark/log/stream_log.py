@@ -21,6 +21,7 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder, numbered
 from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER, LOG_SEGMENT
+from penstock.spark.storage.names import from_disk, on_disk
 from penstock.spark.storage.offsets import REMEDY
 
 #: entries of a segment
@@ -244,7 +245,11 @@ class LogReader:
     def readers(self) -> dict[str, dict[str, Any]]:
         """What each reader last said, see `put_mark`."""
         paths = [path for path in (self.folder / "readers").glob("*.json") if not path.name.startswith(".")]
-        return {path.stem: document for path in paths if (document := LOG_READER.read(path)) is not None}
+        return {
+            from_disk(path.stem): document
+            for path in paths
+            if (document := LOG_READER.read(path)) is not None
+        }
 
     def put_mark(self, reader: str, number: int, **told: Any) -> None:
         """Says how far a reader has come.
@@ -284,7 +289,7 @@ class LogReader:
 
     def reader_path(self, reader: str) -> Path:
         """The file that says how far a reader has come."""
-        return self.folder / "readers" / f"{reader}.json"
+        return self.folder / "readers" / f"{on_disk(reader)}.json"
 
     def _refuse_gaps(self, singles: list[int]) -> None:
         """Makes sure that the entry before each is there."""

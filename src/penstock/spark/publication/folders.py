@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.spark.publication.kinds import folder_of, shown_folder
 from penstock.spark.storage.files import make_folder, second_name
 from penstock.spark.storage.layout import TUPLES_FILES, Layout, is_of_log
+from penstock.spark.storage.names import on_disk
 
 #: what ends the names of runs of tuples, which are the log's alone
 RUN_ENDING = ".arrow"
@@ -30,7 +31,7 @@ class PublishedFolders:
     def __init__(self, layout: Layout, name: str, owner: str | None) -> None:
         self.layout = layout
         self.name = name
-        self.ending = ".parquet" if owner is None else f".{owner}.parquet"
+        self.ending = ".parquet" if owner is None else f".{on_disk(owner)}.parquet"
         self._of: dict[str, Path] = {}
         self._shown: dict[str, Path] = {}
 

@@ -45,7 +45,8 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         UnknownNameError: there is no such view, or it is a selection or a join whose rows never change.
     """
     known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
-    name = next((each for each in known if each.upper() == view.upper()), None)
+    found = [each for each in known if each.upper() == view.upper()]
+    name = min(found, key=lambda each: (each != view, "dropped" in known[each]), default=None)
     if name is None:
         names = sorted(known)
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,16 +10,18 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.analysis.catalyst import empty_frame
 
-#: Spark neither passes over files without a word nor takes a name for a pattern, and looks at the checksums of pages
+#: Spark neither passes over files without a word nor takes a name for a pattern, neither when it looks for the files nor when it
+#: lists them: without the lookup each file in a folder called `a[1]` counts once for each of its neighbours
 _EXACTLY = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "__globPaths__": "false",
+    "recursiveFileLookup": "true",
     "parquet.page.verify-checksum.enabled": "true",
 }
 
 
-def published_frame(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
+def published_frame(spark: SparkSession, schema: StructType, paths: Iterable[str | Path]) -> DataFrame:
     """The rows of published files. Evaluated within `replaced_seconds` it has them all, whatever was merged since.
 
     Args:
@@ -27,6 +29,7 @@ def published_frame(spark: SparkSession, schema: StructType, paths: Sequence[Pat
         schema: the columns; one that a file lacks is NULL.
         paths: the files; none of them: a frame without rows.
     """
-    if not paths:
+    names = list(map(str, paths))
+    if not names:
         return empty_frame(spark, schema)
-    return spark.read.schema(schema).options(**_EXACTLY).parquet(*map(str, paths))
+    return spark.read.schema(schema).options(**_EXACTLY).parquet(*names)

@@ -107,4 +107,4 @@ def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) ->
     schema = joined_schema(entry)
     for mark in marks_of(schema.fieldNames()) if withdraws(entry) else ():
         schema.add(mark.name, spark_type(mark.type))
-    return published_frame(spark, schema, list(joined_paths(layout, entry)))
+    return published_frame(spark, schema, joined_paths(layout, entry))

@@ -79,9 +79,7 @@ def make_results(
     frames = []
     for (operator, _), files in by_view.items():
         bound = view(files[0])
-        frame = spark.read.schema(spark_schema(raw_schema(bound))).parquet(
-            *(each.file.path for each in files)
-        )
+        frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.file.path for each in files])
         results = _results(spark, bound, frame.coalesce(1))
         stage = _stager(operator, files[0].file, result_schema(bound))
         frames.append(results.mapInArrow(stage, "made BINARY"))

@@ -92,6 +92,7 @@ def other_version(found: object, read: int, what: str) -> str:
     )
 
 
+SESSION = Format("the session of a checkpoint", 1)
 PLAN = Format("a plan version", 1, ("version", "views"))
 BINDING = Format("the binding of a batch", 1, ("version",))
 PROGRAM = Format("the window views of a plan version", 1, ("program",))

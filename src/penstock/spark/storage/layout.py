@@ -12,6 +12,7 @@ from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
+from penstock.spark.storage.names import on_disk
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -53,11 +54,11 @@ class Layout:
 
     def matches(self, stream: str) -> Path:
         """Tuples that satisfied a query, with the names of the queries."""
-        return self.output / "matches" / stream
+        return self.output / "matches" / on_disk(stream)
 
     def quarantine(self, stream: str) -> Path:
         """Records that could not be read, with the reason."""
-        return self.output / "quarantine" / stream
+        return self.output / "quarantine" / on_disk(stream)
 
     def kept(self, folder: Path) -> Path:
         """Where the manifests' names of the files of a results folder are: those that were replaced are there for a while.
@@ -69,15 +70,15 @@ class Layout:
 
     def manifests(self, stream: str) -> Path:
         """One file a published batch, or a compacted range of batches."""
-        return self.output / "_penstock" / "manifests" / stream
+        return self.output / "_penstock" / "manifests" / on_disk(stream)
 
     def staging(self, stream: str, batch: int) -> Path:
         """What the tasks of a batch wrote, before publication."""
-        return self.output / "_penstock" / "staging" / stream / str(batch)
+        return self.output / "_penstock" / "staging" / on_disk(stream) / str(batch)
 
     def staged_envelopes(self, stream: str, batch: int) -> Path:
         """What the tasks of a batch wrote for the keyed query: published by rename, so beside the log."""
-        return self.checkpoint / stream / "staging" / str(batch)
+        return self.checkpoint / on_disk(stream) / "staging" / str(batch)
 
     @property
     def catalog(self) -> Path:
@@ -94,25 +95,30 @@ class Layout:
         """One decision or measurement a line."""
         return self.output / "events.jsonl"
 
+    @property
+    def session(self) -> Path:
+        """What the session that the views were bound under has to keep to."""
+        return self.checkpoint / "session.json"
+
     def plans(self, stream: str) -> Path:
         """Plan versions of a stream."""
-        return self.checkpoint / stream / "plans"
+        return self.checkpoint / on_disk(stream) / "plans"
 
     def bindings(self, stream: str) -> Path:
         """Which plan version each batch is bound to."""
-        return self.checkpoint / stream / "bindings"
+        return self.checkpoint / on_disk(stream) / "bindings"
 
     def spark(self, stream: str) -> Path:
         """Spark's own checkpoint of the stream's ingest query."""
-        return self.checkpoint / stream / "spark"
+        return self.checkpoint / on_disk(stream) / "spark"
 
     def backfill(self, stream: str) -> Path:
         """Which operators that began in mid-stream are settled, and what a backfill has staged."""
-        return self.checkpoint / stream / "backfill"
+        return self.checkpoint / on_disk(stream) / "backfill"
 
     def log(self, stream: str) -> Path:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
-        return self.checkpoint / stream / "log"
+        return self.checkpoint / on_disk(stream) / "log"
 
     def log_files(self, stream: str, kind: str) -> Path:
         """The files of one kind that the log's entries name."""
@@ -120,11 +126,11 @@ class Layout:
 
     def keyed(self, stream: str) -> Path:
         """The window views of each plan version."""
-        return self.checkpoint / stream / "keyed"
+        return self.checkpoint / on_disk(stream) / "keyed"
 
     def keyed_spark(self, stream: str) -> Path:
         """Spark's own checkpoint of the stream's keyed query."""
-        return self.checkpoint / stream / "spark-keyed"
+        return self.checkpoint / on_disk(stream) / "spark-keyed"
 
     def cuts(self, lane: str) -> Path:
         """The cuts of a lane that are not done with."""
@@ -142,7 +148,7 @@ class Layout:
 
     def lane(self, lane: str) -> Path:
         """What a lane keeps for itself."""
-        return self.checkpoint / "_lanes" / lane
+        return self.checkpoint / "_lanes" / on_disk(lane)
 
     def static_tables(self, lane: str) -> Path:
         """The versions of static tables that a lane joins with."""
@@ -155,27 +161,27 @@ class Layout:
 
     def results(self, view: str) -> Path:
         """Results of a window or join view."""
-        return self.output / "results" / view
+        return self.output / "results" / on_disk(view)
 
     def misses(self, view: str) -> Path:
         """The windows of a view with a deadline that were not released in time."""
-        return self.output / "misses" / view
+        return self.output / "misses" / on_disk(view)
 
     def result_views(self, stream: str) -> Path:
         """What readers must know of a stream's window views: a file an operator."""
-        return self.output / "_penstock" / "results" / stream
+        return self.output / "_penstock" / "results" / on_disk(stream)
 
     def read_files(self, stream: str) -> Path:
         """What each file was when it was read, one line a file."""
-        return self.checkpoint / stream / "files.jsonl"
+        return self.checkpoint / on_disk(stream) / "files.jsonl"
 
     def topics(self, stream: str) -> Path:
         """Which topics a stream reads: their ids by name."""
-        return self.checkpoint / stream / "topics.json"
+        return self.checkpoint / on_disk(stream) / "topics.json"
 
     def replay(self, stream: str) -> Path:
         """The arrival-ordered copy that a replay source plays."""
-        return self.checkpoint / stream / "replay"
+        return self.checkpoint / on_disk(stream) / "replay"
 
     @classmethod
     def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:

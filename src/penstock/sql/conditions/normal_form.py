@@ -127,11 +127,14 @@ class NormalForm:
 
 
 def conjoined(parts: list[list[Conjunction]]) -> list[Conjunction]:
-    """The conjunction of disjunctions, multiplied out."""
-    terms: list[Conjunction] = [{}]
-    for part in parts:
-        terms = _simplified([_merged(left, right) for left in terms for right in part])
-    return terms
+    """The conjunction of disjunctions, multiplied out; halves first, for sets of values grow as they are merged."""
+    if not parts:
+        return [{}]
+    if len(parts) == 1:
+        return _simplified(parts[0])
+    middle = len(parts) // 2
+    left, right = conjoined(parts[:middle]), conjoined(parts[middle:])
+    return _simplified([_merged(one, other) for one in left for other in right])
 
 
 def _merged(left: Conjunction, right: Conjunction) -> Conjunction:
@@ -143,16 +146,17 @@ def _merged(left: Conjunction, right: Conjunction) -> Conjunction:
 
 def _disjoined(parts: list[list[Conjunction]]) -> list[Conjunction]:
     """All conjunctions; those on one and the same attribute alone become one."""
-    single: Conjunction = {}
-    several: list[Conjunction] = []
+    single: dict[int, list[ValueSet]] = {}
+    several: dict[frozenset[tuple[int, ValueSet]], Conjunction] = {}
     for part in parts:
         for term in part:
             if len(term) == 1:
                 ((attribute, values),) = term.items()
-                single[attribute] = union(single[attribute], values) if attribute in single else values
-            elif term not in several:
-                several.append(term)
-    return _simplified([{attribute: values} for attribute, values in single.items()] + several)
+                single.setdefault(attribute, []).append(values)
+            else:
+                several.setdefault(frozenset(term.items()), term)
+    alone: list[Conjunction] = [{attribute: union(*values)} for attribute, values in single.items()]
+    return _simplified([*alone, *several.values()])
 
 
 def _simplified(terms: list[Conjunction]) -> list[Conjunction]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import overload
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
@@ -18,6 +17,7 @@ from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import parse_expression
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.derived import aggregated_over, aggregated_over_join
 from penstock.sql.windows.query import WindowQuery
@@ -150,7 +150,7 @@ class _Names:
         if not self._outputs and self._is_open:
             return clause
         try:
-            tree = sqlglot.parse_one(clause.text, dialect="spark")
+            tree = parse_expression(clause.text)
         except ParseError:
             raise clause.error(SqlError, "This is no expression.", 0, len(clause.text)) from None
         places: list[tuple[int, int, str]] = []

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
-from sqlglot.dialects import Spark
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
 
-_SPARK = Spark()
+
+class _SparkParser(SparkParser):
+    """Reads `value:path` too, which Spark takes of a VARIANT."""
+
+    COLON_IS_VARIANT_EXTRACT = True
+
+
+class _Spark(Spark):
+    Parser = _SparkParser
+
+
+_SPARK = _Spark()
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_PREFIXES = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
+#: how deep parentheses, brackets, CASE and operators before an operand may be nested
+MOST_NESTED = 500
+#: what is nested less deep needs no more calls within calls than Python allows by itself
+_SHALLOW = 20
+#: calls within calls that a level may take
+_CALLS = 100
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
 
 _COMPARISONS = {
@@ -110,11 +132,10 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
         whole: the text in which a mistake is shown.
 
     Raises:
-        SqlError: a string, name or comment that does not end.
+        SqlError: a string, name or comment that does not end; or more than `MOST_NESTED` levels.
     """
     try:
         tokens: list[Token] = _SPARK.tokenize(text)
-        return tokens
     except TokenError as error:
         start, what = _unterminated(text)
         raise SqlError(
@@ -123,6 +144,45 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
             offset + start,
             offset + len(text),
         ) from error
+    _make_room(tokens, offset, text if whole is None else whole)
+    return tokens
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """What sqlglot makes of an expression, with or without an alias.
+
+    Raises:
+        ParseError: it is none.
+    """
+    tree = sqlglot.parse_one(text, dialect=_SPARK)
+    assert isinstance(tree, exp.Expression)
+    return tree
+
+
+def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:
+    """Lets Python go as deep as some tokens are nested.
+
+    Whatever follows goes down their tree by recursion, a few dozen calls a level at most.
+
+    Raises:
+        SqlError: they are nested more than `MOST_NESTED` deep.
+    """
+    deepest = depth = prefixes = 0
+    for token in tokens:
+        kind = token.token_type
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if kind in _OPENING or kind is TokenType.CASE:
+            depth += 1
+        elif kind in _CLOSING or kind is TokenType.END:
+            depth -= 1
+        elif kind is TokenType.SEMICOLON:
+            depth = 0
+        deepest = max(deepest, depth, prefixes)
+        if deepest > MOST_NESTED:
+            message = f"This is nested more than {MOST_NESTED} deep. Leave out parentheses, or make a view of a part."
+            raise SqlError(message, whole, offset + token.start, offset + token.end + 1)
+    if deepest > _SHALLOW:
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), MOST_NESTED * _CALLS))
 
 
 def _unterminated(text: str) -> tuple[int, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -13,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import is_call, name_of, token_kinds
+from penstock.sql.text.lexing import is_call, name_of, parse_expression, token_kinds
 
 ALLOWED = "Allowed in a view: SELECT columns and scalar expressions FROM one table or view WHERE a condition."
 ALLOWED_WINDOW = (
@@ -129,11 +128,9 @@ def parse_tree(clause: Clause) -> exp.Expression:
         SqlError: it is none.
     """
     try:
-        tree = sqlglot.parse_one(clause.text, dialect="spark")
+        return parse_expression(clause.text)
     except ParseError as error:
         raise clause.error(SqlError, "This is no expression.", *_place_of(error, clause.text)) from None
-    assert isinstance(tree, exp.Expression)
-    return tree
 
 
 class Splitter:

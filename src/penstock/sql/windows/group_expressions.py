@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -13,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, spelling, tokenize
+from penstock.sql.text.lexing import is_call, name_of, parse_expression, spelling, tokenize
 from penstock.sql.text.parts import ALLOWED_WINDOW, parse_tree
 from penstock.sql.windows.aggregate_calls import (
     ALLOWED_AGGREGATES,
@@ -272,7 +271,7 @@ def _is_operand(text: str, start: int, end: int) -> bool:
 
 
 def _without_parentheses(text: str) -> exp.Expression:
-    tree = exp.Tuple(expressions=[sqlglot.parse_one(text, dialect="spark")])
+    tree = exp.Tuple(expressions=[parse_expression(text)])
     while (inner := tree.find(exp.Paren)) is not None:
         inner.replace(inner.this)
     return tree

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WINDOW_NAME, aggregate_name, key_name
@@ -33,7 +34,7 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: Path, columns: Struc
         rows: a Parquet file of these.
         columns: its columns.
     """
-    frame = _usable(spark, view, spark.read.schema(columns).parquet(str(rows)).coalesce(1))
+    frame = _usable(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
     windows = view.plan.windows
     window = computed(
         spark, f"window({quoted(view.plan.time)}, {windows.size}, {windows.slide}, {windows.start})"

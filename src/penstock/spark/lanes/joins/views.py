@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.joins import JoinPlan
@@ -67,10 +68,11 @@ class JoinViews:
         dropped = [
             each.definition.name
             for each in self.joins
-            if each.definition.name not in wanted or wanted[each.definition.name].id != each.definition.id
+            if not _is_same(each.definition, wanted.get(each.definition.name))
         ]
         self.tables = dict(tables)
         register = self.register.without(dropped) if dropped else self.register
+        register = replace(register, joins=tuple(_renewed(each, wanted) for each in register.joins))
         for name, definition in wanted.items():
             if register.of(name) is None:
                 beginnings = tuple(self._beginning(stream) for stream in definition.streams)
@@ -99,6 +101,17 @@ class JoinViews:
         if entry is None:
             return JoinBeginning(stream, -1, None)
         return JoinBeginning(stream, entry.number, entry.clock)
+
+
+def _is_same(known: JoinDefinition, wanted: JoinDefinition | None) -> bool:
+    """Whether a view is wanted as it is known; ids of earlier versions told apart names of one time zone."""
+    return wanted is not None and (known.id == wanted.id or replace(known, id=wanted.id) == wanted)
+
+
+def _renewed(known: RegisteredJoin, wanted: Mapping[str, JoinDefinition]) -> RegisteredJoin:
+    """A view that stays, under the id that it has now."""
+    now = wanted[known.definition.name]
+    return known if now.id == known.definition.id else replace(known, definition=now)
 
 
 def demands_on(registered: RegisteredJoin, stream: str) -> list[TupleDemand]:

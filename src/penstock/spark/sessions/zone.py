@@ -1,0 +1,45 @@
+"""The time zone that a checkpoint's views were bound under: it stays the checkpoint's, whatever it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import CheckpointError
+from penstock.spark.analysis.catalyst import java_class
+from penstock.spark.storage.formats import SESSION
+from penstock.spark.storage.layout import Layout
+
+_ZONE = "time_zone"
+
+
+def session_zone(spark: SparkSession) -> str:
+    """The name that the session's time zone goes by: zones of one constant offset have one name, `UTC` or `+08:00`."""
+    name: str = _zone(spark, _setting(spark)).normalized().getId()
+    return "UTC" if name == "Z" else name
+
+
+def require_zone(spark: SparkSession, layout: Layout) -> None:
+    """Makes a session's time zone that of a new checkpoint, durable on return, and refuses another one of an old checkpoint.
+
+    Raises:
+        CheckpointError: the checkpoint's is another one.
+    """
+    now = _setting(spark)
+    SESSION.put(layout.session, {_ZONE: now})
+    known: str = (SESSION.read(layout.session) or {})[_ZONE]
+    if not _zone(spark, known).getRules().equals(_zone(spark, now).getRules()):
+        raise CheckpointError(
+            f"the views of the checkpoint {layout.checkpoint} were bound in the time zone {known}, this session is in {now}: "
+            f"days, hours and texts of moments would mean something else. Start with --conf spark.sql.session.timeZone={known} "
+            f"(in Python: that setting of the session), or with a new checkpoint and a new output folder for {now}"
+        )
+
+
+def _setting(spark: SparkSession) -> str:
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _zone(spark: SparkSession, name: str) -> Any:
+    return java_class(spark, "org.apache.spark.sql.catalyst.util.DateTimeUtils").getZoneId(name)

@@ -1,0 +1,44 @@
+"""Names of streams, views and lanes as names of folders and files."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+from penstock.errors import InputError
+
+#: bytes of a name on disk: names of files are made of several, and a file system takes 255
+MOST_BYTES = 128
+#: what separates folders, what Spark takes for a pattern, and what marks such a character here
+_MARKED = re.compile(r"[/\\*?\[\]{}%]|^\.")
+
+
+def on_disk(name: str) -> str:
+    """A name as that of a folder or file: as it is but for characters that mean something in a path, which are `%XX`.
+
+    Different names stay different; `from_disk` gives a name back.
+    """
+    return _MARKED.sub(lambda found: quote(found.group(), safe="") if found.group() != "." else "%2E", name)
+
+
+def from_disk(name: str) -> str:
+    """The name that `on_disk` made a folder's or file's."""
+    return unquote(name)
+
+
+def check_name(what: str, name: str) -> None:
+    """Makes sure that a name can be one on disk.
+
+    Args:
+        what: what it names, for the message.
+        name: the name.
+
+    Raises:
+        InputError: it is empty, too long, or has a character that no file's name can have.
+    """
+    if not name.strip() or any(ord(each) < 32 or 0xD800 <= ord(each) < 0xE000 for each in name):
+        raise InputError(f"{what} {name!r}: a name is not empty and has no control characters")
+    if len(on_disk(name).encode()) > MOST_BYTES:
+        raise InputError(
+            f"{what} {name[:40]}...: its name takes {len(on_disk(name).encode())} bytes on disk; at most {MOST_BYTES} are allowed"
+        )
