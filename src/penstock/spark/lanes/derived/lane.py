@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from penstock.operators.windows.answers import Progress
-from penstock.operators.windows.lifecycle import ends_of
+from penstock.operators.windows.lifecycle import ends_of, held
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
@@ -190,7 +190,8 @@ class DerivedLane(CutLane):
             for name in entry.files.get(ROWS_FILES, ()):
                 with pq.ParquetFile(reader.path(ROWS_FILES, name)) as file:
                     rows = file.read(columns=[beneath.column])
-                ends.update(ends_of(windows, moments(rows, beneath.column) - beneath.back).tolist())
+                times = held(moments(rows, beneath.column)) - beneath.back
+                ends.update(ends_of(windows, times).tolist())
         return ends
 
     def _answer(
