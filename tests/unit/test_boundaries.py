@@ -16,7 +16,17 @@ PACKAGE = ROOT / "src" / "penstock"
 #: the rooms of a package, or modules that are rooms of their own, the lowest first: each imports from those before it
 ROOMS = {
     "sql": ("text", "conditions", "windows", "joins", "script"),
-    "operators": ("hashing", "routing", "runs", "selection", "windows", "joins", "deadlines", "ingest"),
+    "operators": (
+        "hashing",
+        "python_values",
+        "routing",
+        "runs",
+        "selection",
+        "windows",
+        "joins",
+        "deadlines",
+        "ingest",
+    ),
     "spark": (
         "storage",
         "recovery",

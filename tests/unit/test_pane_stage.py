@@ -21,6 +21,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
+from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
 
 HASHES = [13503369963971452764, 5937307202493844834]
 LIMIT = 1_000
@@ -206,6 +207,26 @@ def test_times_that_are_not_believed_are_counted() -> None:
     assert kept.usable.tolist() == [True, False, True, True, False]
     local = event_times(pa.array([2_000], pa.timestamp("us")), LIMIT)
     assert local.usable is None
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 2**62, 2**70])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_that_no_window_holds_are_too_late_or_ahead(limit: int, zone: str | None) -> None:
+    moments = [-(2**63), 5, EARLIEST - 1, EARLIEST, None, LATEST + 1, 2**63 - 1]
+    times = event_times(pa.array(moments, pa.int64()).cast(pa.timestamp("us", zone)), limit, 10)
+    assert (times.oldest, times.newest, times.furthest) == (EARLIEST, 5, 5)
+    assert (times.nulls, times.ahead, times.future, times.has_early) == (1, 0, 2, True)
+    assert times.usable is not None
+    assert times.believed is not None
+    assert times.usable.tolist() == [True, True, True, True, False, False, False]
+    assert times.believed.tolist() == [False, True, False, True, False, False, False]
+    batch = table([(None, 0.5, "a", 1, 0.5, False)] * len(moments))
+    too_late = stage(None).add(batch, times, [])
+    assert too_late is not None
+    assert too_late.tolist() == [True, False, True, False, False, False, False]
+    alone = event_times(pa.array([-(2**63)], pa.int64()).cast(pa.timestamp("us", zone)), limit)
+    assert (alone.oldest, alone.newest, alone.furthest, alone.future) == (None, None, None, 0)
+    assert alone.oldest_since(BEFORE_ALL) is None
 
 
 def test_tuples_that_are_too_late_are_in_no_pane_and_told() -> None:

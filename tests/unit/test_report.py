@@ -8,13 +8,26 @@ import pytest
 
 from penstock.cli.check import unused
 from penstock.monitor.deadlines import deadline_lines, deadline_words
-from penstock.monitor.report import News, length
+from penstock.monitor.report import News, length, moment
 from penstock.monitor.snapshot import take_lanes, take_snapshot
 
 
 def test_lengths_of_time_read_well() -> None:
     told = [length(seconds) for seconds in (0.25, 45, 60, 200, 7_500, 86_400, 270_000, -5)]
     assert told == ["0.25 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "1 day", "3 days 3 h", "-5 s"]
+
+
+def test_moments_of_every_year_are_told() -> None:
+    told = {
+        0: "1970-01-01 00:00:00 UTC",
+        1_700_000_000_999_999: "2023-11-14 22:13:20 UTC",
+        -1: "1969-12-31 23:59:59 UTC",
+        -62_135_596_800_000_001: "0000-12-31 23:59:59 UTC",
+        253_402_300_800_000_000: "10000-01-01 00:00:00 UTC",
+        -(2**63): "-290308-12-21 19:59:05 UTC",
+        2**63 - 1: "294247-01-10 04:00:54 UTC",
+    }
+    assert {each: moment(each) for each in told} == told
 
 
 def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:

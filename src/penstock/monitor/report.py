@@ -17,6 +17,7 @@ from penstock.monitor.troubles import open_troubles, trouble_words
 
 #: views, errors and events named at the most
 _NAMED = 8
+_CYCLE_SECONDS = 146_097 * 86_400
 #: characters of a sample
 _WIDTH = 100
 #: states of a stream in which a batch may be under way
@@ -132,9 +133,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def moment(microseconds: float) -> str:
-    """A moment in UTC."""
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+    """A moment in UTC, of any year."""
+    # every 400 years the calendar is the same
+    cycles, within = divmod(microseconds // 1_000_000, _CYCLE_SECONDS)
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=within)
+    return f"{at.year + 400 * int(cycles):04d}{at:-%m-%d %H:%M:%S} UTC"
 
 
 def _run(document: Document) -> str:

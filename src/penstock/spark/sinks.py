@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
+from penstock.operators.python_values import python_values
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL
 from penstock.spark.sources.kafka_source import check_broker
@@ -78,9 +79,10 @@ def open_sink(table: CreateTable) -> SinkFunction:
 
 def _console(name: str) -> SinkFunction:
     def write(rows: DataFrame, batch: int) -> None:
-        shown = rows.drop(BATCH, ORDINAL).toArrow().to_pylist()
-        for row in shown:
-            print(f"{name} {batch}: {row}", flush=True)
+        shown = rows.drop(BATCH, ORDINAL).toArrow()
+        columns = [python_values(column) for column in shown.columns]
+        for row in zip(*columns, strict=True):
+            print(f"{name} {batch}: {dict(zip(shown.column_names, row, strict=True))}", flush=True)
 
     return write
 

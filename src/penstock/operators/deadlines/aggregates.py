@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import AggregateFailedError, InputError
+from penstock.operators.python_values import python_values
 from penstock.plan.deadlines import AggregateSignature, Arity
 
 _ALLOWED = (
@@ -243,19 +244,26 @@ def _fitted(value: object, kind: pa.DataType) -> pa.Scalar:
     if isinstance(value, pa.Array | pa.ChunkedArray | np.ndarray):
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
             raise ValueError("one value is expected, not an array")
-        value = value.tolist() if isinstance(value, np.ndarray) else value.to_pylist()
+        value = value.tolist() if isinstance(value, np.ndarray) else _as_list(value)
     if isinstance(value, pa.Scalar):
         if value.is_valid and _is_text(value.type) != _is_text(kind):
             raise ValueError(f"it is of type {value.type}")
         fitted = value if value.type == kind else value.cast(kind)
-        value = fitted.as_py() if pa.types.is_nested(kind) else None
+        value = python_values(pa.array([fitted], kind))[0] if pa.types.is_nested(kind) else None
     else:
         fitted = pa.scalar(value, kind)
     _check_inside(value, kind)
     return fitted
 
 
+def _as_list(values: pa.Array | pa.ChunkedArray) -> pa.Scalar:
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pa.LargeListArray.from_arrays(pa.array([0, len(whole)], pa.int64()), whole)[0]
+
+
 def _is_text(kind: pa.DataType) -> bool:
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
     return any(each(kind) for each in _TEXTS)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.operators.joins.tuples import RunSlice
+from penstock.operators.python_values import python_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,6 @@ def hottest(slices: Iterable[RunSlice]) -> HotKey | None:
             counts = np.diff(np.r_[begins, len(part.keys)])
             if best is None or counts.max() > best.tuples:
                 row = int(begins[counts.argmax()])
-                values = tuple(str(part.tuples.column(name)[row].as_py()) for name in key)
+                values = tuple(str(*python_values(part.tuples.column(name).slice(row, 1))) for name in key)
                 best = HotKey(key, values, int(counts.max()), 0)
     return None if best is None else HotKey(best.columns, best.values, best.tuples, total)

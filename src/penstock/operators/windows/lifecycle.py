@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from penstock.plan.times import BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
 from penstock.plan.windows import Windows
 
 
@@ -27,6 +27,11 @@ def ends_of(windows: Windows, moments: npt.NDArray[np.int64]) -> npt.NDArray[np.
     places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     ends: npt.NDArray[np.int64] = np.repeat(first, counts) + slide * places
     return ends
+
+
+def held(moments: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those of some moments that windows hold."""
+    return moments[(moments >= EARLIEST) & (moments <= LATEST)]
 
 
 @dataclass(slots=True)

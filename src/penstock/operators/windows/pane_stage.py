@@ -21,7 +21,7 @@ from penstock.operators.windows.aggregates import Parts, lift_values, merge_valu
 from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
-from penstock.plan.times import BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
 
 Rows = npt.NDArray[np.int64]
 
@@ -34,9 +34,10 @@ _LOOSE_ROWS = 1 << 20
 _ENVELOPE_ROWS = 1 << 18
 #: a wall clock without time zone is at most this far ahead of UTC, in microseconds
 _FARTHEST_ZONE = 14 * 3_600_000_000
-#: stands for NULL, and for a time after all others
+#: stands for NULL
 _NULL = -(2**63)
-_LATEST = 2**63 - 1
+#: stands for all times before EARLIEST: too late for any window
+_TOO_EARLY = BEFORE_ALL - 1
 #: about so many event times give a batch's median
 _SAMPLE = 512
 
@@ -135,14 +136,16 @@ class EventTimes:
     """The event times of a batch.
 
     Attributes:
-        values: int64, microseconds since the epoch; anything where it is NULL.
-        usable: where it is neither NULL nor beyond what is kept ahead; None: everywhere.
+        values: int64, microseconds since the epoch; anything where it is NULL, a time before BEFORE_ALL where it is
+            before EARLIEST.
+        usable: where it is neither NULL nor beyond what is kept ahead, nor after LATEST; None: everywhere.
         nulls: number of those that are NULL.
         ahead: number of those that are too far ahead to be believed, and kept all the same.
         future: number of those that are beyond what is kept.
         oldest, newest: of those that are believed, None where there is none.
         furthest: the largest of the usable ones, None where there is none.
         believed: where it is believed; None: everywhere.
+        has_early: whether some are before EARLIEST: those are usable and too late for any window, but not believed.
     """
 
     values: Rows
@@ -154,6 +157,7 @@ class EventTimes:
     newest: int | None
     furthest: int | None
     believed: npt.NDArray[np.bool_] | None = None
+    has_early: bool = False
 
     def oldest_since(self, moment: int) -> int | None:
         """The oldest usable one not before a moment, None where there is none."""
@@ -192,30 +196,32 @@ def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes
     """
     if column.type.tz is None:
         limit += _FARTHEST_ZONE
+    limit, last = min(limit, LATEST), min(limit + kept_ahead, LATEST)
     numbers = column.cast(pa.int64())
     nulls = numbers.null_count
     values = pc.fill_null(numbers, _NULL).to_numpy() if nulls else numbers.to_numpy()
     if not len(values):
         return EventTimes(values, None, 0, 0, 0, None, None, None)
-    newest = int(values.max())
-    if not nulls and newest <= limit:
-        return EventTimes(values, None, 0, 0, 0, int(values.min()), newest, newest)
-    usable = values <= min(limit + kept_ahead, _LATEST)
-    if nulls:
-        usable &= numbers.is_valid().to_numpy(zero_copy_only=False)
-    good = values[usable]
-    is_believed = usable & (values <= limit)
-    believed = values[is_believed]
+    oldest, newest = int(values.min()), int(values.max())
+    if not nulls and oldest >= EARLIEST and newest <= limit:
+        return EventTimes(values, None, 0, 0, 0, oldest, newest, newest)
+    is_there = numbers.is_valid().to_numpy(zero_copy_only=False) if nulls else np.True_
+    usable = (values <= last) & is_there
+    is_early = (values < EARLIEST) & is_there
+    is_known = usable & ~is_early
+    is_believed = is_known & (values <= limit)
+    known, believed = values[is_known], values[is_believed]
     return EventTimes(
-        values,
+        np.where(is_early, _TOO_EARLY, values),
         usable,
         nulls,
-        ahead=len(good) - len(believed),
-        future=len(values) - nulls - len(good),
+        ahead=len(known) - len(believed),
+        future=len(values) - nulls - int(np.count_nonzero(usable)),
         oldest=int(believed.min()) if len(believed) else None,
         newest=int(believed.max()) if len(believed) else None,
-        furthest=int(good.max()) if len(good) else None,
+        furthest=int(known.max()) if len(known) else None,
         believed=is_believed,
+        has_early=bool(is_early.any()),
     )
 
 
@@ -284,7 +290,7 @@ class PaneStage:
 
     def _in_time(self, times: EventTimes) -> npt.NDArray[np.bool_] | None:
         """Where a tuple is not too late; None: everywhere."""
-        if times.oldest is None or times.oldest >= self._too_late_before:
+        if not times.has_early and (times.oldest is None or times.oldest >= self._too_late_before):
             return None
         return times.values >= self._too_late_before
 

@@ -6,7 +6,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 
@@ -42,8 +42,7 @@ from penstock.sql.windows.bind import BoundWindow
 
 _PASSES = "__penstock_passes"
 _OPERATOR = "__penstock_operator"
-#: 0001-01-01, the first one that both Spark and Python know, microseconds
-_FIRST_MOMENT = -62_135_596_800_000_000
+_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +122,11 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
     """Whether a row's window ends by a time in microseconds."""
-    until = max(until, _FIRST_MOMENT)
     moment = F.timestamp_micros(F.lit(until))
     if isinstance(readable.row["end"].dataType, TimestampNTZType):
-        naive = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=until)
-        moment = F.lit(naive.replace(tzinfo=None).isoformat(sep=" ")).cast("timestamp_ntz")
+        days, rest = divmod(until, _DAY)
+        length = F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), F.lit(Decimal(rest) / 1_000_000))
+        moment = F.lit("1970-01-01").cast("timestamp_ntz") + length
     return F.col(f"{ROW}.end") <= moment
 
 

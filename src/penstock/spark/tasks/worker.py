@@ -25,6 +25,7 @@ from pyspark import Broadcast, TaskContext
 
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
+from penstock.operators.python_values import python_values
 from penstock.operators.selection.matches import queries_name
 from penstock.operators.selection.selector import TooManyMatchesError
 from penstock.operators.windows.arrival_steps import Steps
@@ -338,8 +339,10 @@ class Task:
     def _quarantine_late(self, late: pa.RecordBatch) -> None:
         """Stages tuples that no window takes any more."""
         name = self.stage.program.event_time
-        records = [json.dumps(row, default=str).encode() for row in late.to_pylist()]
-        times = pc.cast(late.column(name), pa.string()) if name in late.schema.names else [None] * len(late)
+        columns = [python_values(column) for column in late.columns]
+        rows = (dict(zip(late.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+        records = [json.dumps(row, default=str).encode() for row in rows]
+        times = python_values(late.column(name)) if name in late.schema.names else [None] * len(late)
         self.quarantine(
             pa.array(records, pa.binary()),
             pa.array([f"event time {each}" for each in times], pa.string()),

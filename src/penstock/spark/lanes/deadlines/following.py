@@ -14,7 +14,7 @@ from penstock.operators.deadlines.run_tuples import tuples_of
 from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.required_slack import warm_up
 from penstock.plan.deadlines import DeadlineQuery, WindowSpan
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
 from penstock.plan.windows import WindowPlan
 from penstock.settings import Settings
 from penstock.spark.lanes.deadlines.ledger import Instance
@@ -25,7 +25,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.deadlines import RegisteredDeadline
 
 #: all tuples of an entry, whatever their event time
-_EVER = Extent(BEFORE_ALL, AFTER_ALL, 0)
+_EVER = Extent(EARLIEST, LATEST + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.lifecycle import ends_of
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL, EARLIEST, LATEST
 from penstock.plan.windows import Windows
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, moments
@@ -266,6 +266,7 @@ class JoinedRows:
         """See `RowsBeneath`."""
         definition = self.source.joined.definition
         schema = row_schema(definition.plan)
+        spans = [(max(first, EARLIEST), min(last, LATEST + 1)) for first, last in spans]
         rows = pa.concat_tables(
             [self.files.read(paths, schema, self.column, spans) for paths in self._paths(definition.name)]
         )

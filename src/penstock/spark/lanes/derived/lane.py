@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.operators.windows.answers import Progress
-from penstock.operators.windows.lifecycle import ends_of
+from penstock.operators.windows.lifecycle import ends_of, held
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
@@ -193,7 +193,8 @@ class DerivedLane(CutLane):
         for entry in entries:
             for name in entry.files.get(ROWS_FILES, ()):
                 for rows in batches_of(reader.path(ROWS_FILES, name), [beneath.column]):
-                    ends.update(ends_of(windows, moments(rows, beneath.column) - beneath.back).tolist())
+                    times = held(moments(rows, beneath.column)) - beneath.back
+                    ends.update(ends_of(windows, times).tolist())
         return ends
 
     def _answer(

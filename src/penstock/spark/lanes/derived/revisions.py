@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.operators.python_values import python_values
 from penstock.operators.windows.aggregates import shared_codes
 from penstock.spark.lanes.derived.published_rows import moments
 from penstock.spark.results.newest import newest_rows
@@ -183,7 +184,7 @@ def _flat(table: pa.Table) -> pa.Table:
                 marked = marked.append_column(f"{field.name}?", pc.is_null(marked.column(field.name)))
         found = marked.flatten()
     columns = [
-        pa.array([repr(value) for value in column.to_pylist()], pa.string())
+        pa.array([repr(value) for value in python_values(column)], pa.string())
         if pa.types.is_nested(column.type)
         else column
         for column in found.columns
