@@ -18,6 +18,7 @@ from penstock.cli.run import run
 from penstock.cli.screen import kept_clean, tell, tell_unforeseen
 from penstock.cli.simulate import simulate
 from penstock.cli.status import quarantine, status
+from penstock.cli.verify import verify
 from penstock.errors import PenstockError
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, results, status, quarantine, simulate, demo):
+for command in (run, check, explain, results, status, quarantine, verify, simulate, demo):
     app.command()(command)
 
 

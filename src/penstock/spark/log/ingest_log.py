@@ -17,7 +17,7 @@ from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.holding import Holding
 from penstock.spark.log.leaving import Removed
-from penstock.spark.log.programs import prune_programs, store_program, stored_program
+from penstock.spark.log.programs import prune_programs, refuse_lost_program, store_program, stored_program
 from penstock.spark.log.run_levels import Unmerged
 from penstock.spark.log.segments import Asked, Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
@@ -69,6 +69,8 @@ class IngestLog:
         self.on_put: Callable[[], None] = lambda: None
         self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
         self._last = self._log.newest() if self._log else None
+        if self._last is not None:
+            refuse_lost_program(layout, stream, self._last.plan)
         #: False where a put has failed: the entry may be there all the same
         self._is_sure = True
         self._is_closed = False

@@ -49,6 +49,17 @@ def operators_of(layout: Layout, stream: str, version: int) -> frozenset[int]:
     return frozenset(each.id for each in program.operators) if program is not None else frozenset()
 
 
+def refuse_lost_program(layout: Layout, stream: str, version: int) -> None:
+    """Makes sure that the window views of the plan version are there that the newest entry of a log is of.
+
+    Raises:
+        DamagedError: they are missing.
+    """
+    path = layout.keyed(stream) / f"{version}.json"
+    if not path.exists():
+        raise DamagedError(str(path), f"({PROGRAM.kind}) is missing")
+
+
 def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | None:
     """The window views of a plan version, None where it has none.
 

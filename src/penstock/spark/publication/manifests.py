@@ -241,7 +241,7 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
         raise DamagedError(
             str(path), f"is missing: the manifests in {layout.manifests(name)} list it"
         ) from None
-    if size != file.size:
+    if file.size and size != file.size:
         raise DamagedError(
             str(path), f"is damaged: it has {size:,} bytes, and {file.size:,} when it was published"
         )

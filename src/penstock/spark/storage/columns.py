@@ -56,7 +56,7 @@ def batches_of(
 
     Args:
         path: the file.
-        columns: those that are wanted, without those that it lacks; None: all.
+        columns: those that are wanted, which it may lack, or parts of them (`window.end`); None: all.
         row_groups: likewise of its row groups.
 
     Raises:
@@ -65,8 +65,7 @@ def batches_of(
     with named_errors(path):
         file = pq.ParquetFile(path, page_checksum_verification=True)
     with file:
-        there = columns and [name for name in columns if name in file.schema_arrow.names]
-        batches = file.iter_batches(columns=there, row_groups=row_groups)
+        batches = file.iter_batches(columns=columns, row_groups=row_groups)
         while True:
             with named_errors(path):
                 batch = next(batches, None)

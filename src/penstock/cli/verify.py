@@ -1,0 +1,57 @@
+"""`penstock verify`: whether all that a results folder and its checkpoint hold is there, and is what was written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class VerifyFormat(StrEnum):
+    """How the findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
+    output_format: Annotated[
+        VerifyFormat, typer.Option("--format", help="text or json.")
+    ] = VerifyFormat.TEXT,
+) -> None:
+    """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 then."""
+    from penstock.monitor import verification
+
+    found = verification.verify(folder)
+    if output_format is VerifyFormat.JSON:
+        told = {
+            "output": str(found.output),
+            "checkpoint": str(found.checkpoint),
+            "writer": found.writer,
+            "files": found.files,
+            "bytes": found.bytes,
+            "faults": [asdict(each) for each in found.faults],
+        }
+        print(json.dumps(told))
+    else:
+        for each in found.faults:
+            print(f"{each.path} {each.fault}")
+        if found.writer is not None:
+            print(f"process {found.writer} writes to {found.checkpoint}: the checkpoint was not read")
+        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_said(len(found.faults))}")
+    if found.faults:
+        raise typer.Exit(1)
+
+
+def _said(faults: int) -> str:
+    if not faults:
+        return "no damage found"
+    return (
+        f"{faults} {'file is' if faults == 1 else 'files are'} damaged; put them back from a copy of the folder, or start "
+        "with a new checkpoint and a new output folder, which answers all that the source still has"
+    )

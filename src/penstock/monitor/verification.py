@@ -1,0 +1,317 @@
+"""Whether all that a results folder and its checkpoint hold is there, and is what was written; needs neither Spark nor Java.
+
+Readers and each start look at what is cheap: documents, gaps between them, the sizes of files. This reads every byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.errors import CheckpointError, DamagedError
+from penstock.monitor.folder import folder_layout
+from penstock.spark.log.programs import refuse_lost_program
+from penstock.spark.log.run_levels import run_path, segment_of
+from penstock.spark.log.runs import check_run
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import is_kept, shown_folder
+from penstock.spark.publication.manifests import ListedFile, located, read_published
+from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.starting import STATUS, read_status
+from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.columns import batches_of, metadata_of
+from penstock.spark.storage.deadlines import read_deadlines
+from penstock.spark.storage.documents import read_json, unsealed
+from penstock.spark.storage.files import checksum_of, numbered
+from penstock.spark.storage.formats import (
+    BACKFILL,
+    BINDING,
+    CUT,
+    LOG_ENTRY,
+    LOG_KEPT,
+    LOG_READER,
+    LOG_SEGMENT,
+    NETWORK,
+    OPERATOR_VIEWS,
+    PLAN,
+    PROGRAM,
+    READ_FILES,
+    RESULT_VIEWS,
+    SCHEDULE,
+    SHARDS,
+    TOPICS,
+    Format,
+)
+from penstock.spark.storage.joins import read_joins
+from penstock.spark.storage.layout import IDENTITY, TUPLES_FILES, Layout
+from penstock.spark.storage.spark_checksums import check_summed, summed_files
+
+_Found = TypeVar("_Found")
+#: documents of the checkpoint; those of manifests, entries and registers are read by what knows more of them
+_DOCUMENTS: tuple[tuple[str, Format], ...] = (
+    ("*/plans/[0-9]*.json", PLAN),
+    ("*/bindings/[0-9]*.json", BINDING),
+    ("*/keyed/[0-9]*.json", PROGRAM),
+    ("*/keyed/operator-*.json", OPERATOR_VIEWS),
+    ("*/keyed/shards.json", SHARDS),
+    ("*/backfill/[0-9]*.json", BACKFILL),
+    ("*/topics.json", TOPICS),
+    ("*/replay/schedule.json", SCHEDULE),
+    ("*/replay/network.json", NETWORK),
+    ("*/log/kept.json", LOG_KEPT),
+    ("*/log/readers/*.json", LOG_READER),
+    ("*/log/segments/[0-9]*.json", LOG_SEGMENT),
+    ("_lanes/*/cuts/[0-9]*.json", CUT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a file.
+
+    Attributes:
+        path: the file.
+        fault: the rest of a sentence that begins with it.
+    """
+
+    path: str
+    fault: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, and what is wrong with it.
+
+    Attributes:
+        output, checkpoint: the folders.
+        writer: the process that writes to them; the checkpoint is not looked at then. None: nobody does.
+        files: how many were read.
+        bytes: of them.
+        faults: what is wrong, each once.
+    """
+
+    output: Path
+    checkpoint: Path
+    writer: int | None = None
+    files: int = 0
+    bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+    def note(self, path: str, fault: str) -> None:
+        """Takes in what is wrong with a file."""
+        if all(each.path != path for each in self.faults):
+            self.faults.append(Fault(path, fault))
+
+    def look(self, path: Path, check: Callable[[], _Found]) -> _Found | None:
+        """What a check gives; None where it found something wrong.
+
+        Args:
+            path: what is checked, for what does not say that itself.
+            check: raises what is wrong.
+        """
+        try:
+            return check()
+        except DamagedError as error:
+            self.note(error.path, error.fault)
+        except CheckpointError as error:
+            self.note(str(path), f"cannot be used: {error}")
+        except OSError as error:
+            self.note(str(error.filename or path), f"cannot be read: {error.strerror or error}")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            # documents from before there were checksums
+            self.note(str(path), f"is damaged: {error!r}")
+        return None
+
+    def read(self, path: Path, check: Callable[[], object]) -> None:
+        """Counts a file that is there, and looks at it."""
+        if path.exists():
+            self.files += 1
+            self.bytes += path.stat().st_size
+        self.look(path, check)
+
+
+def verify(folder: Path) -> Findings:
+    """Reads all documents and files of a results folder and its checkpoint.
+
+    Args:
+        folder: the results folder.
+
+    Raises:
+        InputError: there is none, or it is not Penstock's.
+    """
+    layout = folder_layout(folder)
+    checkpoint = Path(read_status(layout).get("checkpoint") or layout.checkpoint)
+    layout = Layout(layout.output, checkpoint)
+    found = Findings(layout.output, checkpoint, lock_holder(checkpoint))
+    _output(layout, found)
+    if found.writer is None:
+        _checkpoint(layout, found)
+    return found
+
+
+def _output(layout: Layout, found: Findings) -> None:
+    own = layout.output / "_penstock"
+    found.read(own / "identity.json", lambda: _check_identity(own / "identity.json"))
+    found.read(layout.status, lambda: read_json(layout.status, STATUS))
+    found.read(layout.catalog, lambda: known_catalog(layout))
+    _documents(own / "results", "*/[0-9]*.json", RESULT_VIEWS, found)
+    for manifests in sorted(each for each in layout.manifests("").glob("*") if each.is_dir()):
+        found.files += sum(1 for _ in manifests.glob("*.json"))
+        published = found.look(manifests, lambda name=manifests.name: read_published(layout, name))  # type: ignore[misc]
+        for file in published.files if published is not None else ():
+            _published(layout, manifests.name, file, found)
+
+
+def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> None:
+    shown = shown_folder(layout, name, file.kind) / file.name
+    if not is_kept(file.kind) and not shown.exists():
+        # whoever has seen to quarantined records may remove them; the log says what of its files is there
+        return
+    path = found.look(shown, lambda: located(layout, name, file))
+    if path is None:
+        return
+    found.read(path, lambda: _check_listed(path, file))
+    if not is_kept(file.kind):
+        return
+    stream, _, _ = name.rpartition(".results")
+    operator, _, _ = file.kind.partition("/")
+    described = layout.result_views(stream) / f"{operator}.json"
+    if stream and operator.isdigit() and not described.exists():
+        found.note(str(described), f"({RESULT_VIEWS.kind}) is missing")
+    if not shown.exists():
+        found.note(str(shown), "is missing; the next start puts it back")
+    elif not shown.samefile(path):
+        found.look(shown, lambda: _check_listed(shown, file))
+
+
+def _check_listed(path: Path, file: ListedFile) -> None:
+    if file.crc is None:
+        _read_parquet(path)
+    elif checksum_of(path) != file.crc:
+        raise DamagedError(str(path), "is damaged: its content is not what was published")
+    if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
+        raise DamagedError(
+            str(path), f"is damaged: it does not have the {file.rows:,} rows that were published"
+        )
+
+
+def _checkpoint(layout: Layout, found: Findings) -> None:
+    root = layout.checkpoint
+    found.read(root / "identity.json", lambda: _check_identity(root / "identity.json"))
+    found.look(root / "identity.json", layout.check)
+    for pattern, format_ in _DOCUMENTS:
+        _documents(root, pattern, format_, found)
+    found.read(layout.joins, lambda: read_joins(layout))
+    found.read(layout.deadlines, lambda: read_deadlines(layout))
+    for stream in sorted(path.parent.name for path in root.glob("*/plans")):
+        found.look(layout.plans(stream), PlanLog(layout, stream).newest)
+        _continuity(layout, stream, found)
+    for described in sorted((layout.output / "_penstock" / "results").glob("*/[0-9]*.json")):
+        views = layout.keyed(described.parent.name) / f"operator-{described.name}"
+        if not views.exists():
+            found.note(str(views), f"({OPERATOR_VIEWS.kind}) is missing")
+    for ledger in sorted(root.glob("*/files.jsonl")):
+        found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
+    for keyed in sorted(root.glob("*/spark-keyed")):
+        shards = layout.keyed(keyed.parent.name) / "shards.json"
+        if not shards.exists():
+            found.note(str(shards), f"({SHARDS.kind}) is missing")
+    for log in sorted(root.glob("*/log")):
+        _log(LogReader(log), found)
+    for path in sorted(root.glob("_lanes/*/static/**/*.arrow")):
+        found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
+    for path in sorted(root.glob("*/replay/**/*.parquet")):
+        found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
+    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed"))):
+        for path in summed_files(folder):
+            found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
+
+
+def _check_identity(path: Path) -> None:
+    if read_json(path, IDENTITY) is None:
+        raise DamagedError(str(path), f"({IDENTITY}) is missing")
+
+
+def _documents(root: Path, pattern: str, format_: Format, found: Findings) -> None:
+    for path in sorted(root.glob(pattern)):
+        if not path.name.startswith("."):
+            found.read(path, lambda path=path: format_.read(path))  # type: ignore[misc]
+
+
+def _continuity(layout: Layout, stream: str, found: Findings) -> None:
+    """What Spark has committed is published, and what is published is in the log."""
+    published = found.look(layout.manifests(stream), lambda: read_published(layout, stream))
+    committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
+    if published is not None and committed > published.last:
+        path = layout.manifests(stream) / f"{committed}.json"
+        found.note(str(path), f"(a manifest) is missing: Spark has committed batch {committed}")
+    bound = numbered(layout.bindings(stream))
+    # those of merged batches are removed
+    first = committed if published is None else published.merged.last + 1
+    for batch in range(first, committed + 1):
+        if batch not in bound:
+            found.note(str(layout.bindings(stream) / f"{batch}.json"), f"({BINDING.kind}) is missing")
+    log = LogReader(layout.log(stream))
+    newest = found.look(log.folder, log.newest)
+    if newest is None:
+        return
+    if newest.batch < committed:
+        path = log.entry_path(newest.number + 1)
+        found.note(str(path), f"({LOG_ENTRY.kind}) is missing: Spark has committed batch {committed}")
+    found.look(log.folder, lambda: refuse_lost_program(layout, stream, newest.plan))
+
+
+def _check_ledger(ledger: Path) -> None:
+    for line in ledger.read_bytes().splitlines():
+        unsealed(line, ledger, READ_FILES.kind) if line else None
+
+
+def _log(log: LogReader, found: Findings) -> None:
+    newest, kept = found.look(log.folder, log.newest), found.look(log.kept_path, log.kept)
+    if newest is None or kept is None:
+        return
+    for reader, mark in (found.look(log.folder / "readers", log.marks) or {}).items():
+        if mark > newest.number:
+            path = log.entry_path(newest.number + 1)
+            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has come to entry {mark}")
+    named: dict[tuple[str, str], None] = {}
+    for number in range(kept.first, newest.number + 1):
+        entry = found.look(log.entry_path(number), lambda number=number: log.entry(number))  # type: ignore[misc]
+        found.files += log.entry_path(number).exists()
+        for kind, names in entry.files.items() if entry is not None else ():
+            named.update(dict.fromkeys((kind, name) for name in names))
+    for path in _runs(log, named, found):
+        found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
+    for kind, name in named:
+        if not _is_run(kind):
+            path = log.path(kind, name)
+            found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
+
+
+def _is_run(kind: str) -> bool:
+    return kind.partition("/")[0] == TUPLES_FILES
+
+
+def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[Path]:
+    """The runs that entries name or that hold what they name, each once, and all others there are."""
+    paths: dict[Path, None] = {}
+    for kind, name in named:
+        if _is_run(kind):
+            segment = segment_of(name)
+            path = log.path(kind, name)
+            if segment is not None:
+                where = found.look(path, lambda segment=segment, path=path: run_path(path.parent, segment))  # type: ignore[misc]
+                if where is None:
+                    continue
+                path = where
+            paths[path] = None
+    others = (log.folder / "files" / TUPLES_FILES).glob("*/[!.]*.arrow")
+    yield from dict.fromkeys([*paths, *sorted(others)])
+
+
+def _read_parquet(path: Path) -> None:
+    for _ in batches_of(path):
+        pass

@@ -1,0 +1,179 @@
+"""Every stored document and file of a folder with views of all kinds, damaged in turn: told by name, or exact; nothing is deleted."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from every_kind import DAMAGES, FILES, VIEWS, copied, put, rows_of, start, stored_files
+from penstock.errors import CheckpointError, PenstockError
+from penstock.monitor.verification import verify
+from penstock.spark.publication.kinds import folder_of
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.layout import Layout
+
+pytestmark = pytest.mark.spark
+
+FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
+#: what is found out anew where it is gone; a file of `files/` that is listed has a second name
+FOUND_ANEW = ("_penstock/status.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
+#: what may be old, or empty after a power cut
+HINT = "/newest"
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `in` and `out`."""
+    root = tmp_path_factory.mktemp("every")
+    for number in range(FILES):
+        put(root / "in", number)
+    start(spark, root, root / "out")
+    assert verify(root / "out").faults == []
+    return root
+
+
+def _plain(output: Path) -> dict[str, Counter[str] | str]:
+    """The rows of each view that need no Spark, or what is told in their place."""
+    layout = Layout(output, output)
+    found: dict[str, Counter[str] | str] = {}
+    for view in VIEWS:
+        try:
+            rows = plain_rows(layout, view, 0)
+            assert rows is not None
+            found[view] = Counter(map(repr, rows.rows.to_pylist()))
+        except PenstockError as error:
+            found[view] = str(error)
+    return found
+
+
+def _names(output: Path) -> dict[str, list[Path]]:
+    """The names of each file, by each of them."""
+    same: dict[int, list[Path]] = {}
+    for name in stored_files(output):
+        same.setdefault((output / name).stat().st_ino, []).append(output / name)
+    return {str(path.relative_to(output)): paths for paths in same.values() for path in paths}
+
+
+def _contents(output: Path) -> Iterator[tuple[str, int, int]]:
+    for path in sorted(output.rglob("*")):
+        if path.is_file():
+            yield str(path), path.stat().st_size, path.stat().st_mtime_ns
+
+
+def test_readers_and_verify_tell_what_is_damaged_or_are_exact(made: Path) -> None:
+    output = made / "out"
+    wanted = _plain(output)
+    assert all(isinstance(rows, Counter) and rows for rows in wanted.values()), wanted
+    wrong = []
+    names = _names(output)
+    layout = Layout.of(output, None)
+    listed = {
+        folder_of(layout, name, file.kind) / file.name
+        for name in ("s", "s.results", "s.sums.results", "joins.0", "deadlines.0.results")
+        for file in read_published(layout, name).files
+    }
+    for place, name in enumerate(names):
+        path, others = output / name, {str(each) for each in names[name]}
+        if path.parent.is_relative_to(output / "_penstock/files") and path not in listed:
+            continue  # it was replaced: nobody reads it any more
+        content = path.read_bytes()
+        for how, damage in DAMAGES.items() if FULL else [list(DAMAGES.items())[place % len(DAMAGES)]]:
+            if not content:
+                continue
+            damage(path)
+            before = list(_contents(output))
+            found, faults = _plain(output), {each.path for each in verify(output).faults}
+            if list(_contents(output)) != before:
+                wrong.append(f"{how} {name}: files were changed")
+            for view, rows in found.items():
+                is_told = isinstance(rows, str) and any(each in rows for each in others)
+                if rows != wanted[view] and not is_told:
+                    wrong.append(f"{how} {name}: {view} is {rows if isinstance(rows, str) else 'wrong'}")
+            is_found_anew = how in ("gone", "empty") and any(each in f"/{name}" for each in FOUND_ANEW)
+            if not (name.endswith(HINT) or is_found_anew or faults & others):
+                wrong.append(f"{how} {name}: verify says {faults}")
+            _mend(path, content, names[name])
+    assert not wrong, "\n".join(wrong)
+    assert verify(output).faults == []
+
+
+def _mend(path: Path, content: bytes, names: Sequence[Path]) -> None:
+    """Undoes a damage."""
+    others = [each for each in names if each != path]
+    if others and not path.exists():
+        os.link(others[0], path)
+    path.write_bytes(content)
+
+
+#: what each start looks at before it changes anything
+LOOKED_AT = (
+    ("gone", "_penstock/manifests/s/merged.json"),
+    ("gone", "_penstock/manifests/s/7.json"),
+    ("gone", "_penstock/manifests/s/8.json"),
+    ("empty", "_penstock/manifests/joins.0/4.json"),
+    ("empty", "matches/s/0000000000-to-0000000002.parquet"),
+    ("cut", "results/sums/0000000001-0-00000.s.parquet"),
+    ("flipped", "_penstock/checkpoint/s/plans/0.json"),
+    ("gone", "_penstock/checkpoint/s/plans/0.json"),
+    ("gone", "_penstock/checkpoint/s/keyed/0.json"),
+    ("gone", "_penstock/checkpoint/s/keyed/shards.json"),
+    ("gone", "_penstock/checkpoint/s/log/entries/0000000005.json"),
+    ("empty", "_penstock/checkpoint/_lanes/joins.json"),
+    ("gone", "_penstock/checkpoint/_lanes/joins.json"),
+    ("gone", "_penstock/checkpoint/_lanes/deadlines.json"),
+    ("gone", "_penstock/catalog.json"),
+    ("flipped", "_penstock/checkpoint/identity.json"),
+)
+
+
+@pytest.mark.parametrize(("how", "name"), LOOKED_AT)
+def test_a_start_refuses_what_is_damaged_and_deletes_nothing(
+    spark: SparkSession, made: Path, tmp_path: Path, how: str, name: str
+) -> None:
+    output = copied(made / "out", tmp_path / "out")
+    names = {str(path.relative_to(output)) for path in _names(output)[name]}
+    DAMAGES[how](output / name)
+    before = _lasting(output)
+    with pytest.raises(CheckpointError) as told:
+        start(spark, made, output)
+    assert any(each in str(told.value) for each in names), told.value
+    assert before <= _lasting(output), "nothing is deleted"
+
+
+def _lasting(output: Path) -> set[str]:
+    """Stored files, but for the second names of published ones: those that were replaced go when their time is over."""
+    return {each for each in stored_files(output) if not each.startswith("_penstock/files/")}
+
+
+@pytest.mark.skipif(not FULL, reason="make chaos")
+def test_a_start_over_any_damage_tells_it_or_is_exact(
+    spark: SparkSession, made: Path, tmp_path: Path
+) -> None:
+    put(made / "in", FILES)
+    wanted = rows_of(start(spark, made, copied(made / "out", tmp_path / "whole"), ended=True))
+    wrong = []
+    for name, names in _names(made / "out").items():
+        for how, damage in DAMAGES.items():
+            output = copied(made / "out", tmp_path / "out")
+            damage(output / name)
+            before = {each for each in _lasting(output) if each.endswith((".parquet", ".arrow"))}
+            try:
+                run = start(spark, made, output, ended=True)
+            except PenstockError as error:
+                told = f"{error} {error.__cause__}"
+                own = {str(path.relative_to(made / "out")) for path in names}
+                if not any(each in told for each in own) and not any("/spark" in each for each in own):
+                    wrong.append(f"{how} {name}: {told[:300]}")
+                gone = before - _lasting(output)
+                if gone:
+                    wrong.append(f"{how} {name}: {gone} was deleted")
+                continue
+            if rows_of(run) != wanted and not {each.path for each in verify(output).faults}:
+                wrong.append(f"{how} {name}: other rows, and nobody says so")
+    assert not wrong, "\n".join(wrong)
