@@ -17,7 +17,7 @@ from penstock.monitor.report import status_lines
 from penstock.operators.windows.answers import Answer
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import Merged
-from penstock.spark.results.read import write_catalog
+from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import SaidWindows, ViewCounts

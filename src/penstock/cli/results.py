@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,6 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.results.read_plain import PlainRows
     from penstock.spark.storage.layout import Layout
 
 #: of Spark's to_json, which cuts moments to milliseconds
@@ -52,6 +52,19 @@ def results(
             "--misses", help="The windows of a view with a deadline that were not released in time."
         ),
     ] = False,
+    definition: Annotated[
+        int | None,
+        typer.Option(
+            "--definition",
+            help="The rows of definition N of a view that was redefined, counted from 1; default: of the one it has now.",
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    all_definitions: Annotated[
+        bool,
+        typer.Option("--all", help="The rows of all definitions of a selection, with the number of each."),
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         Format, typer.Option("--format", help="table, csv or json lines.")
@@ -60,36 +73,77 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    from penstock.spark.reporting.catalog import find_view
+    if (misses or changes) and all_definitions:
+        raise InputError(f"--all: not with {'--misses' if misses else '--changes'}")
+    if misses and definition is not None:
+        raise InputError("--definition: not with --misses, which has the windows of all definitions")
     from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
     if misses:
         _print_misses(layout, view, limit, output_format)
         return
-    find_view(layout, view, changes)
-    from penstock.spark.results.read_plain import plain_rows
+    from penstock.spark.reporting.catalog import find_view
 
+    asked = Asked(view, changes, limit, definition, all_definitions)
+    find_view(layout, view, changes, definition)
     if not (limit or changes or output_format is Format.TABLE) and _print_batches(
-        layout, view, output_format
+        layout, asked, output_format
     ):
         return
-    found = plain_rows(layout, view, limit, changes)
-    if found is None or not _print_plain(found, output_format):
-        _print_computed(folder, view, changes, limit, output_format)
+    if not _print_plain(layout, asked, output_format):
+        _print_computed(folder, asked, output_format)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows are to be printed.
+
+    Attributes:
+        view: of which view, in any case.
+        changes: whether every revision.
+        limit: how many at the most; 0: all.
+        definition: the number of one of its definitions; None: the one it has now.
+        all_definitions: whether those of all definitions.
+    """
+
+    view: str
+    changes: bool = False
+    limit: int = 0
+    definition: int | None = None
+    all_definitions: bool = False
+
+    def print(self, layout: Layout, rows: pa.Table, count: int, output_format: Format) -> None:
+        """Prints rows; below a table of those of a view that was redefined, by which definition they are its rows.
+
+        Args:
+            layout: of the results folder.
+            rows: of types that all have a form here.
+            count: how many there are in all.
+            output_format: how they are printed.
+        """
+        from penstock.spark.reporting.catalog import find_view
+        from penstock.spark.reporting.definitions import all_definitions, number_of
+
+        name, now = find_view(layout, self.view)
+        _print(rows, f"{name}: {count:,} rows", output_format)
+        shown = self.definition or number_of(now)
+        others = sorted({*map(number_of, all_definitions(now))} - {shown})
+        if others and output_format is Format.TABLE and not self.all_definitions:
+            told = f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
+            print(told)
 
 
 def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:
     """Prints windows that were not released in time, the newest ones last."""
     from penstock.spark.results.misses import missed_windows
-    from penstock.spark.results.read_plain import PlainRows
 
     rows = missed_windows(layout, view)
     shown = rows.slice(max(0, rows.num_rows - limit)) if limit else rows
-    _print_plain(PlainRows(f"{view}, misses", shown, rows.num_rows), output_format)
+    _print(shown, f"{view}, misses: {rows.num_rows:,} rows", output_format)
 
 
-def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
+def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
     """Prints all rows of a selection a batch at a time, as CSV or JSON; False, and nothing is printed, as `_print_plain`.
 
     They are in a file before the first is printed: one that cannot be read may be the last.
@@ -97,7 +151,7 @@ def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
     from penstock.spark.results.read_plain import TRIES, plain_batches
 
     for _ in range(TRIES):
-        found = plain_batches(layout, view)
+        found = plain_batches(layout, asked.view, asked.definition, asked.all_definitions)
         if found is None or not _are_written_here(found[0]):
             return False
         with tempfile.TemporaryFile() as file:
@@ -145,23 +199,37 @@ def _print(rows: pa.Table, title: str, output_format: Format) -> None:
     sys.stdout.flush()
 
 
-def _print_plain(found: PlainRows, output_format: Format) -> bool:
-    """Prints rows that files hold as they are; False, and nothing is printed, where a value's form is only Spark's."""
-    if not _are_written_here(found.rows.schema):
+def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
+    """Prints rows that files hold as they are; False, and nothing is printed, where there are none, or values whose form is only Spark's."""
+    from penstock.spark.results.read_plain import plain_rows
+
+    found = plain_rows(
+        layout, asked.view, asked.limit, asked.changes, asked.definition, asked.all_definitions
+    )
+    if found is None or not _are_written_here(found.rows.schema):
         return False
-    _print(found.rows, f"{found.name}: {found.count:,} rows", output_format)
+    asked.print(layout, found.rows, found.count, output_format)
     return True
 
 
-def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
+def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
     """Prints rows that Spark computes."""
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import open_results
     from penstock.spark.sessions.build import build_session
+    from penstock.spark.storage.layout import Layout
 
-    Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
-    frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)
-    shown = frame.limit(limit) if limit else frame
+    told = f"Spark computes the columns of {asked.view} ..."
+    Console(stderr=True).print(told, highlight=False, markup=False)
+    frame = open_results(
+        build_session("local[*]", {}, purpose="brief"),
+        folder.resolve(),
+        asked.view,
+        asked.changes,
+        asked.definition,
+        asked.all_definitions,
+    )
+    shown = frame.limit(asked.limit) if asked.limit else frame
     if output_format is Format.JSON:
         for row in shown.selectExpr(f"to_json(struct(*), {_TO_JSON}) AS line").toLocalIterator():
             print(row.line)
@@ -169,7 +237,7 @@ def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_f
     rows = shown.toDF(*map(str, range(len(frame.columns))))
     columns = [_written_by_spark(field) for field in arrow_schema(rows.schema)]
     printable = rows.selectExpr(*columns).toArrow().rename_columns(frame.columns)
-    _print(printable, f"{view}: {frame.count():,} rows", output_format)
+    asked.print(Layout(folder, folder), printable, frame.count(), output_format)
 
 
 def _written_by_spark(field: pa.Field) -> str:

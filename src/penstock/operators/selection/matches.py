@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 #: the column of `matches/` that names the satisfied queries
 QUERIES = "queries"
+#: the column of `matches/` that says by which definition of each of them: its number, in the order of QUERIES. Files of plan
+#: versions whose views all have their first definitions are without; NULL is 1 for each
+DEFINITIONS = "__definitions"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

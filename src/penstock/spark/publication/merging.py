@@ -113,8 +113,7 @@ def merge(sources: Sequence[Path], target: Path) -> int:
     Raises:
         OSError: a file cannot be written, or a source not be read: it is gone, or damaged.
     """
-    # columns are added to a stream, none ever goes: the widest file has all of them
-    schema = max(map(_schema, sources), key=len)
+    schema = pa.unify_schemas(sorted(map(_schema, sources), key=len, reverse=True))
     held: list[pa.RecordBatch] = []
     rows = size = 0
     with pq.ParquetWriter(target, schema, compression="zstd", compression_level=1) as writer:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from penstock.errors import CheckpointError, UnknownNameError
-from penstock.operators.ingest.map_stage import QUERIES
+from penstock.operators.selection.matches import DEFINITIONS, QUERIES
 from penstock.spark.analysis.catalyst import empty_frame, try_form
-from penstock.spark.publication.kinds import rows_of, view_kind
+from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all
+from penstock.spark.reporting.definitions import DEFINITION, OTHERS, free_name, is_selection, number_of
 from penstock.spark.results.joined_rows import (
     LANES,
-    catalog_entry,
     file_schema,
     joined_changes,
     joined_results,
@@ -28,50 +26,26 @@ from penstock.spark.results.joined_rows import (
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view, spark_schema
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import CATALOG
-from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
+from penstock.spark.storage.joins import RegisteredJoin
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+#: and, of a selection, by which definition it is one
+SINK_DEFINITION = "penstock_definition"
 
 Projection = Sequence[tuple[str, str | None]]
 
 
-def write_catalog(
-    layout: Layout,
-    streams: Mapping[str, StructType],
-    views: Mapping[str, Mapping[str, ViewDefinition | WindowDefinition]],
-    joins: Sequence[RegisteredJoin] = (),
-) -> None:
-    """Tells readers of the folder which streams and views there are; dropped views stay readable."""
-    known = CATALOG.read(layout.catalog) or {"streams": {}, "views": {}}
-    for name, schema in streams.items():
-        known["streams"][name] = schema.jsonValue()
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    # views over window views and joins, all of which are gone
-    over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
-    for entry in known["views"].values():
-        stream = entry.get("stream", "")
-        if stream.startswith(over) and stream not in views:
-            entry.setdefault("dropped", now)
-    for stream, definitions in views.items():
-        for name, entry in known["views"].items():
-            if entry.get("stream") == stream and name not in definitions:
-                entry.setdefault("dropped", now)
-        for name, definition in definitions.items():
-            known["views"][name] = {**asdict(definition), "stream": stream}
-    answered = {each.definition.name: catalog_entry(each) for each in joins}
-    for name, entry in known["views"].items():
-        if LANES in entry and name not in answered:
-            entry.setdefault("dropped", now)
-    known["views"].update(answered)
-    CATALOG.replace(layout.catalog, known)
-
-
-def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
+def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: bool = False) -> DataFrame:
     """The published matches of a stream: the tuple's columns and `queries`.
+
+    Args:
+        spark: the session.
+        layout: the results folder.
+        stream: the stream's name.
+        all_definitions: whether `queries` names views by definitions that they no more have too; DEFINITIONS then says which.
 
     Raises:
         UnknownNameError: there is no such stream.
@@ -82,18 +56,51 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
             f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
     schema = StructType.fromJson(catalog["streams"][stream])
-    return read_matches(spark, schema, list(published_paths(layout, stream)))
+    rows = read_matches(spark, schema, list(published_paths(layout, stream)))
+    if all_definitions:
+        return rows.withColumn(DEFINITIONS, _definitions())
+    return _of_now(rows, catalog["views"], stream).drop(DEFINITIONS)
 
 
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
-    """Files of matches as a frame of the tuple's columns and `queries`."""
+    """Files of matches as a frame of the tuple's columns, QUERIES, and DEFINITIONS as the files have it."""
     wide = StructType([*schema.fields]).add(QUERIES, ArrayType(StringType(), containsNull=False))
+    wide.add(DEFINITIONS, ArrayType(IntegerType()))
     if not paths:
         return empty_frame(spark, wide)
     return spark.read.schema(wide).parquet(*map(str, paths))
 
 
-def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
+def _definitions() -> Column:
+    """The number of the definition by which each of QUERIES names a tuple."""
+    return F.coalesce(F.col(DEFINITIONS), F.transform(QUERIES, lambda _: F.lit(1)))
+
+
+def _of_now(rows: DataFrame, views: Mapping[str, Any], stream: str) -> DataFrame:
+    """Rows of matches with the views whose conditions as they are now named them, and no others."""
+    numbers = {
+        name: number_of(entry) if is_selection(entry) and entry.get("stream") == stream else 0
+        for name, entry in views.items()
+        if OTHERS in entry
+    }
+    if not numbers:
+        return rows
+    now = F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
+    told = F.filter(
+        F.arrays_zip(F.col(QUERIES).alias("name"), _definitions().alias("number")),
+        lambda each: F.coalesce(F.try_element_at(now, each["name"]), each["number"]) == each["number"],
+    )
+    return rows.withColumn(QUERIES, F.transform(told, lambda each: each["name"])).where(F.size(QUERIES) > 0)
+
+
+def open_results(
+    spark: SparkSession,
+    folder: Path,
+    view: str,
+    revisions: bool = False,
+    definition: int | None = None,
+    all_definitions: bool = False,
+) -> DataFrame:
     """The rows of a view in a results folder, with no run beside it.
 
     Args:
@@ -101,40 +108,70 @@ def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool =
         folder: the results folder.
         view: the view's name.
         revisions: whether every revision of a window view is wanted; see `changes`.
+        definition, all_definitions: see `results`.
 
     Raises:
-        InputError: the folder is none of Penstock's.
+        InputError: the folder is none of Penstock's, or what is asked for does not go together.
         UnknownNameError: there is no such view.
     """
-    read = changes if revisions else results
-    return read(spark, Layout(folder, folder), view)
+    layout = Layout(folder, folder)
+    if revisions:
+        return changes(spark, layout, view, definition)
+    return results(spark, layout, view, definition, all_definitions)
 
 
-def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+def results(
+    spark: SparkSession,
+    layout: Layout,
+    view: str,
+    definition: int | None = None,
+    all_definitions: bool = False,
+) -> DataFrame:
     """The rows of a view, with its own projection; of a window view the newest revision of each.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        view: the view's name.
+        definition: the number of one of its definitions, whose rows are wanted; None: the one it has now.
+        all_definitions: whether those of all definitions of a selection are wanted, with a last column that tells the number.
+
     Raises:
-        UnknownNameError: there is no such view.
+        UnknownNameError: there is no such view or definition.
+        InputError: all definitions of a view that is no selection, or of one definition.
     """
-    name, definition = find_view(layout, view)
-    if LANES in definition:
-        return joined_results(spark, layout, definition)
-    if "projection" not in definition:
-        return window_results(spark, layout, definition["stream"], name)
-    frame = matches(spark, layout, definition["stream"])
-    return project(frame, name, definition["projection"])
+    name, entry = find_view(layout, view, definition=definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
+    if LANES in entry:
+        return joined_results(spark, layout, entry)
+    if not is_selection(entry):
+        return window_results(spark, layout, entry["stream"], name, entry["id"])
+    frame = matches(spark, layout, entry["stream"], all_definitions=True)
+    if not all_definitions:
+        return project(frame, name, entry["projection"], number_of(entry))
+    place = F.array_position(F.col(QUERIES), name) - 1
+    told = frame.withColumn(DEFINITION, F.get(DEFINITIONS, place.cast("int")))
+    chosen = project(told, name, entry["projection"], None, [DEFINITION])
+    return chosen.toDF(*chosen.columns[:-1], free_name(chosen.columns[:-1]))
 
 
-def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+def changes(spark: SparkSession, layout: Layout, view: str, definition: int | None = None) -> DataFrame:
     """Every revision of every row of a window view; of a LEFT JOIN rows as they were told and withdrawn.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        view: the view's name.
+        definition: the number of one of its definitions; None: the one it has now.
+
     Raises:
-        UnknownNameError: there is no such view, or it is a selection or another join, whose rows never change.
+        UnknownNameError: there is no such view or definition, or it is a selection or another join, whose rows never change.
     """
-    name, definition = find_view(layout, view, revisions=True)
-    if LANES in definition:
-        return joined_changes(spark, layout, definition)
-    return window_changes(spark, layout, definition["stream"], name)
+    name, entry = find_view(layout, view, True, definition)
+    if LANES in entry:
+        return joined_changes(spark, layout, entry)
+    return window_changes(spark, layout, entry["stream"], name, entry["id"])
 
 
 def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
@@ -154,7 +191,11 @@ def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
 
 
 def project(
-    frame: DataFrame, view: str, projection: Projection | None, keep: Sequence[str] = ()
+    frame: DataFrame,
+    view: str,
+    projection: Projection | None,
+    number: int | None,
+    keep: Sequence[str] = (),
 ) -> DataFrame:
     """One view's rows of a frame of matches, with the view's projection.
 
@@ -162,14 +203,18 @@ def project(
     batch that cannot be projected would stop its sinks at every restart.
 
     Args:
-        frame: tuples with `queries`.
+        frame: tuples with QUERIES and DEFINITIONS.
         view: the view's name.
         projection: (SQL text, output name or None) pairs, or None for `*`.
+        number: of the view's definition whose rows are wanted; None: those of all.
         keep: further columns to keep.
     """
     rows = frame.where(F.array_contains(F.col(QUERIES), view))
+    if number is not None:
+        told = F.arrays_zip(F.col(QUERIES).alias("name"), _definitions().alias("number"))
+        rows = rows.where(F.exists(told, lambda each: (each["name"] == view) & (each["number"] == number)))
     if projection is None:
-        return rows.drop(QUERIES)
+        return rows.drop(QUERIES, DEFINITIONS)
     spark = frame.sparkSession
     columns = [F.expr(sql) if name is None else try_form(spark, sql).alias(name) for sql, name in projection]
     return rows.select(*columns, *keep)

@@ -8,25 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from penstock.errors import UnknownNameError
 from penstock.operators.joins.changes import DELETE, INSERT
-from penstock.operators.selection.matches import QUERIES
+from penstock.operators.selection.matches import DEFINITIONS, QUERIES
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all
+from penstock.spark.reporting.definitions import free_name, is_selection, number_of
 from penstock.spark.results.joined_rows import LANES, MARKS, joined_paths, joined_schema, withdraws
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
     OP,
     ROW,
     UPSERT,
-    readable_view,
+    require_readable,
     result_parts,
 )
 from penstock.spark.storage.columns import conform
@@ -38,7 +39,7 @@ _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _VALUES = frozenset({"null", "true", "false"})
 #: how often files are looked up again that a compaction removed meanwhile
 TRIES = 5
-_QUERIES = pa.field(QUERIES, pa.list_(pa.string()))
+_NAMES = pa.schema([(QUERIES, pa.list_(pa.string())), (DEFINITIONS, pa.list_(pa.int32()))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,22 @@ class PlainRows:
     """Rows of a view, read from the published files.
 
     Attributes:
-        name: the view's name as declared.
         rows: the first of them.
         count: how many there are.
     """
 
-    name: str
     rows: pa.Table
     count: int
 
 
-def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -> PlainRows | None:
+def plain_rows(
+    layout: Layout,
+    view: str,
+    limit: int,
+    revisions: bool = False,
+    definition: int | None = None,
+    all_definitions: bool = False,
+) -> PlainRows | None:
     """The rows of a view as `results` or `changes` would give them; None where it takes Spark to compute them.
 
     Args:
@@ -64,19 +70,22 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
         view: the view's name.
         limit: rows at the most; 0 for all of them.
         revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
+        definition, all_definitions: see `read.results`.
 
     Raises:
-        InputError: the folder is none of Penstock's.
-        UnknownNameError: there is no such view, or it has no revisions.
+        InputError: the folder is none of Penstock's, or what is asked for does not go together.
+        UnknownNameError: there is no such view or definition, or it has no revisions.
     """
-    name, definition = find_view(layout, view, revisions)
+    name, entry = find_view(layout, view, revisions, definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
     for _ in range(TRIES):
         try:
-            if LANES in definition:
-                return _joined_rows(layout, name, definition, limit, revisions)
-            if "projection" not in definition:
-                return _window_rows(layout, definition["stream"], name, limit, revisions)
-            return _selected(layout, definition["stream"], name, definition["projection"], limit)
+            if LANES in entry:
+                return _joined_rows(layout, entry, limit, revisions)
+            if not is_selection(entry):
+                return _window_rows(layout, name, entry, limit, revisions)
+            return _selected(layout, name, entry, limit, all_definitions)
         except FileNotFoundError:
             continue
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
@@ -84,12 +93,15 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
     return None
 
 
-def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+def plain_batches(
+    layout: Layout, view: str, definition: int | None = None, all_definitions: bool = False
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """All rows of a join view or a selection of plain columns, read as they are asked for; None of any other view.
 
     Args:
         layout: the results folder.
         view: the view's name.
+        definition, all_definitions: see `read.results`.
 
     Returns:
         Their columns and the rows. Reading them raises FileNotFoundError where a compaction has removed a file
@@ -99,44 +111,75 @@ def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.Rec
         InputError: the folder is none of Penstock's.
         UnknownNameError: there is no such view.
     """
-    name, definition = find_view(layout, view, False)
-    if LANES in definition:
-        schema = arrow_schema(joined_schema(definition))
-        return schema, _joined(list(joined_paths(layout, definition)), schema, definition)
-    if "projection" not in definition:
+    name, entry = find_view(layout, view, False, definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
+    if LANES in entry:
+        schema = arrow_schema(joined_schema(entry))
+        return schema, _joined(list(joined_paths(layout, entry)), schema, entry)
+    if not is_selection(entry):
         return None
-    selected = _columns(layout, definition["stream"], definition["projection"])
+    selected = _columns(layout, entry)
     if selected is None:
         return None
-    own, columns = selected
-    files = list(published_paths(layout, definition["stream"]))
-    return _named(own, columns), _rows(files, own, columns, name)
+    chosen = _Chosen(name, None if all_definitions else number_of(entry))
+    files = list(published_paths(layout, entry["stream"]))
+    return chosen.schema(*selected), _rows(files, *selected, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which rows of matches are wanted.
+
+    Attributes:
+        view: of which view.
+        number: by which definition; None: by any, with a last column that tells which.
+    """
+
+    view: str
+    number: int | None
+
+    def schema(self, own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+        """The columns of the rows."""
+        fields = [own.field(column).with_name(name) for name, column in columns.items()]
+        if self.number is None:
+            fields.append(pa.field(free_name(list(columns)), pa.int32()))
+        return pa.schema(fields)
+
+    def places(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Where the rows are, and by which definition each is one."""
+        queries, told = batch.column(QUERIES), batch.column(DEFINITIONS)
+        parents = pc.list_parent_indices(queries).to_numpy()
+        numbers = np.ones(len(parents), np.int32)
+        # rows whose views all had their first definitions say none
+        numbers[told.is_valid().to_numpy(zero_copy_only=False)[parents]] = pc.list_flatten(told).to_numpy()
+        wanted = pc.equal(pc.list_flatten(queries), self.view).to_numpy(zero_copy_only=False)
+        if self.number is not None:
+            wanted &= numbers == self.number
+        return pa.array(parents[wanted]), pa.array(numbers[wanted])
 
 
 def _selected(
-    layout: Layout, stream: str, view: str, projection: Sequence[tuple[str, str | None]] | None, limit: int
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, all_definitions: bool
 ) -> PlainRows | None:
-    selected = _columns(layout, stream, projection)
+    selected = _columns(layout, entry)
     if selected is None:
         return None
-    own, columns = selected
-    files = list(published_paths(layout, stream))
+    chosen = _Chosen(view, None if all_definitions else number_of(entry))
+    files = list(published_paths(layout, entry["stream"]))
     taken, held = [], 0
-    for batch in _rows(files, own, columns, view):
+    for batch in _rows(files, *selected, chosen):
         rows = batch.slice(0, limit - held) if limit else batch
         held += rows.num_rows
         taken.append(rows)
         if limit and held >= limit:
             break
     full = bool(limit) and held >= limit
-    queries = pa.schema([_QUERIES])
-    count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
-    return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
+    count = sum(len(chosen.places(batch)[0]) for batch in _read(files, _NAMES)) if full else held
+    return PlainRows(pa.Table.from_batches(taken, chosen.schema(*selected)), count)
 
 
-def _joined_rows(
-    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool
-) -> PlainRows:
+def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions: bool) -> PlainRows:
     files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
     if revisions:
         schema = schema.append(MARKS.field(OP))
@@ -152,7 +195,7 @@ def _joined_rows(
         count = sum(batch.num_rows for batch in _joined(files, MARKS, entry))
     else:
         count = sum(pq.read_metadata(path).num_rows for path in files)
-    return PlainRows(view, pa.Table.from_batches(taken, schema), count)
+    return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
 def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -169,28 +212,26 @@ def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) 
         yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
 
 
-def _columns(
-    layout: Layout, stream: str, projection: Sequence[tuple[str, str | None]] | None
-) -> tuple[pa.Schema, Mapping[str, str]] | None:
-    """The stream's columns, and of each output its column; None where an output is none."""
-    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][stream]))
+def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, str]] | None:
+    """The columns of a selection's stream, and of each output its column; None where an output is none."""
+    projection = entry["projection"]
+    own = arrow_schema(StructType.fromJson(read_catalog(layout)["streams"][entry["stream"]]))
     columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
     return None if columns is None else (own, columns)
 
 
-def _named(own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
-
-
 def _rows(
-    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], view: str
+    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], chosen: _Chosen
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a view with its own columns."""
-    schema = _named(own, columns)
-    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), _QUERIES])
+    schema = chosen.schema(own, columns)
+    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), *_NAMES])
     for batch in _read(files, wanted):
-        rows = batch.take(_matching(batch, view))
+        places, numbers = chosen.places(batch)
+        rows = batch.take(places)
         arrays = [rows.column(column) for column in columns.values()]
+        if chosen.number is None:
+            arrays.append(numbers)
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -211,17 +252,11 @@ def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -
     return columns
 
 
-def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
-    """The rows whose queries name a view."""
-    queries = batch.column(QUERIES)
-    rows = pc.list_parent_indices(queries).filter(pc.equal(pc.list_flatten(queries), view))
-    return pc.unique(rows)
-
-
-def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: bool) -> PlainRows | None:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
+def _window_rows(
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool
+) -> PlainRows | None:
+    stream = entry["stream"]
+    readable = require_readable(layout, stream, view, entry["id"])
     if not revisions and len(result_parts(layout, stream, readable)) > 1:
         return None
     whole = arrow_schema(readable.schema)
@@ -231,7 +266,7 @@ def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: 
     table = pa.Table.from_batches(_read(files, whole), whole)
     rows = table if revisions else _newest(table)
     kept = rows.select(names).cast(schema)
-    return PlainRows(view, kept.slice(0, limit) if limit else kept, kept.num_rows)
+    return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows)
 
 
 def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

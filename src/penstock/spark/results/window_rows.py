@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from penstock.errors import UnknownNameError
 from penstock.spark.analysis.catalyst import empty_frame, try_form
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -31,7 +30,7 @@ from penstock.spark.results.window_schemas import (
     UPSERT,
     ReadableView,
     own_schema,
-    readable_view,
+    require_readable,
     result_parts,
     row_type,
     spark_schema,
@@ -93,16 +92,23 @@ def make_results(
     return [pickle.loads(row.made) for row in reduce(DataFrame.union, frames).collect()]
 
 
-def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
+def window_results(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
     """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
 
     Of a view that went and came back a row that was final before it went stays until the operator that answers it now
     has the tuples of the batches in between, or has a final row too.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        stream: the view's stream.
+        view: its name.
+        definition: the id of one of its definitions.
+
     Raises:
-        UnknownNameError: the stream has no such window view.
+        UnknownNameError: by that definition the view has answered nothing yet.
     """
-    readable = _readable(layout, stream, view)
+    readable = require_readable(layout, stream, view, definition)
     every = [
         _published(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
@@ -116,13 +122,10 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
     return kept.select(*(quoted(name) for name in readable.columns.names))
 
 
-def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
-    """Every revision of every row of a window view: its own columns and the marks.
-
-    Raises:
-        UnknownNameError: the stream has no such window view.
-    """
-    return _published(spark, layout, stream, view, _readable(layout, stream, view)).drop(ROW)
+def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
+    """Every revision of every row of a window view: its own columns and the marks; see `window_results`."""
+    readable = require_readable(layout, stream, view, definition)
+    return _published(spark, layout, stream, view, readable).drop(ROW)
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
@@ -133,13 +136,6 @@ def _ends_by(readable: ReadableView, until: int) -> Column:
         naive = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=until)
         moment = F.lit(naive.replace(tzinfo=None).isoformat(sep=" ")).cast("timestamp_ntz")
     return F.col(f"{ROW}.end") <= moment
-
-
-def _readable(layout: Layout, stream: str, view: str) -> ReadableView:
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
-    return readable
 
 
 def _published(

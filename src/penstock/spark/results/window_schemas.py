@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from penstock.errors import UnknownNameError
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
 from penstock.spark.storage.files import numbered
@@ -57,12 +58,14 @@ class ReadableView:
         row: the type of ROW.
         operators: all that have answered it as it is defined now, with what each leaves to those before it: the
             windows that end by a time in microseconds; None: no window. The newest is the last.
+        is_defined: whether it is known by which definition that operator answers it.
     """
 
     operator: int
     columns: StructType
     row: StructType
     operators: tuple[tuple[int, int | None], ...] = ()
+    is_defined: bool = True
 
     @property
     def schema(self) -> StructType:
@@ -138,10 +141,9 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
         views = _read_described(layout, stream, operator)
         if view in views:
             definition = views[view]["definition"]
-            own = [(operator, None)] if definition is None else None
-            return _readable(
-                views[view], own or earlier_operators(layout, stream, view, definition), operator
-            )
+            if definition is None:
+                return replace(_readable(views[view], [(operator, None)], operator), is_defined=False)
+            return _readable(views[view], earlier_operators(layout, stream, view, definition), operator)
     return None
 
 
@@ -149,9 +151,25 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
     """A window view as one definition of it says; None where that has answered nothing yet."""
     own = earlier_operators(layout, stream, view, definition)
     if not own:
-        return None
+        newest = readable_view(layout, stream, view)
+        # operators of views with a deadline said no definition once
+        return newest if newest is not None and not newest.is_defined else None
     operator = own[-1][0]
     return _readable(_read_described(layout, stream, operator)[view], own, operator)
+
+
+def require_readable(layout: Layout, stream: str, view: str, definition: str) -> ReadableView:
+    """A window view as one definition of it says.
+
+    Raises:
+        UnknownNameError: that has answered nothing yet.
+    """
+    readable = readable_definition(layout, stream, view, definition)
+    if readable is None:
+        raise UnknownNameError(
+            f"window view {view} of {stream} has no results yet: no batch has been answered by it as it is defined"
+        )
+    return readable
 
 
 def _readable(

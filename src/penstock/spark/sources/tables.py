@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructType, TimestampNTZType, Timestam
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, read_exactly
@@ -32,7 +32,10 @@ T = TypeVar("T")
 
 #: column names that the results folder uses itself
 RESERVED = frozenset(
-    {"queries", "revision", "coverage", "slack", "is_final", "op", CORRUPT, REASON, ORIGIN, BATCH, ORDINAL}
+    {
+        *("queries", "revision", "coverage", "slack", "is_final", "op"),
+        *(CORRUPT, REASON, ORIGIN, BATCH, ORDINAL, SINK_DEFINITION),
+    }
 )
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")

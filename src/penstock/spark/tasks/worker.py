@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
-from penstock.operators.ingest.map_stage import QUERIES, MapStage, StageCounts, StreamProgram
+from penstock.operators.ingest.map_stage import DEFINITIONS, QUERIES, MapStage, StageCounts, StreamProgram
 from penstock.operators.selection.selector import TooManyMatchesError
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
@@ -176,7 +176,7 @@ class StagedWriter:
     """Writes batches of one schema to a staged Parquet file, created with the first batch.
 
     Batches are held until they make a row group of some size: small ones cost more time and space. The
-    `queries` column gets no statistics, which would cost more than the rest of it.
+    columns that name queries and their definitions get no statistics, which would cost more than the rest of them.
     """
 
     def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
@@ -198,7 +198,7 @@ class StagedWriter:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                write_statistics=[name for name in batch.schema.names if name != QUERIES],
+                write_statistics=[name for name in batch.schema.names if name not in (QUERIES, DEFINITIONS)],
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
         self._held.append(batch)
@@ -296,8 +296,12 @@ class Task:
             return
         began = time.perf_counter_ns()
         matched = tuples(mask)
-        schema = matched.schema.append(pa.field(QUERIES, queries.type, nullable=False))
-        staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
+        columns, schema = [*matched.columns, queries], matched.schema
+        schema = schema.append(pa.field(QUERIES, queries.type, nullable=False))
+        definitions = self.stage.definitions(queries)
+        if definitions is not None:
+            columns, schema = [*columns, definitions], schema.append(pa.field(DEFINITIONS, definitions.type))
+        staged = pa.RecordBatch.from_arrays(columns, schema=schema)
         self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
