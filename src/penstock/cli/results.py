@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -65,6 +65,13 @@ def results(
         bool,
         typer.Option("--all", help="The rows of all definitions of a selection, with the number of each."),
     ] = False,
+    final_only: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="The final rows of a window view alone, and which of them were corrected after they had been final.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         Format, typer.Option("--format", help="table, csv or json lines.")
@@ -73,8 +80,9 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    if (misses or changes) and all_definitions:
-        raise InputError(f"--all: not with {'--misses' if misses else '--changes'}")
+    for option, is_given in (("--all", all_definitions), ("--final", final_only)):
+        if is_given and (misses or changes):
+            raise InputError(f"{option}: not with {'--misses' if misses else '--changes'}")
     if misses and definition is not None:
         raise InputError("--definition: not with --misses, which has the windows of all definitions")
     from penstock.spark.storage.layout import Layout
@@ -85,7 +93,7 @@ def results(
         return
     from penstock.spark.reporting.catalog import find_view
 
-    asked = Asked(view, changes, limit, definition, all_definitions)
+    asked = Asked(view, changes, limit, definition, all_definitions, final_only)
     find_view(layout, view, changes, definition)
     if not (limit or changes or output_format is Format.TABLE) and _print_batches(
         layout, asked, output_format
@@ -105,6 +113,7 @@ class Asked:
         limit: how many at the most; 0: all.
         definition: the number of one of its definitions; None: the one it has now.
         all_definitions: whether those of all definitions.
+        final_only: whether only final ones.
     """
 
     view: str
@@ -112,9 +121,10 @@ class Asked:
     limit: int = 0
     definition: int | None = None
     all_definitions: bool = False
+    final_only: bool = False
 
     def print(self, layout: Layout, rows: pa.Table, count: int, output_format: Format) -> None:
-        """Prints rows; below a table of those of a view that was redefined, by which definition they are its rows.
+        """Prints rows; below a table what has to be known of them.
 
         Args:
             layout: of the results folder.
@@ -123,15 +133,26 @@ class Asked:
             output_format: how they are printed.
         """
         from penstock.spark.reporting.catalog import find_view
+
+        name, entry = find_view(layout, self.view)
+        _print(rows, f"{name}: {count:,} rows", output_format)
+        if output_format is Format.TABLE:
+            for note in self._notes(name, entry):
+                print(note)
+
+    def _notes(self, name: str, entry: Mapping[str, Any]) -> Iterator[str]:
         from penstock.spark.reporting.definitions import all_definitions, number_of
 
-        name, now = find_view(layout, self.view)
-        _print(rows, f"{name}: {count:,} rows", output_format)
-        shown = self.definition or number_of(now)
-        others = sorted({*map(number_of, all_definitions(now))} - {shown})
-        if others and output_format is Format.TABLE and not self.all_definitions:
-            told = f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
-            print(told)
+        shown = self.definition or number_of(entry)
+        others = sorted({*map(number_of, all_definitions(entry))} - {shown})
+        if others and not self.all_definitions:
+            yield f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
+        if self.final_only or (self.changes and "lanes" not in entry):
+            mark = "corrected_after_final" if self.final_only else "a revision from 1,000,000 on"
+            yield (
+                "final: no tuple is expected to change the row any more; one that comes later than the horizon corrects it all "
+                f"the same ({mark})"
+            )
 
 
 def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:
@@ -204,7 +225,13 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
     from penstock.spark.results.read_plain import plain_rows
 
     found = plain_rows(
-        layout, asked.view, asked.limit, asked.changes, asked.definition, asked.all_definitions
+        layout,
+        asked.view,
+        asked.limit,
+        asked.changes,
+        asked.definition,
+        asked.all_definitions,
+        asked.final_only,
     )
     if found is None or not _are_written_here(found.rows.schema):
         return False
@@ -228,6 +255,7 @@ def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
         asked.changes,
         asked.definition,
         asked.all_definitions,
+        asked.final_only,
     )
     shown = frame.limit(asked.limit) if asked.limit else frame
     if output_format is Format.JSON:

@@ -42,7 +42,10 @@ MEASURED = frozenset(
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
-_WINDOW_SUMS = ("early", "corrected", "final", "final_corrected", "rows", "promised", "overflowed")
+_WINDOW_SUMS = (
+    *("early", "corrected", "final", "final_corrected", "final_corrected_rows"),
+    *("rows", "promised", "overflowed"),
+)
 
 Document = dict[str, Any]
 

@@ -148,19 +148,27 @@ class Run:
         """
         return results.matches(self._spark, self._layout, stream, all_definitions)
 
-    def results(self, view: str, definition: int | None = None, all_definitions: bool = False) -> DataFrame:
+    def results(
+        self,
+        view: str,
+        definition: int | None = None,
+        all_definitions: bool = False,
+        final_only: bool = False,
+    ) -> DataFrame:
         """The rows of a view with the view's own projection; of a window view the newest revision of each.
 
         Args:
             view: the view's name.
             definition: the number of one of its definitions, from 1 on, whose rows are wanted; None: the one it has now.
             all_definitions: whether those of all definitions of a selection are wanted; a last column, `definition`, tells the number.
+            final_only: whether only the final rows of a window view are wanted. A tuple later than the horizon corrects a final row
+                all the same: a last column, `corrected_after_final`, tells which rows have been.
 
         Raises:
             UnknownNameError: there is no such view or definition.
-            InputError: all definitions of a view that is no selection.
+            InputError: all definitions of a view that is no selection, or final rows of a view without windows.
         """
-        return results.results(self._spark, self._layout, view, definition, all_definitions)
+        return results.results(self._spark, self._layout, view, definition, all_definitions, final_only)
 
     def changes(self, view: str, definition: int | None = None) -> DataFrame:
         """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.

@@ -66,6 +66,18 @@ def refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> None
         )
 
 
+def refuse_final(view: str, entry: dict[str, Any]) -> None:
+    """Makes sure that rows of a view can be final.
+
+    Raises:
+        InputError: they cannot.
+    """
+    if is_selection(entry) or "lanes" in entry:
+        raise InputError(
+            f"{view} is no window view: its rows are not told early, so that none is final or not"
+        )
+
+
 def _of_number(view: str, entry: dict[str, Any], number: int) -> dict[str, Any]:
     by_number = {number_of(each): each for each in all_definitions(entry)}
     if number not in by_number:

@@ -54,9 +54,9 @@ def all_definitions(entry: Entry) -> Iterator[dict[str, Any]]:
     yield from entry.get(OTHERS, ())
 
 
-def free_name(columns: Sequence[str]) -> str:
-    """What DEFINITION is called beside columns."""
-    taken, name = {column.upper() for column in columns}, DEFINITION
+def free_name(name: str, columns: Sequence[str]) -> str:
+    """What a column that Penstock adds is called behind columns of a view: by its name, unless one of these is."""
+    taken = {column.upper() for column in columns}
     while name.upper() in taken:
         name += "_"
     return name

@@ -15,7 +15,7 @@ from penstock.operators.selection.matches import DEFINITIONS, QUERIES
 from penstock.spark.analysis.catalyst import empty_frame, try_form
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all
+from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all, refuse_final
 from penstock.spark.reporting.definitions import DEFINITION, OTHERS, free_name, is_selection, number_of
 from penstock.spark.results.joined_rows import (
     LANES,
@@ -100,6 +100,7 @@ def open_results(
     revisions: bool = False,
     definition: int | None = None,
     all_definitions: bool = False,
+    final_only: bool = False,
 ) -> DataFrame:
     """The rows of a view in a results folder, with no run beside it.
 
@@ -108,7 +109,7 @@ def open_results(
         folder: the results folder.
         view: the view's name.
         revisions: whether every revision of a window view is wanted; see `changes`.
-        definition, all_definitions: see `results`.
+        definition, all_definitions, final_only: see `results`.
 
     Raises:
         InputError: the folder is none of Penstock's, or what is asked for does not go together.
@@ -117,7 +118,7 @@ def open_results(
     layout = Layout(folder, folder)
     if revisions:
         return changes(spark, layout, view, definition)
-    return results(spark, layout, view, definition, all_definitions)
+    return results(spark, layout, view, definition, all_definitions, final_only)
 
 
 def results(
@@ -126,6 +127,7 @@ def results(
     view: str,
     definition: int | None = None,
     all_definitions: bool = False,
+    final_only: bool = False,
 ) -> DataFrame:
     """The rows of a view, with its own projection; of a window view the newest revision of each.
 
@@ -135,25 +137,29 @@ def results(
         view: the view's name.
         definition: the number of one of its definitions, whose rows are wanted; None: the one it has now.
         all_definitions: whether those of all definitions of a selection are wanted, with a last column that tells the number.
+        final_only: whether only the final rows of a window view are wanted, with a last column, CORRECTED, that tells which of them
+            have replaced rows that were final before: a tuple later than the horizon corrects a final row all the same.
 
     Raises:
         UnknownNameError: there is no such view or definition.
-        InputError: all definitions of a view that is no selection, or of one definition.
+        InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows.
     """
     name, entry = find_view(layout, view, definition=definition)
     if all_definitions:
         refuse_all(name, entry, definition)
+    if final_only:
+        refuse_final(name, entry)
     if LANES in entry:
         return joined_results(spark, layout, entry)
     if not is_selection(entry):
-        return window_results(spark, layout, entry["stream"], name, entry["id"])
+        return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
     frame = matches(spark, layout, entry["stream"], all_definitions=True)
     if not all_definitions:
         return project(frame, name, entry["projection"], number_of(entry))
     place = F.array_position(F.col(QUERIES), name) - 1
     told = frame.withColumn(DEFINITION, F.get(DEFINITIONS, place.cast("int")))
     chosen = project(told, name, entry["projection"], None, [DEFINITION])
-    return chosen.toDF(*chosen.columns[:-1], free_name(chosen.columns[:-1]))
+    return chosen.toDF(*chosen.columns[:-1], free_name(DEFINITION, chosen.columns[:-1]))
 
 
 def changes(spark: SparkSession, layout: Layout, view: str, definition: int | None = None) -> DataFrame:

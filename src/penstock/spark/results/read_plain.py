@@ -19,12 +19,16 @@ from penstock.operators.selection.matches import DEFINITIONS, QUERIES
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all
-from penstock.spark.reporting.definitions import free_name, is_selection, number_of
+from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all, refuse_final
+from penstock.spark.reporting.definitions import DEFINITION, free_name, is_selection, number_of
 from penstock.spark.results.joined_rows import LANES, MARKS, joined_paths, joined_schema, withdraws
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
+    CORRECTED,
+    FINAL,
+    FIRST_REVISION,
     OP,
+    REVISION,
     ROW,
     UPSERT,
     require_readable,
@@ -62,6 +66,7 @@ def plain_rows(
     revisions: bool = False,
     definition: int | None = None,
     all_definitions: bool = False,
+    final_only: bool = False,
 ) -> PlainRows | None:
     """The rows of a view as `results` or `changes` would give them; None where it takes Spark to compute them.
 
@@ -70,7 +75,7 @@ def plain_rows(
         view: the view's name.
         limit: rows at the most; 0 for all of them.
         revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
-        definition, all_definitions: see `read.results`.
+        definition, all_definitions, final_only: see `read.results`.
 
     Raises:
         InputError: the folder is none of Penstock's, or what is asked for does not go together.
@@ -79,12 +84,14 @@ def plain_rows(
     name, entry = find_view(layout, view, revisions, definition)
     if all_definitions:
         refuse_all(name, entry, definition)
+    if final_only:
+        refuse_final(name, entry)
     for _ in range(TRIES):
         try:
             if LANES in entry:
                 return _joined_rows(layout, entry, limit, revisions)
             if not is_selection(entry):
-                return _window_rows(layout, name, entry, limit, revisions)
+                return _window_rows(layout, name, entry, limit, revisions, final_only)
             return _selected(layout, name, entry, limit, all_definitions)
         except FileNotFoundError:
             continue
@@ -143,7 +150,7 @@ class _Chosen:
         """The columns of the rows."""
         fields = [own.field(column).with_name(name) for name, column in columns.items()]
         if self.number is None:
-            fields.append(pa.field(free_name(list(columns)), pa.int32()))
+            fields.append(pa.field(free_name(DEFINITION, list(columns)), pa.int32()))
         return pa.schema(fields)
 
     def places(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -253,7 +260,7 @@ def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -
 
 
 def _window_rows(
-    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool, final_only: bool
 ) -> PlainRows | None:
     stream = entry["stream"]
     readable = require_readable(layout, stream, view, entry["id"])
@@ -265,6 +272,12 @@ def _window_rows(
     files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     table = pa.Table.from_batches(_read(files, whole), whole)
     rows = table if revisions else _newest(table)
+    if final_only:
+        rows = rows.filter(pc.field(FINAL))
+        corrected = pc.greater_equal(rows.column(REVISION), FIRST_REVISION)
+        added = free_name(CORRECTED, names)
+        rows, names = rows.append_column(added, corrected), [*names, added]
+        schema = schema.append(pa.field(added, pa.bool_()))
     kept = rows.select(names).cast(schema)
     return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows)
 

@@ -20,9 +20,12 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
+from penstock.spark.reporting.definitions import free_name
 from penstock.spark.results.window_schemas import (
+    CORRECTED,
     DELETE,
     FINAL,
+    FIRST_REVISION,
     MARKS,
     OP,
     REVISION,
@@ -92,7 +95,9 @@ def make_results(
     return [pickle.loads(row.made) for row in reduce(DataFrame.union, frames).collect()]
 
 
-def window_results(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
+def window_results(
+    spark: SparkSession, layout: Layout, stream: str, view: str, definition: str, final_only: bool = False
+) -> DataFrame:
     """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
 
     Of a view that went and came back a row that was final before it went stays until the operator that answers it now
@@ -104,6 +109,7 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str, 
         stream: the view's stream.
         view: its name.
         definition: the id of one of its definitions.
+        final_only: whether only final rows are wanted, with CORRECTED.
 
     Raises:
         UnknownNameError: by that definition the view has answered nothing yet.
@@ -119,7 +125,11 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str, 
     newest = Window.partitionBy(ROW).orderBy(*order)
     rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
     kept = rows.where((F.col(_PASSES) == 1) & (F.col(OP) == UPSERT))
-    return kept.select(*(quoted(name) for name in readable.columns.names))
+    own = [F.col(quoted(name)) for name in readable.columns.names]
+    if not final_only:
+        return kept.select(*own)
+    is_corrected = F.col(REVISION) >= FIRST_REVISION
+    return kept.where(FINAL).select(*own, is_corrected.alias(free_name(CORRECTED, readable.columns.names)))
 
 
 def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:

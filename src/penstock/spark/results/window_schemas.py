@@ -42,6 +42,8 @@ MARKS = pa.schema(
 ROW = "_row"
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
 FIRST_REVISION = 1_000_000
+#: of final rows where only these are read: whether a row that was final before has been replaced by this one
+CORRECTED = "corrected_after_final"
 #: values of OP
 UPSERT, DELETE = "upsert", "delete"
 
