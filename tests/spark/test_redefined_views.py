@@ -82,6 +82,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> None:
     _, run = told
+    assert run.status()["t"]["state"] == "ended"
     assert ids(run.results("rule")) == ROWS[1], "a definition that comes back is the one that it was"
     for number, rows in ROWS.items():
         assert ids(run.results("rule", definition=number)) == rows
@@ -185,5 +186,7 @@ def test_a_view_that_runs_is_redefined(spark: SparkSession, tmp_path: Path) -> N
         engine.drop("rule").view("rule", "SELECT id, id AS same FROM t WHERE id > 1")
         assert [tuple(row) for row in run.results("rule").orderBy("id").collect()] == [(2, 2), (3, 3)]
         assert ids(run.results("rule", definition=2)) == [3]
+        assert run.status()["t"]["state"] == "running"
     finally:
         run.stop()
+    assert run.status()["t"]["state"] == "stopped"

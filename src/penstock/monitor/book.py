@@ -81,6 +81,11 @@ class StatusBook:
         with self._lock:
             return deepcopy(self._document["streams"].get(name, {}))
 
+    @property
+    def state(self) -> str:
+        """The state of the run."""
+        return str(self._document["state"])
+
     def lane(self, name: str) -> Document:
         """A copy of what is known of a lane."""
         with self._lock:
@@ -359,8 +364,20 @@ def _seconds(time_text: Any) -> float:
         return 0.0
 
 
-def stream_state(stream: Mapping[str, Any], now: Callable[[], float] = time.time) -> str:
-    """A stream's state while its run goes on: one that was tried again and has held since then runs, though nothing came."""
+def stream_state(
+    stream: Mapping[str, Any], now: Callable[[], float] = time.time, run: str = "running"
+) -> str:
+    """A stream's state: its run's once that is over, but for a stream that failed.
+
+    While the run goes on, a stream that was tried again and has held since then runs, though nothing came.
+
+    Args:
+        stream: what is known of it.
+        now: the clock.
+        run: the state of its run.
+    """
+    if run not in ("running", "starting") and stream.get("state") != "failed":
+        return run
     state: str = stream.get("state") or "running"
     return "running" if state == "retrying" and now() > stream.get("tried_until", 0.0) else state
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError
+from penstock.monitor.book import stream_state
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.log_keeper import LogKeeper
@@ -542,10 +543,11 @@ class Run:
             **{
                 name: known.get(name)
                 for name in (
-                    *("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us"),
+                    *("tried_until", "outage", "retries", "lag", "newest_event_time_us"),
                     "network",
                 )
             },
+            "state": stream_state(known, run=self._status.book.state),
             "held_by": known.get("held_by", {}),
             "active": query.active,
             "batches": totals.batches,
