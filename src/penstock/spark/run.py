@@ -532,7 +532,7 @@ class Run:
             view = views.get(sink.view)
             if isinstance(view, ViewDefinition):
                 keep = (results.BATCH, results.ORDINAL)
-                own = results.project(rows, view.name, view.projection, view.number, keep)
+                own = results.project(rows, view.name, view.projection, keep)
                 sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
 
     def _stream_status(self, query: IngestQuery) -> dict[str, Any]:

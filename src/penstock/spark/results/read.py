@@ -36,6 +36,8 @@ BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
 SINK_DEFINITION = "penstock_definition"
 
 Projection = Sequence[tuple[str, str | None]]
+#: beside columns of tuples, whose names do not begin like that
+_NUMBER = "__definition"
 
 
 def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: bool = False) -> DataFrame:
@@ -51,15 +53,20 @@ def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: b
         UnknownNameError: there is no such stream.
     """
     catalog = read_catalog(layout)
+    rows = _all_matches(spark, layout, catalog, stream)
+    if all_definitions:
+        return rows.withColumn(DEFINITIONS, _definitions())
+    return _of_now(rows, catalog["views"], stream).drop(DEFINITIONS)
+
+
+def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any], stream: str) -> DataFrame:
+    """The published matches of a stream as their files have them."""
     if stream not in catalog["streams"]:
         raise UnknownNameError(
             f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
     schema = StructType.fromJson(catalog["streams"][stream])
-    rows = read_matches(spark, schema, list(published_paths(layout, stream)))
-    if all_definitions:
-        return rows.withColumn(DEFINITIONS, _definitions())
-    return _of_now(rows, catalog["views"], stream).drop(DEFINITIONS)
+    return read_matches(spark, schema, list(published_paths(layout, stream)))
 
 
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
@@ -153,12 +160,13 @@ def results(
         return joined_results(spark, layout, entry)
     if not is_selection(entry):
         return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
-    frame = matches(spark, layout, entry["stream"], all_definitions=True)
-    if not all_definitions:
-        return project(frame, name, entry["projection"], number_of(entry))
+    frame = _all_matches(spark, layout, read_catalog(layout), entry["stream"])
     place = F.array_position(F.col(QUERIES), name) - 1
-    told = frame.withColumn(DEFINITION, F.get(DEFINITIONS, place.cast("int")))
-    chosen = project(told, name, entry["projection"], None, [DEFINITION])
+    number = F.coalesce(F.get(DEFINITIONS, place.cast("int")), F.lit(1))
+    if not all_definitions:
+        own = frame if definition is None and OTHERS not in entry else frame.where(number == number_of(entry))
+        return project(own, name, entry["projection"])
+    chosen = project(frame.withColumn(_NUMBER, number), name, entry["projection"], [_NUMBER])
     return chosen.toDF(*chosen.columns[:-1], free_name(DEFINITION, chosen.columns[:-1]))
 
 
@@ -200,7 +208,6 @@ def project(
     frame: DataFrame,
     view: str,
     projection: Projection | None,
-    number: int | None,
     keep: Sequence[str] = (),
 ) -> DataFrame:
     """One view's rows of a frame of matches, with the view's projection.
@@ -212,13 +219,9 @@ def project(
         frame: tuples with QUERIES and DEFINITIONS.
         view: the view's name.
         projection: (SQL text, output name or None) pairs, or None for `*`.
-        number: of the view's definition whose rows are wanted; None: those of all.
         keep: further columns to keep.
     """
     rows = frame.where(F.array_contains(F.col(QUERIES), view))
-    if number is not None:
-        told = F.arrays_zip(F.col(QUERIES).alias("name"), _definitions().alias("number"))
-        rows = rows.where(F.exists(told, lambda each: (each["name"] == view) & (each["number"] == number)))
     if projection is None:
         return rows.drop(QUERIES, DEFINITIONS)
     spark = frame.sparkSession
