@@ -37,7 +37,7 @@ def results_folder(tmp_path: Path) -> Layout:
     views = {
         "large": {"stream": "orders", "projection": None},
         "silent": {"stream": "orders", "projection": None},
-        "hours": {"stream": "orders", "groups": []},
+        "hours": {"stream": "orders", "id": "hours:1", "groups": []},
     }
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
     aside = {"kind": "quarantine", "name": "0000000001-0-00000.parquet", "rows": 2}

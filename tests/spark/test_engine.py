@@ -343,9 +343,9 @@ def test_inserts_into_one_table_and_a_projection_that_raises(
     text += "INSERT INTO Shown SELECT id FROM orders WHERE id = 3; INSERT INTO shown SELECT id FROM orders WHERE id = 4;"
     _answers(Engine(spark).execute(text), tmp_path / "out", {})
     shown = capsys.readouterr().out
-    assert "{'id': 0, 'inverse': None}" in shown
-    assert "{'id': 1, 'inverse': 1}" in shown
-    assert shown.count("{'id': 3}") == shown.count("{'id': 4}") == 1
+    assert '{"id":0,"inverse":null}' in shown
+    assert '{"id":1,"inverse":1}' in shown
+    assert shown.count('{"id":3}') == shown.count('{"id":4}') == 1
 
 
 def test_warnings_of_views_come_and_go_with_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import StreamFailedError
+from penstock.cli.results import results
+from penstock.errors import InputError, StreamFailedError
 from penstock.spark.engine import Engine
+from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
@@ -121,6 +124,38 @@ def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: 
             )
     assert_final_means_final(spark, run, data, least=8)
     assert run.results("v").count() == run.changes("v").where("is_final").count()
+
+
+def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, out = tmp_path / "in", tmp_path / "out"
+    for number in range(FILES):
+        write(data, number)
+    engine = engine_on(spark, data).view("all", "SELECT * FROM t")
+    run = engine.start(out, available_now=True, ended=True)
+    run.await_termination()
+    run.stop()
+    assert {row.corrected_after_final for row in run.results("v", final_only=True).collect()} == {False}
+    # later than any horizon: the stream was said to have ended
+    write(data, FILES, START - int(1.5 * FILES))
+    run = engine_on(spark, data).view("all", "SELECT * FROM t").start(out, available_now=True, ended=True)
+    run.await_termination()
+    run.stop()
+    rows = run.results("v", final_only=True)
+    assert rows.columns == [*run.results("v").columns, "corrected_after_final"]
+    again = run.changes("v").where("revision >= 1000000").count()
+    assert rows.where("corrected_after_final").count() == again > 0
+    assert rows.count() == run.results("v").count() > again
+    told = [event["views"]["v"]["final_corrected_rows"] for event in run.events("windows")]
+    assert sum(told) == again
+    found = plain_rows(Layout(out, out), "v", 0, final_only=True)
+    assert found is not None
+    assert sum(found.rows["corrected_after_final"].to_pylist()) == again
+    results(out, "v", final_only=True, limit=3)
+    assert "one that comes later than the horizon corrects it all the same" in capfd.readouterr().out
+    with pytest.raises(InputError, match="all is no window view"):
+        run.results("all", final_only=True)
 
 
 def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.cli.results import Format, _print_computed, _print_plain
+from penstock.cli.results import Asked, Format, _print_computed, _print_plain
 from penstock.errors import UnknownNameError
 from penstock.spark.engine import Engine
-from penstock.spark.results.read_plain import PlainRows, plain_rows
+from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
@@ -127,9 +127,9 @@ def test_rows_are_printed_as_spark_prints_them(
     found = plain_rows(Layout(folder, folder), view.upper(), 0, changes)
     assert found is not None
     assert found.count == found.rows.num_rows > 0
-    assert _print_plain(found, form)
+    assert _print_plain(Layout(folder, folder), Asked(view.upper(), changes), form)
     plain = capsysbinary.readouterr().out
-    _print_computed(folder, view, changes, 0, form)
+    _print_computed(folder, Asked(view, changes), form)
     assert _in_any_order(plain) == _in_any_order(capsysbinary.readouterr().out)
 
 
@@ -137,10 +137,10 @@ def test_null_years_and_bytes_are_the_same_in_all_forms(
     folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """A column whose form is only Spark's among them; nothing is a traceback."""
-    assert not _print_plain(_found(folder, "odd"), Format.CSV)
+    assert not _print_plain(Layout(folder, folder), Asked("odd"), Format.CSV)
     printed = {}
     for form in Format:
-        _print_computed(folder, "odd", False, 0, form)
+        _print_computed(folder, Asked("odd"), form)
         printed[form] = capsysbinary.readouterr().out.decode()
         assert "+57971-02-25" in printed[form]
         assert "-0221-09-04" in printed[form]
@@ -158,26 +158,20 @@ def test_null_and_an_empty_text_differ_in_a_table(
     folder: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert _print_plain(_found(folder, "notes"), Format.TABLE)
+    assert _print_plain(Layout(folder, folder), Asked("notes"), Format.TABLE)
     cells = [
         [cell.strip() for cell in line.split("│")[1:3]]
         for line in capsysbinary.readouterr().out.decode().splitlines()
         if line.startswith("│")
     ]
     assert sorted(cells) == [["0", "'NULL'"], ["1", ""], ["99", "NULL"]]
-    assert _print_plain(_found(folder, "notes"), Format.CSV)
+    assert _print_plain(Layout(folder, folder), Asked("notes"), Format.CSV)
     assert sorted(capsysbinary.readouterr().out.splitlines()) == [
         b'"id","note"',
         b'0,"NULL"',
         b'1,""',
         b"99,",
     ]
-
-
-def _found(folder: Path, view: str) -> PlainRows:
-    found = plain_rows(Layout(folder, folder), view, 0)
-    assert found is not None
-    return found
 
 
 def _in_any_order(printed: bytes) -> list[bytes]:

@@ -62,6 +62,23 @@ def test_names_that_differ_are_no_repetition(spark: SparkSession, tmp_path: Path
     engine_on(spark, tmp_path).execute("CREATE VIEW v AS SELECT *, id + 1, id + 2, -id AS less FROM orders")
 
 
+def test_conditions_that_cannot_be_meant_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    engine = engine_on(spark, tmp_path)
+    hours = "SELECT window(at, '1 hour') AS w, count(*) AS n FROM orders WHERE {} GROUP BY w"
+    for query in ("SELECT id FROM orders WHERE {}", hours):
+        with pytest.raises(SqlError, match="This divides by zero") as told:
+            engine.view("v", query.format("id = 1 OR amount / 0 > 1"))
+        assert underlined(told.value) == "amount / 0"
+    engine.view("v", "SELECT id FROM orders WHERE amount = NULL").view(
+        "w", hours.format("upper(city) = NULL")
+    )
+    engine.view("x", "SELECT id FROM v WHERE id > 5")
+    assert [warning.splitlines()[0] for warning in engine.warnings] == [
+        f"{name}: A comparison with NULL is never true, whatever the row. Use IS NULL or IS NOT NULL."
+        for name in ("v", "w", "x")
+    ]
+
+
 VIEWS = (
     "CREATE VIEW three AS SELECT id, id + 1, city FROM orders;\n"
     "CREATE VIEW hours AS SELECT city, window(at, '1 hour') AS w, count(*) AS n FROM orders GROUP BY city, w;\n"

@@ -14,6 +14,9 @@ from penstock.plan.expressions import Raised
 from penstock.plan.selection import Interval, Query, ValueSet
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.conditions.implicit_casts import refuse_raising
+from penstock.sql.conditions.shapes import ConditionParser
+from penstock.sql.conditions.verdicts import NEVER, NEVER_NULL, refuse_zero_division
+from penstock.sql.text.clauses import Clause
 from penstock.sql.text.literals import Kind, Literal, microseconds, time_zone
 
 SCHEMA = pa.schema(
@@ -106,6 +109,63 @@ def test_conditions_that_never_hold(condition: str) -> None:
 def test_conditions_that_always_hold(condition: str) -> None:
     (term,) = bind(condition)[0].terms
     assert term.predicates == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "marked"),
+    [
+        ("i = NULL", NEVER_NULL, "i = NULL"),
+        ("NULL <> s", NEVER_NULL, "NULL <> s"),
+        ("i > 1 OR s IN (NULL)", NEVER_NULL, "s IN (NULL)"),
+        ("NOT (i < NULL)", NEVER_NULL, "i < NULL"),
+        ("i > 5 AND i < 3", NEVER, "i > 5 AND i < 3"),
+        ("i NOT IN (1, NULL)", NEVER, "i NOT IN (1, NULL)"),
+        ("i BETWEEN 1 AND NULL", NEVER, "i BETWEEN 1 AND NULL"),
+    ],
+)
+def test_what_is_never_true_is_warned_of_when_it_is_declared(
+    condition: str, message: str, marked: str
+) -> None:
+    ((name, told),) = bind_selections({"q": condition}, SCHEMA, None, declaring=True).warnings
+    assert name == "q"
+    head, line, marks = told.splitlines()
+    assert head == message
+    assert line[marks.index("^") : marks.rindex("^") + 1] == marked
+    assert bind_selections({"q": condition}, SCHEMA, None).warnings == (), "what runs already is not"
+
+
+@pytest.mark.parametrize("condition", ["i <=> NULL", "i IS NULL", "i > 1", "i IN (1, NULL)", "i <> 3"])
+def test_what_may_be_true_is_not_warned_of(condition: str) -> None:
+    assert bind_selections({"q": condition}, SCHEMA, None, declaring=True).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "marked"),
+    [
+        ("i / 0 > 1", "i / 0"),
+        ("s = 'x' AND 1 < (i + 1) % (0.0)", "(i + 1) % (0.0)"),
+        ("i DIV 0 IN (1, 2)", "i DIV 0"),
+        ("i/0e0 IS NULL", "i/0e0"),
+    ],
+)
+def test_a_division_by_zero_is_refused(condition: str, marked: str) -> None:
+    with pytest.raises(UnsupportedError, match="This divides by zero, which raises for every row") as told:
+        refuse_zero_division(Clause.alone(condition), ConditionParser().parse(condition))
+    assert condition[told.value.start : told.value.end] == marked
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "i / 0.5 > 1",
+        "CASE WHEN i > 0 THEN i / 0 END > 1",
+        "if(i > 1, i / 0, 1) > 1",
+        "s = 'a / 0'",
+        "i / 10 > 0",
+    ],
+)
+def test_other_divisions_are_left_to_spark(condition: str) -> None:
+    refuse_zero_division(Clause.alone(condition), ConditionParser().parse(condition))
 
 
 def test_time_zone_of_the_session_applies_to_texts_without_one() -> None:

@@ -26,7 +26,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.bound_views import store_views, stored_views
-from penstock.spark.results.read import write_catalog
+from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
-from penstock.cli.results import Format, _print_batches, _print_plain, results
+from penstock.cli.results import Asked, Format, _print_batches, _print_plain, results
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
@@ -79,12 +79,12 @@ def test_rows_are_printed_as_at_once(
     folder: Path, capfdbinary: pytest.CaptureFixture[bytes], view: str, rows: int, form: Format
 ) -> None:
     layout = Layout(folder, folder)
-    assert _print_batches(layout, view.upper(), form)
+    assert _print_batches(layout, Asked(view.upper()), form)
     printed = capfdbinary.readouterr().out
     found = plain_rows(layout, view, 0)
     assert found is not None
     assert found.count == rows
-    assert _print_plain(found, form)
+    assert _print_plain(layout, Asked(view), form)
     assert printed == capfdbinary.readouterr().out
     assert len(printed.splitlines()) == rows + (form is Format.CSV)
-    assert not _print_batches(layout, "computed", form)
+    assert not _print_batches(layout, Asked("computed"), form)

@@ -19,7 +19,7 @@ from penstock.monitor.folder import folder_layout, folder_status, quarantined_re
 from penstock.monitor.report import status_lines
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results.read import write_catalog
+from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json

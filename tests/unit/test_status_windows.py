@@ -17,7 +17,7 @@ from penstock.monitor.report import status_lines
 from penstock.operators.windows.answers import Answer
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import Merged
-from penstock.spark.results.read import write_catalog
+from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import SaidWindows, ViewCounts
@@ -86,8 +86,8 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
     def answer(
         end: int, revision: int, *, final: bool = False, slack: int = 5, promised: bool = True
     ) -> Answer:
-        nothing = pa.table({})
-        return Answer("hours", end - 10, end, revision, final, slack, None, promised, nothing, nothing)
+        rows = pa.table({"n": [1]})
+        return Answer("hours", end - 10, end, revision, final, slack, None, promised, rows, rows)
 
     said = SaidWindows()
     for shard in (
@@ -99,14 +99,15 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
         for each in shard:
             one.note(each)
         said.add(one)
-    assert said.counts() == ViewCounts(2, corrected=1, final=1, final_corrected=1, slack=12, promised=1)
+    counts = {"final_corrected": 1, "final_corrected_rows": 2}
+    assert said.counts() == ViewCounts(2, corrected=1, final=1, slack=12, promised=1, **counts)
     log = EventLog(layout.events)
     for batch in range(2):
         views = {"hours": asdict(said.counts())}
         log.record("windows", stream="orders", batch=batch, views=views, standing={})
     log.close()
     assert folder_status(layout.output)["views"]["hours"]["final_corrected"] == 2
-    told = "window view hours of orders: 4 early, 2 corrected, 2 final, final windows corrected: 2"
+    told = "window view hours of orders: 4 early, 2 corrected, 2 final, final windows corrected all the same: 2 (4 rows)"
     assert told in lines(layout)
 
 

@@ -153,7 +153,9 @@ def _revisions(console: Console, run: Run) -> None:
         f"{_WINDOWS} asks that 95 % of its early answers are off by less than 5 % (MAX_ERROR). It told an hour as early as "
         f"{early:,.0f} minutes of event time after its end (slack); most hours had to wait for the end of their batch, as the "
         "replay's batches span weeks. What came later still is corrected. A later revision replaces the one before. Coverage is what final hours "
-        "before suggest: the share of an hour's flights that were counted, not a measurement of this hour.",
+        "before suggest: the share of an hour's flights that were counted, not a measurement of this hour. Final (is_final) says that no flight is "
+        "expected to change the hour any more; one that comes later than the horizon corrects it all the same, as a revision from "
+        "1,000,000 on.",
         highlight=False,
         soft_wrap=True,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,7 +19,6 @@ from penstock.errors import InputError, PenstockError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.results.read_plain import PlainRows
     from penstock.spark.storage.layout import Layout
 
 
@@ -46,6 +46,26 @@ def results(
             "--misses", help="The windows of a view with a deadline that were not released in time."
         ),
     ] = False,
+    definition: Annotated[
+        int | None,
+        typer.Option(
+            "--definition",
+            help="The rows of definition N of a view that was redefined, counted from 1; default: of the one it has now.",
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    all_definitions: Annotated[
+        bool,
+        typer.Option("--all", help="The rows of all definitions of a selection, with the number of each."),
+    ] = False,
+    final_only: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="The final rows of a window view alone, and which of them were corrected after they had been final.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
         Format, typer.Option("--format", help="table, csv or json lines.")
@@ -54,43 +74,98 @@ def results(
     """Print the rows of a view."""
     if not folder.is_dir():
         raise InputError(f"no such results folder: {folder}")
-    from penstock.spark.reporting.catalog import find_view
+    for option, is_given in (("--all", all_definitions), ("--final", final_only)):
+        if is_given and (misses or changes):
+            raise InputError(f"{option}: not with {'--misses' if misses else '--changes'}")
+    if misses and definition is not None:
+        raise InputError("--definition: not with --misses, which has the windows of all definitions")
     from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
     if misses:
         _print_misses(layout, view, limit, output_format)
         return
-    find_view(layout, view, changes)
-    from penstock.spark.results.read_plain import plain_rows
+    from penstock.spark.reporting.catalog import find_view
 
+    asked = Asked(view, changes, limit, definition, all_definitions, final_only)
+    find_view(layout, view, changes, definition)
     if not (limit or changes or output_format is Format.TABLE) and _print_batches(
-        layout, view, output_format
+        layout, asked, output_format
     ):
         return
-    found = plain_rows(layout, view, limit, changes)
-    if found is None or not _print_plain(found, output_format):
-        _print_computed(folder, view, changes, limit, output_format)
+    if not _print_plain(layout, asked, output_format):
+        _print_computed(folder, asked, output_format)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows are to be printed.
+
+    Attributes:
+        view: of which view, in any case.
+        changes: whether every revision.
+        limit: how many at the most; 0: all.
+        definition: the number of one of its definitions; None: the one it has now.
+        all_definitions: whether those of all definitions.
+        final_only: whether only final ones.
+    """
+
+    view: str
+    changes: bool = False
+    limit: int = 0
+    definition: int | None = None
+    all_definitions: bool = False
+    final_only: bool = False
+
+    def print(self, layout: Layout, rows: pa.Table, count: int, output_format: Format) -> None:
+        """Prints rows; below a table what has to be known of them.
+
+        Args:
+            layout: of the results folder.
+            rows: of types that all have a form here.
+            count: how many there are in all.
+            output_format: how they are printed.
+        """
+        from penstock.spark.reporting.catalog import find_view
+
+        name, entry = find_view(layout, self.view)
+        _print(rows, f"{name}: {count:,} rows", output_format)
+        if output_format is Format.TABLE:
+            for note in self._notes(name, entry):
+                print(note)
+
+    def _notes(self, name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+        from penstock.spark.reporting.definitions import all_definitions, number_of
+
+        shown = self.definition or number_of(entry)
+        others = sorted({*map(number_of, all_definitions(entry))} - {shown})
+        if others and not self.all_definitions:
+            yield f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
+        if self.final_only or (self.changes and "lanes" not in entry):
+            mark = "corrected_after_final" if self.final_only else "a revision from 1,000,000 on"
+            yield (
+                "final: no tuple is expected to change the row any more; one that comes later than the horizon corrects it all "
+                f"the same ({mark})"
+            )
 
 
 def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:
     """Prints windows that were not released in time, the newest ones last."""
     from penstock.spark.results.misses import missed_windows
-    from penstock.spark.results.read_plain import PlainRows
 
     rows = missed_windows(layout, view)
     shown = rows.slice(max(0, rows.num_rows - limit)) if limit else rows
-    _print_plain(PlainRows(f"{view}, misses", shown, rows.num_rows), output_format)
+    _print(shown, f"{view}, misses: {rows.num_rows:,} rows", output_format)
 
 
-def _print_batches(layout: Layout, view: str, output_format: Format) -> bool:
+def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
     """Prints all rows of a selection a batch at a time, as CSV or JSON; False, and nothing is printed, as `_print_plain`.
 
     They are in a file before the first is printed: one that cannot be read may be the last.
     """
     from penstock.spark.results.read_plain import plain_batches
 
-    found = plain_batches(layout, view)
+    found = plain_batches(layout, asked.view, asked.definition, asked.all_definitions)
     if found is None or not _are_written_here(found[0]):
         return False
     with tempfile.TemporaryFile() as file:
@@ -137,24 +212,45 @@ def _print(rows: pa.Table, title: str, output_format: Format) -> None:
     sys.stdout.flush()
 
 
-def _print_plain(found: PlainRows, output_format: Format) -> bool:
-    """Prints rows that files hold as they are; False, and nothing is printed, where a value's form is only Spark's."""
-    if not _are_written_here(found.rows.schema):
+def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
+    """Prints rows that files hold as they are; False, and nothing is printed, where there are none, or values whose form is only Spark's."""
+    from penstock.spark.results.read_plain import plain_rows
+
+    found = plain_rows(
+        layout,
+        asked.view,
+        asked.limit,
+        asked.changes,
+        asked.definition,
+        asked.all_definitions,
+        asked.final_only,
+    )
+    if found is None or not _are_written_here(found.rows.schema):
         return False
-    _print(found.rows, f"{found.name}: {found.count:,} rows", output_format)
+    asked.print(layout, found.rows, found.count, output_format)
     return True
 
 
-def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_format: Format) -> None:
+def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
     """Prints rows that Spark computes."""
     from penstock.cli.texts import has_form
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import as_texts, open_results, rows_as_json
     from penstock.spark.sessions.build import build_session
+    from penstock.spark.storage.layout import Layout
 
-    Console(stderr=True).print(f"Spark computes the columns of {view} ...", highlight=False, markup=False)
-    frame = open_results(build_session("local[*]", {}, purpose="brief"), folder.resolve(), view, changes)
-    shown = frame.limit(limit) if limit else frame
+    told = f"Spark computes the columns of {asked.view} ..."
+    Console(stderr=True).print(told, highlight=False, markup=False)
+    frame = open_results(
+        build_session("local[*]", {}, purpose="brief"),
+        folder.resolve(),
+        asked.view,
+        asked.changes,
+        asked.definition,
+        asked.all_definitions,
+        asked.final_only,
+    )
+    shown = frame.limit(asked.limit) if asked.limit else frame
     if output_format is Format.JSON:
         for row in rows_as_json(shown).toLocalIterator():
             print(row.line)
@@ -162,4 +258,4 @@ def _print_computed(folder: Path, view: str, changes: bool, limit: int, output_f
     rows = shown.toDF(*map(str, range(len(frame.columns))))
     formless = [field.name for field in arrow_schema(rows.schema) if not has_form(field.type)]
     printable = as_texts(rows, formless).toArrow().rename_columns(frame.columns)
-    _print(printable, f"{view}: {frame.count():,} rows", output_format)
+    asked.print(Layout(folder, folder), printable, frame.count(), output_format)

@@ -40,7 +40,10 @@ MEASURED = frozenset(
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
-_WINDOW_SUMS = ("early", "corrected", "final", "final_corrected", "rows", "promised", "overflowed")
+_WINDOW_SUMS = (
+    *("early", "corrected", "final", "final_corrected", "final_corrected_rows"),
+    *("rows", "promised", "overflowed"),
+)
 
 Document = dict[str, Any]
 
@@ -75,6 +78,11 @@ class StatusBook:
         """A copy of what is known of a stream."""
         with self._lock:
             return deepcopy(self._document["streams"].get(name, {}))
+
+    @property
+    def state(self) -> str:
+        """The state of the run."""
+        return str(self._document["state"])
 
     def lane(self, name: str) -> Document:
         """A copy of what is known of a lane."""
@@ -345,8 +353,20 @@ def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream.update(state="retrying", retry=event.get("told"), tried_until=until)
 
 
-def stream_state(stream: Mapping[str, Any], now: Callable[[], float] = time.time) -> str:
-    """A stream's state while its run goes on: one that was tried again and has held since then runs, though nothing came."""
+def stream_state(
+    stream: Mapping[str, Any], now: Callable[[], float] = time.time, run: str = "running"
+) -> str:
+    """A stream's state: its run's once that is over, but for a stream that failed.
+
+    While the run goes on, a stream that was tried again and has held since then runs, though nothing came.
+
+    Args:
+        stream: what is known of it.
+        now: the clock.
+        run: the state of its run.
+    """
+    if run not in ("running", "starting") and stream.get("state") != "failed":
+        return run
     state: str = stream.get("state") or "running"
     return "running" if state == "retrying" and now() > stream.get("tried_until", 0.0) else state
 

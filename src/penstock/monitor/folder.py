@@ -250,10 +250,7 @@ def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
 
 
 def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:
-    if document["state"] not in ("running", "starting") and stream.get("state") != "failed":
-        stream["state"] = document["state"]
-    else:
-        stream["state"] = stream_state(stream)
+    stream["state"] = stream_state(stream, run=document["state"])
     checkpoint = Path(document.get("checkpoint") or layout.checkpoint)
     at_hand = planned_after(Layout(layout.output, checkpoint).spark(name), stream.get("batch", -1))
     if at_hand is not None:

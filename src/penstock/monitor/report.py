@@ -261,7 +261,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         return
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):
-        counts += f", final windows corrected: {view['final_corrected']:,}"
+        rows = counted(view.get("final_corrected_rows", 0), "row")
+        counts += f", final windows corrected all the same: {view['final_corrected']:,} ({rows})"
     parts = [f"window view {name} of {view['stream']}: {counts}"]
     standing = view.get("standing") or {}
     if view.get("slack_us") is not None:

@@ -87,7 +87,7 @@ class StreamSnapshot:
             parts.append(counted(self.selections, "query"))
         if windows := self.views - self.selections:
             parts.append(counted(windows, "window view"))
-        if self.state not in ("running", "waiting"):
+        if self.state not in ("running", "waiting", "ended", "stopped"):
             parts.insert(0, self.state.upper())
         if self.nothing_read:
             parts.insert(0, self.nothing_read)

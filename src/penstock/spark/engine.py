@@ -16,7 +16,7 @@ from penstock.errors import DuplicateNameError, InputError
 from penstock.settings import Settings, tuned
 from penstock.spark.declared import Declared
 from penstock.spark.declaring import Declaring, Reconciled
-from penstock.spark.functions import named, register_aggregate
+from penstock.spark.functions import named, refuse_builtin, register_aggregate
 from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
@@ -165,9 +165,10 @@ class Engine:
             returns: its Spark SQL type, such as 'DOUBLE'.
 
         Raises:
-            InputError: `returns` is no type.
-            DuplicateNameError: it is the name of an aggregate of the user's.
+            InputError: `returns` is no type, or `fn` takes no argument.
+            DuplicateNameError: it is the name of a function of Spark's, or of an aggregate of the user's.
         """
+        refuse_builtin(f"function {name}", name)
         _refuse_taken(f"function {name}", name, self._declaring.aggregates, "an aggregate")
         guarded = named(name, fn, returns)
         udf: UserDefinedFunctionLike = arrow_udf(guarded, returnType=returns)  # type: ignore[call-overload]

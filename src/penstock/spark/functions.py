@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
 
 
+#: why a function has an argument
+_NEEDS_ONE = "it must take one pyarrow.Array at least, which says of how many rows it is asked"
+
+
 def named(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
     """A vectorised function that checks what it returns, and names itself in whatever goes wrong.
 
@@ -34,9 +39,10 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
         `FunctionFailedError` where it does not keep to what it is registered as.
 
     Raises:
-        InputError: `returns` is no type.
+        InputError: `returns` is no type, or the function takes no argument.
     """
     expected = _arrow_type(f"function {name}", returns)
+    _refuse_no_arguments(name, function)
 
     def failed(error: BaseException) -> FunctionFailedError:
         words = " ".join(str(error).split())
@@ -53,6 +59,8 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
 
     @functools.wraps(function)
     def call(*arguments: Any, **keyed: Any) -> Any:
+        if not (arguments or keyed):
+            raise FunctionFailedError(f"function {name} is called without arguments; {_NEEDS_ONE}")
         try:
             result = function(*arguments, **keyed)
         except (Exception, SystemExit) as error:
@@ -63,8 +71,8 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
             raise FunctionFailedError(
                 f"function {name} returned {type(result).__name__}, not a pyarrow.Array"
             )
-        given = next(iter((*arguments, *keyed.values())), None)
-        if given is not None and len(result) != len(given):
+        given = next(iter((*arguments, *keyed.values())))
+        if len(result) != len(given):
             raise FunctionFailedError(
                 f"function {name} returned {len(result)} values for {len(given)} rows; it must return one a row"
             )
@@ -97,8 +105,7 @@ def register_aggregate(spark: SparkSession, name: str, given: object, returns: s
         DuplicateNameError: Spark has a function of that name.
     """
     aggregate = user_aggregate(name, given, _arrow_type(f"aggregate {name}", returns), returns)
-    if is_spark_s(name):
-        raise DuplicateNameError(f"aggregate {name}: Spark has a function of that name; choose another one")
+    refuse_builtin(f"aggregate {name}", name)
 
     def call(*arrays: pa.Array) -> Any:
         return aggregate.afresh(*arrays)
@@ -106,6 +113,25 @@ def register_aggregate(spark: SparkSession, name: str, given: object, returns: s
     udf: UserDefinedFunctionLike = arrow_udf(call, returnType=returns)  # type: ignore[call-overload]
     spark.udf.register(name, udf)
     return aggregate
+
+
+def refuse_builtin(what: str, name: str) -> None:
+    """Makes sure that a name is none of Spark's functions: these would be called in its place.
+
+    Raises:
+        DuplicateNameError: it is.
+    """
+    if is_spark_s(name):
+        raise DuplicateNameError(f"{what}: Spark has a function of that name; choose another one")
+
+
+def _refuse_no_arguments(name: str, function: Callable[..., Any]) -> None:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # compiled ones may not tell
+        return
+    if not parameters:
+        raise InputError(f"function {name} takes no arguments; {_NEEDS_ONE}")
 
 
 def _arrow_type(what: str, returns: str) -> pa.DataType:

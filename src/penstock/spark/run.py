@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.book import stream_state
 from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
@@ -37,6 +39,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
+from penstock.spark.results.cataloguing import number_definitions, write_catalog
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks import Sink
@@ -138,31 +141,54 @@ class Run:
         """The results folder."""
         return str(self._layout.output)
 
-    def matches(self, stream: str) -> DataFrame:
-        """The published matches of a stream: the tuple's columns and `queries`.
+    def matches(self, stream: str, all_definitions: bool = False) -> DataFrame:
+        """The published matches of a stream: the tuple's columns and `queries`, the views that it satisfies as they are defined now.
+
+        Args:
+            stream: the stream's name.
+            all_definitions: whether `queries` is to name those too whose definitions of before the tuple satisfied; `__penstock_definitions`
+                then has the number of the definition of each.
 
         Raises:
             UnknownNameError: there is no such stream.
         """
-        return results.matches(self._spark, self._layout, stream)
+        return results.matches(self._spark, self._layout, stream, all_definitions)
 
-    def results(self, view: str) -> DataFrame:
+    def results(
+        self,
+        view: str,
+        definition: int | None = None,
+        all_definitions: bool = False,
+        final_only: bool = False,
+    ) -> DataFrame:
         """The rows of a view with the view's own projection; of a window view the newest revision of each.
 
-        Raises:
-            UnknownNameError: there is no such view.
-        """
-        return results.results(self._spark, self._layout, view)
+        Args:
+            view: the view's name.
+            definition: the number of one of its definitions, from 1 on, whose rows are wanted; None: the one it has now.
+            all_definitions: whether those of all definitions of a selection are wanted; a last column, `definition`, tells the number.
+            final_only: whether only the final rows of a window view are wanted. A tuple later than the horizon corrects a final row
+                all the same: a last column, `corrected_after_final`, tells which rows have been.
 
-    def changes(self, view: str) -> DataFrame:
+        Raises:
+            UnknownNameError: there is no such view or definition.
+            InputError: all definitions of a view that is no selection, or final rows of a view without windows.
+        """
+        return results.results(self._spark, self._layout, view, definition, all_definitions, final_only)
+
+    def changes(self, view: str, definition: int | None = None) -> DataFrame:
         """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
 
         Of a view with a LEFT JOIN with a stream: the rows told and those withdrawn again, with `op`.
 
+        Args:
+            view: the view's name.
+            definition: as of `results`.
+
         Raises:
-            UnknownNameError: there is no such view.
+            UnknownNameError: there is no such view or definition.
         """
-        return results.changes(self._spark, self._layout, view)
+        return results.changes(self._spark, self._layout, view, definition)
 
     def misses(self, view: str) -> DataFrame:
         """The windows of a view with a deadline that were not released in time, with `outcome` and `reason`.
@@ -293,6 +319,7 @@ class Run:
             self._name,
             self._functions,
         )
+        views = number_definitions(self._layout, name, source.schema, views)
         known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
@@ -334,6 +361,7 @@ class Run:
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
         query = self.queries[stream]
+        add = number_definitions(self._layout, stream, query.source.schema, add)
         query.plans.change(add, frozenset(drop))
         self._write_catalog()
         self._events.record(
@@ -516,7 +544,7 @@ class Run:
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        results.write_catalog(self._layout, streams, views, self._joins.joins)
+        write_catalog(self._layout, streams, views, self._joins.joins)
 
     def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
         """Hands a published batch to the sinks, by the views of the plan that answered it."""
@@ -529,9 +557,9 @@ class Run:
         for sink in sinks:
             view = views.get(sink.view)
             if isinstance(view, ViewDefinition):
-                sink.take(
-                    results.project(rows, view.name, view.projection, (results.BATCH, results.ORDINAL)), batch
-                )
+                keep = (results.BATCH, results.ORDINAL)
+                own = results.project(rows, view.name, view.projection, keep)
+                sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
 
     def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
         totals = query.totals
@@ -541,10 +569,11 @@ class Run:
             **{
                 name: known.get(name)
                 for name in (
-                    *("state", "tried_until", "outage", "retries", "lag", "newest_event_time_us"),
+                    *("tried_until", "outage", "retries", "lag", "newest_event_time_us"),
                     *("network", "aside"),
                 )
             },
+            "state": stream_state(known, run=self._status.book.state),
             "held_by": known.get("held_by", {}),
             "active": query.active,
             "batches": totals.batches,

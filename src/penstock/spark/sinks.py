@@ -6,21 +6,23 @@ be handed over again. Rows for Kafka carry (batch, ordinal) as headers for dedup
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
-from penstock.operators.python_values import python_values
 from penstock.spark.recovery.messages import quoted
-from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.sources.kafka_source import check_broker
 from penstock.sql.script.script import CreateTable
 
-#: given the rows of one view of one batch, with the columns BATCH and ORDINAL, and the batch's number
+#: given the rows of one view of one batch, with the columns BATCH and ORDINAL, of a selection SINK_DEFINITION too, and the
+#: batch's number
 SinkFunction = Callable[[DataFrame, int], None]
+#: headers of a record of Kafka, and the columns that they are of
+_HEADERS = {"penstock-batch": BATCH, "penstock-ordinal": ORDINAL, "penstock-definition": SINK_DEFINITION}
 SINKS = ("kafka", "console")
 
 
@@ -79,27 +81,36 @@ def open_sink(table: CreateTable) -> SinkFunction:
 
 def _console(name: str) -> SinkFunction:
     def write(rows: DataFrame, batch: int) -> None:
-        shown = rows.drop(BATCH, ORDINAL).toArrow()
-        columns = [python_values(column) for column in shown.columns]
-        for row in zip(*columns, strict=True):
-            print(f"{name} {batch}: {dict(zip(shown.column_names, row, strict=True))}", flush=True)
+        for row in rows.select(_as_json(_own(rows), {"ignoreNullFields": "false"}).alias("json")).collect():
+            print(f"{name} {batch}: {row.json}", flush=True)
 
     return write
 
 
 def _kafka(options: dict[str, str]) -> SinkFunction:
     def write(rows: DataFrame, batch: int) -> None:  # noqa: ARG001 - the rows carry it
-        own = [name for name in rows.columns if name not in (BATCH, ORDINAL)]
+        own = _own(rows)
         if "value" in own and set(own) <= {"key", "value"}:
             columns = [F.col(name).cast("binary").alias(name) for name in own]
         else:
-            columns = [F.to_json(F.struct(*map(quoted, own))).alias("value")]
+            columns = [_as_json(own).alias("value")]
         headers = F.array(
             *(
                 F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
-                for name, column in (("penstock-batch", BATCH), ("penstock-ordinal", ORDINAL))
+                for name, column in _HEADERS.items()
+                if column in rows.columns
             )
         )
         rows.select(*columns, headers.alias("headers")).write.format("kafka").options(**options).save()
 
     return write
+
+
+def _own(rows: DataFrame) -> list[str]:
+    """The view's own columns."""
+    return [name for name in rows.columns if name not in _HEADERS.values()]
+
+
+def _as_json(columns: Sequence[str], options: Mapping[str, str] | None = None) -> Column:
+    """A row as one JSON object."""
+    return F.to_json(F.struct(*map(quoted, columns)), dict(options or {}))

@@ -19,6 +19,8 @@ from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
 from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.selection.matches import DEFINITIONS as DEFINITIONS
+from penstock.operators.selection.matches import QUERIES as QUERIES
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.pane_stage import (
@@ -52,6 +54,7 @@ class StreamProgram:
         settings: frozen settings.
         windows: the window operators, or None where there are none.
         tuples: what readers of the log have asked for, or None where they have not.
+        definitions: which definition of each selection view answers; () where all are the first ones.
     """
 
     stream: str
@@ -64,6 +67,7 @@ class StreamProgram:
     settings: Settings
     windows: PaneProgram | None = None
     tuples: TupleProgram | None = None
+    definitions: tuple[int, ...] = ()
 
     @property
     def views(self) -> list[str]:
@@ -183,6 +187,7 @@ class MapStage:
         self._attributes = program.attributes
         self._outcomes = program.outcomes
         self._views = pa.array(program.views, pa.string())
+        self._definitions = pa.array(program.definitions, pa.int32())
         self._conditions = self._numbers(program.windows.operators if program.windows else ())
         self._demanded = self._numbers(program.tuples.plans if program.tuples else ())
         self.tuples = TupleStage(program.tuples) if program.tuples else None
@@ -268,6 +273,16 @@ class MapStage:
         np.cumsum(degrees[mask], out=list_offsets[1:])
         names = pa.DictionaryArray.from_arrays(pa.array(told.queries), self._views)
         return mask, pa.ListArray.from_arrays(pa.array(list_offsets), names)
+
+    def definitions(self, queries: pa.Array) -> pa.Array | None:
+        """By which definition a view names a tuple, list by list; None where all are the first ones.
+
+        Args:
+            queries: as `process` gives them.
+        """
+        if not len(self._definitions):
+            return None
+        return pa.ListArray.from_arrays(queries.offsets, self._definitions.take(queries.values.indices))
 
     def skip(self, rows: int) -> None:
         """Counts tuples that neither a view nor a window wants."""

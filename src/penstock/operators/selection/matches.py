@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from penstock.plan.names import free_name
 
-#: the column of `matches/` that names the satisfied queries, the last one
+#: the column of `matches/` that names the satisfied queries
 QUERIES = "queries"
+#: the column of `matches/` that says by which definition of each of them: its number, in the order of QUERIES. Files of plan
+#: versions whose views all have their first definitions are without; NULL is 1 for each
+DEFINITIONS = "__penstock_definitions"
 
 
 def queries_name(columns: Collection[str]) -> str:

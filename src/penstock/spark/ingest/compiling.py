@@ -161,6 +161,7 @@ class PlanCompiler:
             settings=self._settings,
             windows=windows.panes,
             tuples=demands.program,
+            definitions=_numbers(views),
         )
         failed = _failed(failures, bound.selections, windows, conditions, views)
         return CompiledPlan(program, bound, views, windows, derived, failed)
@@ -168,6 +169,12 @@ class PlanCompiler:
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _numbers(views: Mapping[str, ViewDefinition]) -> tuple[int, ...]:
+    """Which definition each view has; () where all have their first ones."""
+    numbers = tuple(view.number for view in views.values())
+    return numbers if any(number != 1 for number in numbers) else ()
 
 
 def _raising(derived: Derived) -> Derived:

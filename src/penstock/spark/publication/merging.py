@@ -110,8 +110,7 @@ def merge(sources: Sequence[Path], target: Path) -> None:
         OSError: a file cannot be written.
         DamagedError: a source cannot be read.
     """
-    # columns are added to a stream, none ever goes: the widest file has all of them
-    schema = max(map(schema_of, sources), key=len)
+    schema = pa.unify_schemas(sorted(map(schema_of, sources), key=len, reverse=True))
     held: list[pa.RecordBatch] = []
     rows = size = 0
     with pq.ParquetWriter(

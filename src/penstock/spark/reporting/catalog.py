@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import DamagedError, InputError, UnknownNameError
+from penstock.spark.reporting.definitions import all_definitions, is_selection, number_of
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.layout import Layout
 
@@ -33,16 +34,19 @@ def read_catalog(layout: Layout) -> dict[str, Any]:
     return catalog
 
 
-def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, dict[str, Any]]:
+def find_view(
+    layout: Layout, view: str, revisions: bool = False, definition: int | None = None
+) -> tuple[str, dict[str, Any]]:
     """A view's name as declared and its entry in the catalog.
 
     Args:
         layout: the results folder.
         view: its name in any case.
         revisions: whether it must be one whose rows have revisions.
+        definition: the number of one of its definitions; None: the one it has now.
 
     Raises:
-        UnknownNameError: there is no such view, or it is a selection or a join whose rows never change.
+        UnknownNameError: there is no such view or definition, or it is a selection or a join whose rows never change.
     """
     known: dict[str, dict[str, Any]] = read_catalog(layout)["views"]
     found = [each for each in known if each.upper() == view.upper()]
@@ -51,7 +55,45 @@ def find_view(layout: Layout, view: str, revisions: bool = False) -> tuple[str, 
         names = sorted(known)
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
+    entry = known[name]
+    if definition is not None:
+        entry = _of_number(name, entry, definition)
     for mark, kind in (("projection", "selection"), ("lanes", "join")):
-        if revisions and mark in known[name] and not known[name].get("withdraws"):
+        if revisions and mark in entry and not entry.get("withdraws"):
             raise UnknownNameError(f"{name} is a {kind} view; its rows have no revisions")
-    return name, known[name]
+    return name, entry
+
+
+def refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> None:
+    """Makes sure that the rows of all definitions of a view can be shown together.
+
+    Raises:
+        InputError: they cannot, or one definition is asked for.
+    """
+    if definition is not None:
+        raise InputError(f"{view}: ask for definition {definition}, or for all of them")
+    if not is_selection(entry):
+        raise InputError(
+            f"{view} is no selection: its definitions have columns of their own, which make no one table; ask for one "
+            "definition by its number"
+        )
+
+
+def refuse_final(view: str, entry: dict[str, Any]) -> None:
+    """Makes sure that rows of a view can be final.
+
+    Raises:
+        InputError: they cannot.
+    """
+    if is_selection(entry) or "lanes" in entry:
+        raise InputError(
+            f"{view} is no window view: its rows are not told early, so that none is final or not"
+        )
+
+
+def _of_number(view: str, entry: dict[str, Any], number: int) -> dict[str, Any]:
+    by_number = {number_of(each): each for each in all_definitions(entry)}
+    if number not in by_number:
+        existing = ", ".join(map(str, sorted(by_number)))
+        raise UnknownNameError(f"{view} has no definition {number}; existing definitions: {existing}")
+    return by_number[number]

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 from penstock.errors import CheckpointError, InputError, UnknownNameError, UnsupportedError
-from penstock.operators.selection.matches import queries_name
+from penstock.operators.selection.matches import DEFINITIONS, queries_name
+from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
-from penstock.spark.publication.kinds import folder_of, results_of, rows_of, view_kind
+from penstock.spark.publication.kinds import folder_of, results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog, refuse_all, refuse_final
+from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
 from penstock.spark.results.frames import published_frame
-from penstock.spark.results.joined_rows import (
-    LANES,
-    catalog_entry,
-    file_schema,
-    joined_changes,
-    joined_results,
-)
+from penstock.spark.results.joined_rows import LANES, file_schema, joined_changes, joined_results
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.storage.formats import CATALOG
-from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin, join_lane
+from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
+#: and, of a selection, by which definition it is one
+SINK_DEFINITION = "penstock_definition"
 
 #: of Spark's to_json, which cuts moments to milliseconds
 _TO_JSON = {
@@ -46,47 +41,31 @@ _TO_JSON = {
 }
 
 Projection = Sequence[tuple[str, str | None]]
+#: beside columns of tuples, whose names do not begin like that
+_NUMBER = "__penstock_number"
 
 
-def write_catalog(
-    layout: Layout,
-    streams: Mapping[str, StructType],
-    views: Mapping[str, Mapping[str, ViewDefinition | WindowDefinition]],
-    joins: Sequence[RegisteredJoin] = (),
-) -> None:
-    """Tells readers of the folder which streams and views there are; dropped views stay readable."""
-    known = known_catalog(layout) or {"streams": {}, "views": {}}
-    for name, schema in streams.items():
-        known["streams"][name] = schema.jsonValue()
-        known.setdefault("queries", {})[name] = queries_name(schema.fieldNames())
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    # views over window views and joins, all of which are gone
-    over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
-    for entry in known["views"].values():
-        stream = entry.get("stream", "")
-        if stream.startswith(over) and stream not in views:
-            entry.setdefault("dropped", now)
-    for stream, definitions in views.items():
-        for name, entry in known["views"].items():
-            if entry.get("stream") == stream and name not in definitions:
-                entry.setdefault("dropped", now)
-        for name, definition in definitions.items():
-            known["views"][name] = {**asdict(definition), "stream": stream}
-    answered = {each.definition.name: catalog_entry(each) for each in joins}
-    for name, entry in known["views"].items():
-        if LANES in entry and name not in answered:
-            entry.setdefault("dropped", now)
-    known["views"].update(answered)
-    CATALOG.replace(layout.catalog, known)
-
-
-def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
+def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: bool = False) -> DataFrame:
     """The published matches of a stream: the tuple's columns and `queries`.
+
+    Args:
+        spark: the session.
+        layout: the results folder.
+        stream: the stream's name.
+        all_definitions: whether `queries` names views by definitions that they no more have too; DEFINITIONS then says which.
 
     Raises:
         UnknownNameError: there is no such stream.
     """
     catalog = read_catalog(layout)
+    rows = _all_matches(spark, layout, catalog, stream)
+    if all_definitions:
+        return rows.withColumn(DEFINITIONS, _definitions(_queries_of(rows)))
+    return _of_now(rows, catalog["views"], stream).drop(DEFINITIONS)
+
+
+def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any], stream: str) -> DataFrame:
+    """The published matches of a stream as their files have them."""
     if stream not in catalog["streams"]:
         raise UnknownNameError(
             f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
@@ -96,13 +75,50 @@ def matches(spark: SparkSession, layout: Layout, stream: str) -> DataFrame:
 
 
 def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
-    """Files of matches as a frame of the tuple's columns and `queries`, which has another name where a tuple has that."""
+    """Files of matches as a frame of the tuple's columns, the names of queries (`queries_name`), and DEFINITIONS as the files have it."""
     queries = queries_name(schema.fieldNames())
     wide = StructType([*schema.fields]).add(queries, ArrayType(StringType(), containsNull=False))
+    wide.add(DEFINITIONS, ArrayType(IntegerType()))
     return published_frame(spark, wide, paths)
 
 
-def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool = False) -> DataFrame:
+def _queries_of(frame: DataFrame) -> str:
+    """The column of a frame of `read_matches` that names the queries."""
+    return frame.columns[frame.columns.index(DEFINITIONS) - 1]
+
+
+def _definitions(queries: str) -> Column:
+    """The number of the definition by which each query names a tuple."""
+    return F.coalesce(F.col(DEFINITIONS), F.transform(queries, lambda _: F.lit(1)))
+
+
+def _of_now(rows: DataFrame, views: Mapping[str, Any], stream: str) -> DataFrame:
+    """Rows of matches with the views whose conditions as they are now named them, and no others."""
+    numbers = {
+        name: number_of(entry) if is_selection(entry) and entry.get("stream") == stream else 0
+        for name, entry in views.items()
+        if OTHERS in entry
+    }
+    if not numbers:
+        return rows
+    queries = _queries_of(rows)
+    now = F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
+    told = F.filter(
+        F.arrays_zip(F.col(queries).alias("name"), _definitions(queries).alias("number")),
+        lambda each: F.coalesce(F.try_element_at(now, each["name"]), each["number"]) == each["number"],
+    )
+    return rows.withColumn(queries, F.transform(told, lambda each: each["name"])).where(F.size(queries) > 0)
+
+
+def open_results(
+    spark: SparkSession,
+    folder: Path,
+    view: str,
+    revisions: bool = False,
+    definition: int | None = None,
+    all_definitions: bool = False,
+    final_only: bool = False,
+) -> DataFrame:
     """The rows of a view in a results folder, with no run beside it.
 
     Args:
@@ -110,45 +126,85 @@ def open_results(spark: SparkSession, folder: Path, view: str, revisions: bool =
         folder: the results folder.
         view: the view's name.
         revisions: whether every revision of a window view is wanted; see `changes`.
+        definition, all_definitions, final_only: see `results`.
 
     Raises:
-        InputError: the folder is none of Penstock's.
+        InputError: the folder is none of Penstock's, or what is asked for does not go together.
         UnknownNameError: there is no such view.
     """
-    read = changes if revisions else results
-    return read(spark, Layout(folder, folder), view)
+    layout = Layout(folder, folder)
+    if revisions:
+        return changes(spark, layout, view, definition)
+    return results(spark, layout, view, definition, all_definitions, final_only)
 
 
-def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+def results(
+    spark: SparkSession,
+    layout: Layout,
+    view: str,
+    definition: int | None = None,
+    all_definitions: bool = False,
+    final_only: bool = False,
+) -> DataFrame:
     """The rows of a view, with its own projection; of a window view the newest revision of each.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        view: the view's name.
+        definition: the number of one of its definitions, whose rows are wanted; None: the one it has now.
+        all_definitions: whether those of all definitions of a selection are wanted, with a last column that tells the number.
+        final_only: whether only the final rows of a window view are wanted, with a last column, CORRECTED, that tells which of them
+            have replaced rows that were final before: a tuple later than the horizon corrects a final row all the same.
+
     Raises:
-        UnknownNameError: there is no such view.
+        UnknownNameError: there is no such view or definition.
+        InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows.
     """
-    name, definition = find_view(layout, view)
-    if LANES in definition:
-        return joined_results(spark, layout, definition)
-    if "projection" not in definition:
-        return window_results(spark, layout, definition["stream"], name)
-    frame = matches(spark, layout, definition["stream"])
+    name, entry = find_view(layout, view, definition=definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
+    if final_only:
+        refuse_final(name, entry)
+    if LANES in entry:
+        return joined_results(spark, layout, entry)
+    if not is_selection(entry):
+        return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
+    frame = _all_matches(spark, layout, read_catalog(layout), entry["stream"])
+    place = F.array_position(F.col(quoted(_queries_of(frame))), name) - 1
+    number = F.coalesce(F.get(DEFINITIONS, place.cast("int")), F.lit(1))
     try:
-        return project(frame, name, definition["projection"])
+        if not all_definitions:
+            own = (
+                frame
+                if definition is None and OTHERS not in entry
+                else frame.where(number == number_of(entry))
+            )
+            return project(own, name, entry["projection"])
+        chosen = project(frame.withColumn(_NUMBER, number), name, entry["projection"], [_NUMBER])
     except UnsupportedError as error:
         raise InputError(
             f"{layout.catalog}: Penstock would not have declared view {name} as it stands there; somebody else wrote it. {error}"
         ) from None
+    return chosen.toDF(*chosen.columns[:-1], free_name(DEFINITION, chosen.columns[:-1]))
 
 
-def changes(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
+def changes(spark: SparkSession, layout: Layout, view: str, definition: int | None = None) -> DataFrame:
     """Every revision of every row of a window view; of a LEFT JOIN rows as they were told and withdrawn.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        view: the view's name.
+        definition: the number of one of its definitions; None: the one it has now.
+
     Raises:
-        UnknownNameError: there is no such view, or it is a selection or another join, whose rows never change.
+        UnknownNameError: there is no such view or definition, or it is a selection or another join, whose rows never change.
     """
-    name, definition = find_view(layout, view, revisions=True)
-    if LANES in definition:
-        return joined_changes(spark, layout, definition)
-    return window_changes(spark, layout, definition["stream"], name)
+    name, entry = find_view(layout, view, True, definition)
+    if LANES in entry:
+        return joined_changes(spark, layout, entry)
+    return window_changes(spark, layout, entry["stream"], name, entry["id"])
 
 
 def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
@@ -164,7 +220,10 @@ def misses(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
 
 
 def project(
-    frame: DataFrame, view: str, projection: Projection | None, keep: Sequence[str] = ()
+    frame: DataFrame,
+    view: str,
+    projection: Projection | None,
+    keep: Sequence[str] = (),
 ) -> DataFrame:
     """One view's rows of a frame of matches, with the view's projection.
 
@@ -172,15 +231,15 @@ def project(
     batch that cannot be projected would stop its sinks at every restart.
 
     Args:
-        frame: tuples with `queries`, as `read_matches` has them, or such with BATCH and ORDINAL.
+        frame: of `read_matches`, with or without further columns behind.
         view: the view's name.
         projection: (SQL text, output name or None) pairs, or None for `*`.
         keep: further columns to keep.
     """
-    queries = [name for name in frame.columns if name not in (BATCH, ORDINAL)][-1]
+    queries = _queries_of(frame)
     rows = frame.where(F.array_contains(F.col(queries), view))
     if projection is None:
-        return rows.drop(queries)
+        return rows.drop(queries, DEFINITIONS)
     spark = frame.sparkSession
     if (reason := changing(rows.select(*(computed(spark, sql) for sql, _ in projection)))) is not None:
         raise UnsupportedError(f"{reason} cannot be used here.")

@@ -8,24 +8,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.joins.changes import DELETE, INSERT
-from penstock.operators.selection.matches import queries_name
+from penstock.operators.selection.matches import DEFINITIONS, queries_name
+from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all, refuse_final
+from penstock.spark.reporting.definitions import DEFINITION, is_selection, number_of
 from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema, marks_of, withdraws
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (
+    CORRECTED,
+    FINAL,
+    FIRST_REVISION,
     OP,
+    REVISION,
     ROW,
     UPSERT,
-    described_view,
     marks_in,
+    require_readable,
     result_parts,
 )
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
@@ -35,6 +42,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
+_DEFINITIONS = pa.field(DEFINITIONS, pa.list_(pa.int32()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +50,23 @@ class PlainRows:
     """Rows of a view, read from the published files.
 
     Attributes:
-        name: the view's name as declared.
         rows: the first of them.
         count: how many there are.
     """
 
-    name: str
     rows: pa.Table
     count: int
 
 
-def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -> PlainRows | None:
+def plain_rows(
+    layout: Layout,
+    view: str,
+    limit: int,
+    revisions: bool = False,
+    definition: int | None = None,
+    all_definitions: bool = False,
+    final_only: bool = False,
+) -> PlainRows | None:
     """The rows of a view as `results` or `changes` would give them; None where it takes Spark to compute them.
 
     Args:
@@ -60,28 +74,36 @@ def plain_rows(layout: Layout, view: str, limit: int, revisions: bool = False) -
         view: the view's name.
         limit: rows at the most; 0 for all of them.
         revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
+        definition, all_definitions, final_only: see `read.results`.
 
     Raises:
-        InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
-        UnknownNameError: there is no such view, or it has no revisions.
+        InputError: the folder is none of Penstock's or is damaged (`DamagedError`), or what is asked for does not go together.
+        UnknownNameError: there is no such view or definition, or it has no revisions.
     """
-    name, definition = find_view(layout, view, revisions)
+    name, entry = find_view(layout, view, revisions, definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
+    if final_only:
+        refuse_final(name, entry)
     try:
-        if LANES in definition:
-            return _joined_rows(layout, name, definition, limit, revisions)
-        if "projection" not in definition:
-            return _window_rows(layout, definition["stream"], name, limit, revisions)
-        return _selected(layout, definition["stream"], name, definition["projection"], limit)
+        if LANES in entry:
+            return _joined_rows(layout, entry, limit, revisions)
+        if not is_selection(entry):
+            return _window_rows(layout, name, entry, limit, revisions, final_only)
+        return _selected(layout, name, entry, limit, all_definitions)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         return None
 
 
-def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+def plain_batches(
+    layout: Layout, view: str, definition: int | None = None, all_definitions: bool = False
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """All rows of a join view or a selection of plain columns, read as they are asked for; None of any other view.
 
     Args:
         layout: the results folder.
         view: the view's name.
+        definition, all_definitions: see `read.results`.
 
     Returns:
         Their columns and the rows.
@@ -90,44 +112,76 @@ def plain_batches(layout: Layout, view: str) -> tuple[pa.Schema, Iterator[pa.Rec
         InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
         UnknownNameError: there is no such view.
     """
-    name, definition = find_view(layout, view, False)
-    if LANES in definition:
-        schema = arrow_schema(joined_schema(definition))
-        return schema, _joined(list(joined_paths(layout, definition)), schema, definition)
-    if "projection" not in definition:
+    name, entry = find_view(layout, view, False, definition)
+    if all_definitions:
+        refuse_all(name, entry, definition)
+    if LANES in entry:
+        schema = arrow_schema(joined_schema(entry))
+        return schema, _joined(list(joined_paths(layout, entry)), schema, entry)
+    if not is_selection(entry):
         return None
-    selected = _columns(layout, definition["stream"], definition["projection"])
+    selected = _columns(layout, entry)
     if selected is None:
         return None
-    own, columns = selected
-    files = list(published_paths(layout, definition["stream"]))
-    return _named(own, columns), _rows(files, own, columns, name)
+    chosen = _Chosen(name, None if all_definitions else number_of(entry))
+    files = list(published_paths(layout, entry["stream"]))
+    return chosen.schema(*selected), _rows(files, *selected, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which rows of matches are wanted.
+
+    Attributes:
+        view: of which view.
+        number: by which definition; None: by any, with a last column that tells which.
+    """
+
+    view: str
+    number: int | None
+
+    def schema(self, own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+        """The columns of the rows."""
+        fields = [own.field(column).with_name(name) for name, column in columns.items()]
+        if self.number is None:
+            fields.append(pa.field(free_name(DEFINITION, list(columns)), pa.int32()))
+        return pa.schema(fields)
+
+    def places(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Where the rows are, and by which definition each is one; the last columns are those of `_told`."""
+        queries, told = batch.columns[-2:]
+        parents = pc.list_parent_indices(queries).to_numpy()
+        numbers = np.ones(len(parents), np.int32)
+        # rows whose views all had their first definitions say none
+        numbers[told.is_valid().to_numpy(zero_copy_only=False)[parents]] = pc.list_flatten(told).to_numpy()
+        wanted = pc.equal(pc.list_flatten(queries), self.view).to_numpy(zero_copy_only=False)
+        if self.number is not None:
+            wanted &= numbers == self.number
+        return pa.array(parents[wanted]), pa.array(numbers[wanted])
 
 
 def _selected(
-    layout: Layout, stream: str, view: str, projection: Sequence[tuple[str, str | None]] | None, limit: int
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, all_definitions: bool
 ) -> PlainRows | None:
-    selected = _columns(layout, stream, projection)
+    selected = _columns(layout, entry)
     if selected is None:
         return None
-    own, columns = selected
-    files = list(published_paths(layout, stream))
+    chosen = _Chosen(view, None if all_definitions else number_of(entry))
+    files = list(published_paths(layout, entry["stream"]))
     taken, held = [], 0
-    for batch in _rows(files, own, columns, view):
+    for batch in _rows(files, *selected, chosen):
         rows = batch.slice(0, limit - held) if limit else batch
         held += rows.num_rows
         taken.append(rows)
         if limit and held >= limit:
             break
     full = bool(limit) and held >= limit
-    queries = pa.schema([_queries(own)])
-    count = sum(len(_matching(batch, view)) for batch in _read(files, queries)) if full else held
-    return PlainRows(view, pa.Table.from_batches(taken, _named(own, columns)), count)
+    told = _told(selected[0])
+    count = sum(len(chosen.places(batch)[0]) for batch in _read(files, told)) if full else held
+    return PlainRows(pa.Table.from_batches(taken, chosen.schema(*selected)), count)
 
 
-def _joined_rows(
-    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool
-) -> PlainRows:
+def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions: bool) -> PlainRows:
     files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
     if revisions:
         schema = schema.append(marks_of(schema.names).field(0))
@@ -143,7 +197,7 @@ def _joined_rows(
         count = sum(batch.num_rows for batch in _joined(files, marks_of(schema.names), entry))
     else:
         count = sum(metadata_of(path).num_rows for path in files)
-    return PlainRows(view, pa.Table.from_batches(taken, schema), count)
+    return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
 def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -161,33 +215,31 @@ def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) 
         yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
 
 
-def _columns(
-    layout: Layout, stream: str, projection: Sequence[tuple[str, str | None]] | None
-) -> tuple[pa.Schema, Mapping[str, str]] | None:
-    """The stream's columns, and of each output its column; None where an output is none."""
-    own = arrow_schema(stored_schema(read_catalog(layout)["streams"][stream]))
+def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, str]] | None:
+    """The columns of a selection's stream, and of each output its column; None where an output is none."""
+    projection = entry["projection"]
+    own = arrow_schema(stored_schema(read_catalog(layout)["streams"][entry["stream"]]))
     columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
     return None if columns is None else (own, columns)
 
 
-def _queries(own: pa.Schema) -> pa.Field:
-    """The column of matches that names the queries, beside a stream's own columns."""
-    return pa.field(queries_name(own.names), pa.list_(pa.string()))
-
-
-def _named(own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([own.field(column).with_name(name) for name, column in columns.items()])
+def _told(own: pa.Schema) -> pa.Schema:
+    """What matches say of the queries, beside a stream's own columns: their names and definitions."""
+    return pa.schema([pa.field(queries_name(own.names), pa.list_(pa.string())), _DEFINITIONS])
 
 
 def _rows(
-    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], view: str
+    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], chosen: _Chosen
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a view with its own columns."""
-    schema = _named(own, columns)
-    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), _queries(own)])
+    schema = chosen.schema(own, columns)
+    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), *_told(own)])
     for batch in _read(files, wanted):
-        rows = batch.take(_matching(batch, view))
+        places, numbers = chosen.places(batch)
+        rows = batch.take(places)
         arrays = [rows.column(column) for column in columns.values()]
+        if chosen.number is None:
+            arrays.append(numbers)
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -208,15 +260,11 @@ def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -
     return columns
 
 
-def _matching(batch: pa.RecordBatch, view: str) -> pa.Array:
-    """The rows whose queries, the last column, name a view."""
-    queries = batch.column(batch.num_columns - 1)
-    rows = pc.list_parent_indices(queries).filter(pc.equal(pc.list_flatten(queries), view))
-    return pc.unique(rows)
-
-
-def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: bool) -> PlainRows | None:
-    readable = described_view(layout, stream, view)
+def _window_rows(
+    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool, final_only: bool
+) -> PlainRows | None:
+    stream = entry["stream"]
+    readable = require_readable(layout, stream, view, entry["id"])
     if not revisions and len(result_parts(layout, stream, readable)) > 1:
         return None
     whole = arrow_schema(readable.schema)
@@ -225,8 +273,15 @@ def _window_rows(layout: Layout, stream: str, view: str, limit: int, revisions: 
     files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     table = pa.Table.from_batches(_read(files, whole), whole)
     rows = table if revisions else _newest(table)
+    if final_only:
+        marks = readable.marks
+        rows = rows.filter(pc.field(marks[FINAL]))
+        corrected = pc.greater_equal(rows.column(marks[REVISION]), FIRST_REVISION)
+        added = free_name(CORRECTED, names)
+        rows, names = rows.append_column(added, corrected), [*names, added]
+        schema = schema.append(pa.field(added, pa.bool_()))
     kept = rows.select(names).cast(schema)
-    return PlainRows(view, kept.slice(0, limit) if limit else kept, kept.num_rows)
+    return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows)
 
 
 def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
+from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import results_of, view_kind
@@ -23,16 +24,18 @@ from penstock.spark.publication.staged import StagedFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import (
+    CORRECTED,
     DELETE,
     FINAL,
+    FIRST_REVISION,
     MARKS,
     OP,
     REVISION,
     ROW,
     UPSERT,
     ReadableView,
-    described_view,
     mark_names,
+    require_readable,
     result_parts,
     result_schema,
 )
@@ -87,16 +90,26 @@ def make_results(
     return [pickle.loads(row.made) for row in reduce(DataFrame.union, frames).collect()]
 
 
-def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
+def window_results(
+    spark: SparkSession, layout: Layout, stream: str, view: str, definition: str, final_only: bool = False
+) -> DataFrame:
     """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
 
     Of a view that went and came back a row that was final before it went stays until the operator that answers it now
     has the tuples of the batches in between, or has a final row too.
 
+    Args:
+        spark: the session.
+        layout: the results folder.
+        stream: the view's stream.
+        view: its name.
+        definition: the id of one of its definitions.
+        final_only: whether only final rows are wanted, with CORRECTED.
+
     Raises:
-        UnknownNameError: the stream has no such window view.
+        UnknownNameError: by that definition the view has answered nothing yet.
     """
-    readable = described_view(layout, stream, view)
+    readable = require_readable(layout, stream, view, definition)
     every = [
         _published(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
@@ -108,16 +121,18 @@ def window_results(spark: SparkSession, layout: Layout, stream: str, view: str) 
     newest = Window.partitionBy(ROW).orderBy(*order)
     rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
     kept = rows.where((F.col(_PASSES) == 1) & (F.col(marks[OP]) == UPSERT))
-    return kept.select(*(quoted(name) for name in readable.columns.names))
+    own = [F.col(quoted(name)) for name in readable.columns.names]
+    if not final_only:
+        return kept.select(*own)
+    is_corrected = F.col(marks[REVISION]) >= FIRST_REVISION
+    corrected = free_name(CORRECTED, readable.columns.names)
+    return kept.where(F.col(marks[FINAL])).select(*own, is_corrected.alias(corrected))
 
 
-def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str) -> DataFrame:
-    """Every revision of every row of a window view: its own columns and the marks.
-
-    Raises:
-        UnknownNameError: the stream has no such window view.
-    """
-    return _published(spark, layout, stream, view, described_view(layout, stream, view)).drop(ROW)
+def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
+    """Every revision of every row of a window view: its own columns and the marks; see `window_results`."""
+    readable = require_readable(layout, stream, view, definition)
+    return _published(spark, layout, stream, view, readable).drop(ROW)
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:

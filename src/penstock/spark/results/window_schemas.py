@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,8 @@ MarkNames = Mapping[str, str]
 ROW = "_row"
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
 FIRST_REVISION = 1_000_000
+#: of final rows where only these are read: whether a row that was final before has been replaced by this one
+CORRECTED = "corrected_after_final"
 #: values of OP
 UPSERT, DELETE = "upsert", "delete"
 
@@ -62,12 +64,14 @@ class ReadableView:
         row: the type of ROW.
         operators: all that have answered it as it is defined now, with what each leaves to those before it: the
             windows that end by a time in microseconds; None: no window. The newest is the last.
+        is_defined: whether it is known by which definition that operator answers it.
     """
 
     operator: int
     columns: StructType
     row: StructType
     operators: tuple[tuple[int, int | None], ...] = ()
+    is_defined: bool = True
 
     @property
     def schema(self) -> StructType:
@@ -149,18 +153,28 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
         views = _read_described(layout, stream, operator)
         if view in views:
             definition = views[view]["definition"]
-            own = [(operator, None)] if definition is None else None
-            return _readable(
-                views[view], own or earlier_operators(layout, stream, view, definition), operator
-            )
+            if definition is None:
+                return replace(_readable(views[view], [(operator, None)], operator), is_defined=False)
+            return _readable(views[view], earlier_operators(layout, stream, view, definition), operator)
     return None
 
 
-def described_view(layout: Layout, stream: str, view: str) -> ReadableView:
-    """A window view by its newest definition.
+def readable_definition(layout: Layout, stream: str, view: str, definition: str) -> ReadableView | None:
+    """A window view as one definition of it says; None where that has answered nothing yet."""
+    own = earlier_operators(layout, stream, view, definition)
+    if not own:
+        newest = readable_view(layout, stream, view)
+        # operators of views with a deadline said no definition once
+        return newest if newest is not None and not newest.is_defined else None
+    operator = own[-1][0]
+    return _readable(_read_described(layout, stream, operator)[view], own, operator)
+
+
+def require_readable(layout: Layout, stream: str, view: str, definition: str) -> ReadableView:
+    """A window view as one definition of it says.
 
     Raises:
-        UnknownNameError: the stream never had it.
+        UnknownNameError: that has answered nothing yet.
         DamagedError: what says which columns some of its published rows have is missing.
     """
     described = set(numbered(layout.result_views(stream)))
@@ -169,19 +183,12 @@ def described_view(layout: Layout, stream: str, view: str) -> ReadableView:
         if name == view and operator.isdigit() and int(operator) not in described:
             path = _described(layout, stream, int(operator))
             raise DamagedError(str(path), f"({RESULT_VIEWS.kind}) is missing")
-    readable = readable_view(layout, stream, view)
+    readable = readable_definition(layout, stream, view, definition)
     if readable is None:
-        raise UnknownNameError(f"stream {stream} has no window view {view}")
+        raise UnknownNameError(
+            f"window view {view} of {stream} has no results yet: no batch has been answered by it as it is defined"
+        )
     return readable
-
-
-def readable_definition(layout: Layout, stream: str, view: str, definition: str) -> ReadableView | None:
-    """A window view as one definition of it says; None where that has answered nothing yet."""
-    own = earlier_operators(layout, stream, view, definition)
-    if not own:
-        return None
-    operator = own[-1][0]
-    return _readable(_read_described(layout, stream, operator)[view], own, operator)
 
 
 def _readable(

@@ -53,6 +53,7 @@ class ViewCounts:
         corrected: windows with a later revision while they are not final.
         final: windows that became final.
         final_corrected: final windows that were corrected from the history.
+        final_corrected_rows: rows that replace some which were final.
         rows: rows of all.
         slack: sum of the slacks of the early windows, microseconds.
         promised: early windows whose bound could be promised.
@@ -63,6 +64,7 @@ class ViewCounts:
     corrected: int = 0
     final: int = 0
     final_corrected: int = 0
+    final_corrected_rows: int = 0
     rows: int = 0
     slack: int = 0
     promised: int = 0
@@ -75,20 +77,22 @@ class SaidWindows:
 
     Attributes:
         early: slack of the first answer, and whether its bound could be promised.
-        corrected, final, final_corrected, rows, overflowed: see `ViewCounts`.
+        corrected, final, final_corrected, final_corrected_rows, rows, overflowed: see `ViewCounts`.
     """
 
     early: dict[int, tuple[int, bool]] = field(default_factory=dict)
     corrected: set[int] = field(default_factory=set)
     final: set[int] = field(default_factory=set)
     final_corrected: set[int] = field(default_factory=set)
+    final_corrected_rows: int = 0
     rows: int = 0
     overflowed: int = 0
 
     def note(self, answer: Answer) -> None:
-        """Takes in an answer, but for its rows."""
+        """Takes in an answer; of its rows those that replace final ones."""
         if answer.revision >= FIRST_REVISION:
             self.final_corrected.add(answer.end)
+            self.final_corrected_rows += answer.rows.num_rows
         elif answer.final:
             self.final.add(answer.end)
         elif answer.revision:
@@ -103,6 +107,7 @@ class SaidWindows:
         self.corrected |= other.corrected
         self.final |= other.final
         self.final_corrected |= other.final_corrected
+        self.final_corrected_rows += other.final_corrected_rows
         self.rows += other.rows
         self.overflowed += other.overflowed
 
@@ -113,6 +118,7 @@ class SaidWindows:
             corrected=len(self.corrected),
             final=len(self.final),
             final_corrected=len(self.final_corrected),
+            final_corrected_rows=self.final_corrected_rows,
             rows=self.rows,
             slack=sum(slack for slack, _ in self.early.values()),
             promised=sum(promised for _, promised in self.early.values()),

@@ -7,12 +7,12 @@ import re
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from penstock.errors import InputError
-from penstock.spark.results.read import BATCH, ORDINAL
+from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.sources.event_times import no_timestamp, refuse_missing
 from penstock.spark.storage.names import check_name
 
 #: columns that sinks are given beside a view's own, and the one in which Spark's readers put text that does not fit
-_RESERVED = (BATCH, ORDINAL, "_corrupt_record")
+_RESERVED = (BATCH, ORDINAL, SINK_DEFINITION, "_corrupt_record")
 #: how columns begin that a batch has beside a tuple's
 _PREFIX = "__penstock_"
 

@@ -47,6 +47,7 @@ class ViewDefinition:
         sql: the whole text of its query.
         condition: its WHERE text over the stream's columns; `TRUE` where it has none.
         projection: (SQL text, output name or None where Spark names it) pairs, or None for `*`.
+        number: which definition of its name it is, see `reporting/definitions`; matches carry it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ViewDefinition:
     sql: str
     condition: str
     projection: tuple[tuple[str, str | None], ...] | None
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,9 @@ class PlanLog:
         """
         document = {
             "version": version,
-            "views": [asdict(view) for view in views.values()],
+            "views": [_plain(view) for view in views.values()],
+            # first definitions have the number 1: code and documents of before know of no other
+            "numbers": {name: view.number for name, view in views.items() if view.number != 1},
             "windows": [asdict(window) for window in register.windows],
             "next_operator": register.next_operator,
             "demands": DEMANDS.document(demands),
@@ -211,7 +215,12 @@ class PlanLog:
         Raises:
             CheckpointError: it is not there.
         """
-        return {view["name"]: _definition(view) for view in self._read(version)["views"]}
+        document = self._read(version)
+        numbers = document.get("numbers", {})
+        return {
+            view["name"]: _definition({**view, "number": numbers.get(view["name"], 1)})
+            for view in document["views"]
+        }
 
     def load_windows(self, version: int) -> WindowRegister:
         """The window views of a stored plan version.
@@ -306,6 +315,10 @@ def _judged_by(believed: Believed) -> dict[str, int]:
         "kept_ahead": believed.kept_ahead,
         "too_late_before": believed.too_late_before,
     }
+
+
+def _plain(view: ViewDefinition) -> dict[str, object]:
+    return {name: value for name, value in asdict(view).items() if name != "number"}
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:

@@ -26,7 +26,7 @@ from pyspark import Broadcast, TaskContext
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
 from penstock.operators.python_values import python_values
-from penstock.operators.selection.matches import queries_name
+from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.operators.selection.selector import TooManyMatchesError
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
@@ -175,7 +175,7 @@ class StagedWriter:
     """Writes batches of one schema to a staged Parquet file, created with the first batch.
 
     Batches are held until they make a row group of some size: small ones cost more time and space. The
-    `queries` column gets no statistics, which would cost more than the rest of it.
+    columns that name queries and their definitions get no statistics, which would cost more than the rest of them.
     """
 
     def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
@@ -191,7 +191,6 @@ class StagedWriter:
         """Appends a batch."""
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            names = batch.schema.names
             self._writer = pq.ParquetWriter(
                 self._path,
                 batch.schema,
@@ -199,7 +198,7 @@ class StagedWriter:
                 compression_level=1,
                 store_schema=False,
                 write_page_checksum=True,
-                write_statistics=names[:-1] if self.kind == "matches" else names,
+                write_statistics=[field.name for field in batch.schema if not pa.types.is_nested(field.type)],
                 dictionary_pagesize_limit=_DICTIONARY_BYTES,
             )
         self._held.append(batch)
@@ -293,8 +292,12 @@ class Task:
         began = time.perf_counter_ns()
         matched = tuples(mask)
         name = queries_name(matched.schema.names)
-        schema = matched.schema.append(pa.field(name, queries.type, nullable=False))
-        staged = pa.RecordBatch.from_arrays([*matched.columns, queries], schema=schema)
+        columns, schema = [*matched.columns, queries], matched.schema
+        schema = schema.append(pa.field(name, queries.type, nullable=False))
+        definitions = self.stage.definitions(queries)
+        if definitions is not None:
+            columns, schema = [*columns, definitions], schema.append(pa.field(DEFINITIONS, definitions.type))
+        staged = pa.RecordBatch.from_arrays(columns, schema=schema)
         self._matches.write(staged, len(queries.values))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 

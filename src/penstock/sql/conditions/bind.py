@@ -49,6 +49,7 @@ from penstock.sql.conditions.nodes import (
 from penstock.sql.conditions.normal_form import Conjunction, NormalForm, Truth, conjoined
 from penstock.sql.conditions.operands import Compared, Operands
 from penstock.sql.conditions.shapes import ConditionParser
+from penstock.sql.conditions.verdicts import NEVER, NEVER_NULL, refuse_zero_division, warning
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
@@ -167,6 +168,8 @@ class _Binder:
         found: list[list[Conjunction]] = []
         for clause, condition in parts:
             self._clause = clause
+            if self._declaring and condition is not None:
+                refuse_zero_division(clause, condition)
             try:
                 if condition is None:
                     raise _LeftToSparkError
@@ -177,7 +180,10 @@ class _Binder:
                 found.append(self._boolean(text, start, start + len(text)))
             if prod(map(len, found)) > self._normal_form.max_terms and condition is not None:
                 found[-1] = self._boolean(render(condition), condition.start, condition.end)
-        return conjoined(found)
+        terms = conjoined(found)
+        if not terms and query not in (warned for warned, _ in self._warnings):
+            self._warn(NEVER, 0, len(self._clause.text))
+        return terms
 
     def misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
         """Queries with clauses that Spark reads otherwise than we do; those left to it as a whole.
@@ -324,7 +330,10 @@ class _Binder:
             return self._derive(predicate)
         null_safe = operator == "<=>"
         if literal.kind is Kind.NULL:
-            return Truth(self._attribute(column), NULL, NOT_NULL) if null_safe else None
+            if null_safe:
+                return Truth(self._attribute(column), NULL, NOT_NULL)
+            self._warn(NEVER_NULL, predicate.start, predicate.end)
+            return None
         found = self._values("=" if null_safe else operator, column, operand, literal)
         if found is None:
             return self._derive(predicate)
@@ -351,9 +360,14 @@ class _Binder:
             return
         refuse_raising(self._host, self._clause, column, compared)
         for operand, literal in compared:
-            warning = warning_of_cast(self._clause, column, operand, literal)
-            if warning is not None:
-                self._warnings[self._query, warning] = None
+            told = warning_of_cast(self._clause, column, operand, literal)
+            if told is not None:
+                self._warnings[self._query, told] = None
+
+    def _warn(self, message: str, start: int, end: int) -> None:
+        """Notes what is allowed at a place of the clause at hand and seldom meant."""
+        if self._declaring:
+            self._warnings[self._query, warning(self._clause, message, start, end)] = None
 
     def _moment(self, operand: Operand, literal: Literal, kind: pa.DataType) -> Literal | None:
         """A string that only Spark reads as a date or timestamp."""
@@ -406,6 +420,7 @@ class _Binder:
         if None in literals:
             return self._derive(predicate)
         if not known:
+            self._warn(NEVER_NULL, predicate.start, predicate.end)
             return None
         try:
             found = member(column.type, [literal for _, literal in known], self._timezone)

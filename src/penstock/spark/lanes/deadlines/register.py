@@ -9,7 +9,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.bound_views import store_views, stored_views
-from penstock.spark.storage.bindings import WindowDefinition
+from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
 from penstock.spark.storage.deadlines import (
     DEADLINES_NAME,
     RegisteredDeadline,
@@ -70,8 +70,10 @@ class DeadlineViews:
         added = [name for name in wanted if register.of(name) is None]
         for name in added:
             stream, each = wanted[name]
-            store_views(self._layout, DEADLINES_NAME, register.next_number, [each.bound.window])
             definition = WindowDefinition(name, each.id, each.sql, each.beneath)
+            number = register.next_number
+            registered = {name: RegisteredWindow(definition, number)}
+            store_views(self._layout, DEADLINES_NAME, number, [each.bound.window], registered)
             register = register.with_view(
                 definition, stream, each.bound.view, demand_of(each.bound), self._newest(stream)
             )

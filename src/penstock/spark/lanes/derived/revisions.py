@@ -115,6 +115,7 @@ def revised(
         else:
             revision = revisions[end] + 1 if end in revisions else 0
         windows[end] = revision
+        counts.final_corrected_rows += end in were_final
         marks[REVISION].append(revision)
         marks[COVERAGE].append(1.0 if is_final else None if known is None else known.coverage)
         marks[SLACK].append(None if known is None else (known.reached - end) / _SECOND)

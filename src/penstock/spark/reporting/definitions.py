@@ -1,0 +1,80 @@
+"""Which definition of a view a row is of.
+
+The catalog numbers the definitions that a view's name has had, from 1 on, and keeps what earlier ones were. Matches carry
+the number (`operators/selection/matches.DEFINITIONS`), so that merging files loses nothing; the rows of other views are told
+apart by their operator or lane. See docs/decisions/0039.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.errors import SqlError
+
+#: of a view in the catalog: the number of its definition; 1 where it says none
+NUMBER = "number"
+#: of a view in the catalog: the entries of its other definitions, in no order
+OTHERS = "others"
+
+#: column behind those of a selection where rows of all its definitions are shown
+DEFINITION = "definition"
+
+Entry = Mapping[str, Any]
+
+
+def numbered(entry: Entry, known: Entry | None) -> dict[str, Any]:
+    """The entry of a view, with the number of its definition and with its other definitions.
+
+    A definition that was there before has the number that it had, whatever came in between.
+
+    Args:
+        entry: what the view is now.
+        known: what the catalog has of its name.
+    """
+    others = [] if known is None else list(all_definitions(known))
+    same = next((each for each in others if _is_same(each, entry)), None)
+    if same is None:
+        number = 1 + max(map(number_of, others), default=0)
+    else:
+        others.remove(same)
+        number = number_of(same)
+    told = {name: value for name, value in entry.items() if name != OTHERS}
+    return {**told, NUMBER: number, **({OTHERS: others} if others else {})}
+
+
+def number_of(entry: Entry) -> int:
+    """The number of a definition."""
+    return int(entry.get(NUMBER, 1))
+
+
+def all_definitions(entry: Entry) -> Iterator[dict[str, Any]]:
+    """All definitions of a view's name, the one it has now first."""
+    yield {name: value for name, value in entry.items() if name != OTHERS}
+    yield from entry.get(OTHERS, ())
+
+
+def is_selection(entry: Entry) -> bool:
+    """Whether a view is a selection on a stream."""
+    return "projection" in entry
+
+
+def _is_same(one: Entry, other: Entry) -> bool:
+    """Whether rows of one definition are rows of the other: of selections the SELECT list does not matter."""
+    if is_selection(one) and is_selection(other):
+        return one.get("stream") == other.get("stream") and (
+            one.get("condition") == other.get("condition") or _spelt(one) == _spelt(other)
+        )
+    return is_selection(one) == is_selection(other) and one.get("id") == other.get("id")
+
+
+def _spelt(entry: Entry) -> tuple[str, ...] | None:
+    """The condition of a selection but for blanks and comments."""
+    # readers of a folder ask for no condition, and need not wait for the parser to load
+    from penstock.sql.text.lexing import spelling, tokenize
+
+    condition = entry.get("condition")
+    try:
+        return None if condition is None else spelling(tokenize(condition))
+    except SqlError:
+        return (str(condition),)

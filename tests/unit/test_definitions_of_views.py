@@ -1,0 +1,139 @@
+"""Numbers of definitions: given once, kept whatever comes between, carried by rows through merges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import LongType, StructType
+
+from penstock.cli.results import Format, results
+from penstock.errors import UnknownNameError
+from penstock.operators.selection.matches import DEFINITIONS, QUERIES
+from penstock.spark.publication.merging import merge
+from penstock.spark.reporting.catalog import find_view, read_catalog
+from penstock.spark.reporting.definitions import all_definitions, numbered
+from penstock.spark.results.cataloguing import number_definitions, write_catalog
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition
+from penstock.spark.storage.formats import MANIFEST
+from penstock.spark.storage.layout import Layout
+
+SCHEMA = StructType().add("id", LongType())
+STREAM = "t"
+
+
+def selection(condition: str, projection: Any = None, number: int = 1) -> ViewDefinition:
+    return ViewDefinition("rule", f"rule:{condition}", "", condition, projection, number)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    found = Layout(tmp_path / "out", tmp_path / "out" / "_penstock" / "checkpoint")
+    found.open()
+    return found
+
+
+def declared(layout: Layout, condition: str, stream: str = STREAM, **more: Any) -> int:
+    """Declares a view, as a run does; the number of its definition."""
+    views = number_definitions(layout, stream, SCHEMA, {"rule": selection(condition, **more)})
+    write_catalog(layout, {stream: SCHEMA}, {stream: views})
+    found = views["rule"]
+    assert isinstance(found, ViewDefinition)
+    assert find_view(layout, "RULE")[1]["number"] == found.number
+    return found.number
+
+
+def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
+    numbers = [declared(layout, text) for text in ("id > 1", "id > 2", "id>1 -- again", "ID > 2", "id > 3")]
+    assert numbers == [1, 2, 1, 2, 3]
+    assert declared(layout, "id > '3'") == 4, "blanks and names make no difference, texts do"
+    assert declared(layout, "id > 1", projection=(("id", "id"),)) == 1, "nor does a SELECT list"
+    write_catalog(layout, {STREAM: SCHEMA}, {STREAM: {}})
+    assert find_view(layout, "rule")[1]["dropped"]
+    assert declared(layout, "id > 1") == 1, "a view that was dropped comes back"
+    assert declared(layout, "id > 1", stream="other") == 5, "on another stream it is another one"
+    assert find_view(layout, "rule", definition=2)[1]["condition"] == "ID > 2"
+    with pytest.raises(
+        UnknownNameError, match="rule has no definition 6; existing definitions: 1, 2, 3, 4, 5"
+    ):
+        find_view(layout, "rule", definition=6)
+
+
+def test_a_number_is_durable_before_anything_is_bound_to_it(layout: Layout) -> None:
+    declared(layout, "id > 1")
+    views = number_definitions(layout, STREAM, SCHEMA, {"rule": selection("id > 2")})
+    # the run ends here, and the script is changed before the next one
+    assert read_catalog(layout)["views"]["rule"]["number"] == 2
+    assert declared(layout, "id > 3") == 3
+    PlanLog(layout, STREAM).store(0, views)  # type: ignore[arg-type]
+    assert PlanLog(layout, STREAM).load(0) == views
+
+
+def test_other_kinds_of_views_are_told_apart_by_their_ids() -> None:
+    window = {"id": "v:1", "stream": STREAM}
+    join = {"id": "v:2", "lanes": [3]}
+    first = numbered(window, None)
+    second = numbered(join, first)
+    third = numbered({"projection": None, "condition": "TRUE", "id": "v:3", "stream": STREAM}, second)
+    assert {each["number"]: each["id"] for each in all_definitions(third)} == {1: "v:1", 2: "v:2", 3: "v:3"}
+    again = numbered({**join, "lanes": [3, 5]}, third)
+    assert (again["number"], again["lanes"]) == (2, [3, 5])
+    assert {each["number"] for each in all_definitions(again)} == {1, 2, 3}
+
+
+def test_a_plan_of_first_definitions_is_as_it_was_before_numbers(layout: Layout) -> None:
+    log = PlanLog(layout, STREAM)
+    log.store(0, {"rule": selection("id > 1")})
+    log.store(1, {"rule": selection("id > 2", number=2)})
+    assert [log.load(version)["rule"].number for version in (0, 1)] == [1, 2]
+    assert '"number":' not in (layout.plans(STREAM) / "0.json").read_text()
+
+
+def write_matches(layout: Layout, name: str, batch: int, rows: dict[str, Any]) -> Path:
+    path = layout.matches(STREAM) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kinds = {"id": pa.int64(), QUERIES: pa.list_(pa.string()), DEFINITIONS: pa.list_(pa.int32())}
+    pq.write_table(pa.table(rows, pa.schema({each: kinds.get(each, pa.string()) for each in rows})), path)
+    file = {"kind": "matches", "name": name, "rows": 2, "pairs": 2, "size": path.stat().st_size}
+    MANIFEST.replace(
+        layout.manifests(STREAM) / f"{batch}.json",
+        {"first": batch, "last": batch, "files": [file], "batches": [{"batch": batch}]},
+    )
+    return path
+
+
+def test_rows_of_a_merged_file_are_those_of_their_definitions(
+    layout: Layout, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for condition in ("id > 1", "id > 2"):
+        declared(layout, condition)
+    first = write_matches(layout, "0.parquet", 0, {"id": [2, 3], QUERIES: [["a", "rule"], ["rule"]]})
+    wide = {"id": [1, 4], "note": ["x", "y"], QUERIES: [["a"], ["a", "rule"]], DEFINITIONS: [[1], [1, 2]]}
+    second = write_matches(layout, "1.parquet", 1, wide)
+    third = write_matches(layout, "2.parquet", 2, {"id": [5], "note": ["z"], QUERIES: [["rule"]]})
+    expected = {1: [2, 3, 5], 2: [4]}
+    for _ in range(2):
+        for number, ids in expected.items():
+            found = plain_rows(layout, "rule", 0, definition=number)
+            assert found is not None
+            assert (found.rows["id"].to_pylist(), found.count) == (ids, len(ids))
+            few = plain_rows(layout, "rule", 1, definition=number)
+            assert few is not None
+            assert (few.rows["id"].to_pylist(), few.count) == (ids[:1], len(ids))
+        results(layout.output, "rule", all_definitions=True, limit=0, output_format=Format.CSV)
+        assert capfd.readouterr().out.splitlines() == ['"id","definition"', "2,1", "3,1", "4,2", "5,1"]
+        merged = layout.matches(STREAM) / "merged.parquet"
+        if not merged.exists():
+            merge([first, second, third], merged)
+            for batch in (1, 2):
+                (layout.manifests(STREAM) / f"{batch}.json").unlink()
+            file = {"kind": "matches", "name": merged.name, "rows": 5, "pairs": 5, "size": 1}
+            MANIFEST.replace(
+                layout.manifests(STREAM) / "0.json",
+                {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
+            )
+    assert pq.read_table(merged)["note"].to_pylist() == [None, None, "x", "y", "z"]
