@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
@@ -32,8 +32,9 @@ from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
+from penstock.spark.storage.documents import CHECKSUM
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.formats import BACKFILL, NETWORK, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.formats import BACKFILL, NETWORK, NEWEST, SCHEDULE, TOPICS, VERSION, Format
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.sql.windows.bind import BoundWindow
@@ -125,6 +126,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: read_published(layout, "s"),
         lambda layout: layout.manifests("s") / "merged.json",
     ),
+    "NEWEST": (
+        lambda layout: Publisher(layout, "s").publish(0, [], {"batch": 0}),
+        lambda layout: NEWEST.read(layout.manifests("s") / "newest"),
+        lambda layout: layout.manifests("s") / "newest",
+    ),
     "CATALOG": (
         lambda layout: write_catalog(layout, {"s": StructType()}, {}),
         lambda layout: read_catalog(layout),
@@ -198,6 +204,7 @@ KNOWN = {name: value for name, value in vars(formats).items() if isinstance(valu
 def _restamped(path: Path, version: int | None) -> None:
     first, *lines = path.read_text().splitlines()
     document: dict[str, Any] = json.loads(first)
+    assert document.pop(CHECKSUM), "every document has a checksum"
     assert document.pop(VERSION) >= 1, "every document says its version"
     stamp = {} if version is None else {VERSION: version}
     path.write_text("\n".join([json.dumps({**stamp, **document}), *lines]))
@@ -225,6 +232,31 @@ def test_a_document_of_before_versions_is_refused_by_name(layout: Layout, name: 
     said = r"was written by an older version of Penstock: it has no format version, .* start with a new checkpoint"
     with pytest.raises(CheckpointError, match=said):
         read(layout)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS.keys() - {"READ_FILES"}))
+def test_a_damaged_document_is_refused_by_name(layout: Layout, name: str) -> None:
+    write, read, where = KINDS[name]
+    write(layout)
+    path = where(layout)
+    content = path.read_bytes()
+    lacking = [f'{{"format":{KNOWN[name].version}}}'.encode()] if KNOWN[name].members else []
+    flips = [_flipped(content, place) for place in range(0, len(content), max(1, len(content) // 40))]
+    for damaged in (b"", b"[1,2]", b"\x00\xff", content[: len(content) // 2], *flips, *lacking):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            DamagedError, match=rf"^{path} \({KNOWN[name].kind}\) is damaged: .*; put it back"
+        ):
+            KNOWN[name].read(path)
+        if name != "NEWEST":
+            with pytest.raises(DamagedError, match=str(path)):
+                read(layout)
+    path.write_bytes(content)
+    read(layout)
+
+
+def _flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0x04]) + content[place + 1 :]
 
 
 @pytest.mark.parametrize(

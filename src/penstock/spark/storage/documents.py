@@ -17,8 +17,8 @@ from penstock.errors import DamagedError
 from penstock.spark.storage.files import put_bytes_if_absent, replace_bytes
 
 CHECKSUM = "crc"
-#: how a document with a checksum begins; whatever its name, as that may be what is damaged
-_SEAL = re.compile(rb'\{"([^"]*)":"([0-9a-f]{8})",')
+#: how a document with a checksum begins, whatever name and digits it has: these may be what is damaged
+_SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
 
 
 def sealed(document: Mapping[str, Any]) -> bytes:
@@ -45,8 +45,8 @@ def unsealed(content: bytes, path: Path, kind: str) -> dict[str, Any]:
         raise DamagedError(str(path), f"({kind}) is damaged: it is empty")
     seal = _SEAL.match(content)
     if seal is not None:
-        name, checksum = seal[1].decode(errors="replace"), int(seal[2], 16)
-        if name != CHECKSUM or zlib.crc32(content[seal.end() :]) != checksum:
+        checksum = b"%08x" % zlib.crc32(content[seal.end() :])
+        if seal.groups() != (CHECKSUM.encode(), checksum):
             raise DamagedError(str(path), f"({kind}) is damaged: its content does not match its checksum")
     try:
         document = json.loads(content)
