@@ -361,8 +361,7 @@ class DataFrameSource:
             for path, why in found.items()
         ]
         left = [path for path in every if path not in found]
-        frame = self._read(spark, left, batch, options)
-        reports = batch.run_behind(frame, self.form) if left else []
+        reports = batch.run_behind(self._read(spark, left, batch, options), self.form) if left else []
         return reports + batch.run_aside(rows_aside(spark, self.schema, aside), aside)
 
 
