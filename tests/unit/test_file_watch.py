@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from itertools import islice
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import last_lines
+from penstock.spark.tasks.parquet_files import (
+    RowGroup,
+    RowGroupReader,
+    UnreadableError,
+    open_parquet,
+    open_settled,
+    other_kind,
+    stamp_of,
+)
+from penstock.spark.tasks.record_lines import with_lines
 
 
 def _log(folder: Path, batch: int, *files: Path) -> None:
@@ -37,6 +53,37 @@ def _told(folder: Path) -> list[dict[str, object]]:
         for event in events
         if event["kind"] == "files_changed"
     ]
+
+
+def test_what_is_no_file_is_told_once_and_never_opened(tmp_path: Path) -> None:
+    fifo, good, plain = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.csv"
+    os.mkfifo(fifo)
+    plain.write_text("1\n")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        pq.write_table(pa.table({"id": [1]}), good)
+        _log(tmp_path, 0, fifo, plain, tmp_path / "s")
+        watch = _watch(tmp_path)
+        watch.answered({})
+        os.utime(fifo, (1, 1))
+        watch.look()
+        _watch(tmp_path).answered({})
+    told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [(event["kind"], event["count"]) for event in told] == [("files_passed_over", 2)]
+    assert {each["kind"] for each in told[0]["files"]} == {"FIFO", "socket"}
+    assert watch.passed_over == 2
+    assert other_kind("/dev/null") == "device"
+    assert other_kind(f"file:{tmp_path}") == "folder"
+    assert [other_kind(uri) for uri in (str(plain), "gone", "s3a://bucket/key")] == [None] * 3
+    with pytest.raises(pa.ArrowInvalid, match="a FIFO, not a file"):
+        open_parquet(f"file:{fifo}")
+    assert open_settled(str(fifo), 0) is None
+    # one that takes the place of a file between plan and read
+    stamp = stamp_of(str(fifo))
+    with pytest.raises(UnreadableError, match="a FIFO"):
+        RowGroupReader(RowGroup(str(fifo), 0, 1, stamp))
+    origin = f"file:{fifo}"
+    assert with_lines(pa.array([origin]), pa.array([b"1"])).to_pylist() == [origin]
 
 
 def test_a_torn_line_costs_nothing_but_itself(tmp_path: Path) -> None:
