@@ -299,7 +299,8 @@ def _open_replay(
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(
-            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp",
+            f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp; "
+            "one stored otherwise has to be the event time too, with event_time_format",
             *table.at("arrival_time"),
         )
     check_columns(table.name, stored.schema, event_time)
