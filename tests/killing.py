@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from pathlib import Path
 MOST_SECONDS = 900
 
 
-def started(program: str, *arguments: object, log: Path, failpoint: str = "") -> subprocess.Popen[bytes]:
+def started(
+    program: str, *arguments: object, log: Path, failpoint: str = "", prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """Starts a program of `chaos/`.
 
     Args:
@@ -22,8 +25,9 @@ def started(program: str, *arguments: object, log: Path, failpoint: str = "") ->
         arguments: of its command line.
         log: what it says is added to it.
         failpoint: where it is to kill itself, see `penstock.spark.storage.failpoints`.
+        prefix: a command that runs another one.
     """
-    command = [sys.executable, str(Path(__file__).parent / "chaos" / program), *map(str, arguments)]
+    command = [*prefix, sys.executable, str(Path(__file__).parent / "chaos" / program), *map(str, arguments)]
     environment = {**os.environ, "PENSTOCK_FAILPOINT": failpoint}
     with log.open("ab") as told:
         return subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)

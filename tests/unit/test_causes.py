@@ -112,6 +112,7 @@ TEXTS = {
     "disk": (
         PYTHON + "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n",
         ("disk_full", True, "No space left on device"),
+        ("storage_failed", True, "Read-only file system"),
     ),
     "stopped": (
         "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n",

@@ -155,7 +155,8 @@ _RULES = (
     _rule(
         "storage_failed",
         r"Input/output error|Stale (?:NFS )?file handle|Too many open files|Remote I/O error"
-        r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links",
+        r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links"
+        r"|Read-only file system",
         True,
         "a file system fails",
     ),

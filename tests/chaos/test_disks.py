@@ -1,0 +1,106 @@
+"""A disk that is full or read-only for a while stops no run for good: it is told, and what follows is exact."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from disturbed_runs import Orders, until
+from penstock.spark.engine import Engine
+from penstock.spark.run import Run
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
+
+FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
+ROUNDS = 5 if FULL else 1
+#: what is tried again passes before a minute has gone by
+PATIENT = {"retry_attempts": 40, "retry_seconds": 0.5, "compact_every_batches": 3}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def remounted(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+
+def causes(run: Run) -> set[str]:
+    return {event["cause"] for event in run.events("stream_retried")}
+
+
+def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Path) -> None:
+    orders = Orders(tmp_path / "in")
+    orders.feed(2)
+    run = Engine(spark, **PATIENT).execute(orders.script()).start(disk / "out")
+    try:
+        until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        for number in range(ROUNDS):
+            retried = len(run.events("stream_retried"))
+            ballast = disk / "ballast"
+            _fill(ballast, leave=4_096 * (1 + 3 * number))
+            orders.feed(1, 20_000)
+            until(lambda before=retried: len(run.events("stream_retried")) > before, run.events)
+            ballast.unlink()
+            orders.feed(1)
+            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        assert causes(run) == {"disk_full"}
+    finally:
+        run.stop()
+    run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
+    run.await_termination()
+    run.stop()
+    orders.assert_answered(disk / "out")
+
+
+def test_a_read_only_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Path) -> None:
+    orders = Orders(tmp_path / "in")
+    orders.feed(2)
+    run = Engine(spark, **PATIENT).execute(orders.script()).start(disk / "out")
+    try:
+        until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        for _ in range(ROUNDS):
+            retried = len(run.events("stream_retried"))
+            until(lambda: _made(disk, "ro"))
+            orders.feed(1)
+            until(lambda before=retried: len(run.events("stream_retried")) > before, run.events)
+            remounted(disk, "rw")
+            orders.feed(1)
+            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        assert causes(run) == {"storage_failed"}
+    finally:
+        run.stop()
+    run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
+    run.await_termination()
+    run.stop()
+    orders.assert_answered(disk / "out")
+
+
+def _fill(ballast: Path, leave: int) -> None:
+    """Fills the disk but for some bytes, beside a run that writes too."""
+    free = os.statvfs(ballast.parent)
+    with suppress(OSError), ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - leave)
+
+
+def _made(disk: Path, how: str) -> bool:
+    """Whether it could be made so: not while a file is open for writing."""
+    return not subprocess.run(
+        ["mount", "-o", f"remount,{how}", str(disk)], capture_output=True, check=False
+    ).returncode

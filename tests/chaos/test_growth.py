@@ -1,0 +1,83 @@
+"""Ten minutes of small batches: memory and descriptors of driver, JVM and workers stop growing. `make chaos` alone."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from disturbed_runs import VIEWS, Orders
+from penstock.spark.engine import Engine
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.chaos,
+    pytest.mark.timeout(3_600),
+    pytest.mark.skipif(
+        os.environ.get("PENSTOCK_CHAOS") != "full", reason="PENSTOCK_CHAOS=full: it takes ten minutes"
+    ),
+]
+
+SECONDS, EVERY_SECONDS = 600, 5
+#: what the last third may have more than the one before
+MOST_GROWTH, MOST_BYTES, MOST_DESCRIPTORS = 1.15, 64 << 20, 40
+JOINED = {
+    **VIEWS,
+    "pairs": "SELECT orders.id, o.id AS other FROM orders JOIN orders AS o ON orders.id = o.id "
+    "AND o.seen BETWEEN orders.seen AND orders.seen + INTERVAL 1 SECOND WHERE orders.amount > 990",
+}
+
+
+def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path) -> None:
+    orders = Orders(tmp_path / "in")
+    orders.feed(2)
+    settings = {"compact_every_batches": 8, "history_bytes": 20_000_000, "events_bytes": 1 << 20}
+    run = Engine(spark, **settings).execute(orders.script(JOINED)).start(tmp_path / "out")
+    seen = []
+    begun = sampled = time.monotonic()
+    try:
+        while time.monotonic() - begun < SECONDS:
+            orders.feed(1, 500)
+            time.sleep(0.5)
+            if time.monotonic() - sampled > EVERY_SECONDS:
+                sampled = time.monotonic()
+                seen.append(_held())
+        assert run.status()["orders"]["tuples"] > orders.rows // 2
+    finally:
+        run.stop()
+    third = len(seen) // 3
+    for number, (name, most) in enumerate((("bytes", MOST_BYTES), ("descriptors", MOST_DESCRIPTORS))):
+        before, after = (
+            statistics.median(each[number] for each in part)
+            for part in (seen[third : 2 * third], seen[2 * third :])
+        )
+        print(f"{name}: {before:,.0f}, then {after:,.0f}", flush=True)
+        assert after <= max(before * MOST_GROWTH, before + most), [each[number] for each in seen]
+
+
+def _held() -> tuple[int, int]:
+    """Resident bytes and open descriptors of this process and those that it has started."""
+    held = [0, 0]
+    for process in _family(os.getpid()):
+        try:
+            held[0] += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            held[1] += len(os.listdir(f"/proc/{process}/fd"))
+        except OSError:
+            continue
+    return held[0], held[1]
+
+
+def _family(process: int) -> Iterator[int]:
+    yield process
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            found = children.read_text().split()
+        except OSError:
+            continue
+        for child in found:
+            yield from _family(int(child))

@@ -1,0 +1,147 @@
+"""Sinks: one that blocks keeps no match from its folder; Kafka's topics have every match after kills, told apart by their headers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from disturbed_runs import VIEWS, Orders, until
+from engine_cases import folder_bag
+from killing import ended, started
+from penstock.spark.engine import Engine
+from penstock.spark.storage.failpoints import NAMES
+from penstock.testing.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
+
+FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
+PLACES = NAMES if FULL else ("manifest_written",)
+CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
+SELECTIONS = {name: VIEWS[name] for name in ("large", "north")}
+
+
+def test_a_sink_that_blocks_holds_back_nothing_that_is_published(spark: SparkSession, tmp_path: Path) -> None:
+    orders = Orders(tmp_path / "in")
+    orders.feed(2)
+    blocked, released = threading.Event(), threading.Event()
+    given: Counter[int] = Counter()
+
+    def write(rows: DataFrame, batch: int) -> None:
+        if batch == 1:
+            blocked.set()
+            assert released.wait(600)
+        given.update(row.id for row in rows.select("id").collect())
+
+    engine = Engine(spark).execute(orders.script(SELECTIONS)).sink("large", write)
+    run = engine.start(tmp_path / "out")
+    try:
+        assert blocked.wait(150), run.events()
+        # published before the sink is asked
+        orders.assert_answered(tmp_path / "out", SELECTIONS)
+        assert not set(given) & set(orders.tables[1].column("id").to_pylist())
+        orders.feed(2)
+        released.set()
+        until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+    finally:
+        released.set()
+        run.stop()
+    orders.assert_answered(tmp_path / "out", SELECTIONS)
+    matched = [
+        key for key, view in folder_bag(tmp_path / "out", "orders", by_manifest=True) if view == "large"
+    ]
+    assert given == Counter(matched)
+
+
+def test_a_run_whose_sink_blocks_can_be_stopped_and_hands_the_batch_over_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path / "in")
+    orders.feed(1)
+    blocked, released = threading.Event(), threading.Event()
+
+    def block(rows: DataFrame, batch: int) -> None:  # noqa: ARG001
+        blocked.set()
+        released.wait(600)
+
+    run = Engine(spark).execute(orders.script(SELECTIONS)).sink("large", block).start(tmp_path / "out")
+    assert blocked.wait(150), run.events()
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    time.sleep(2)
+    released.set()
+    stopping.join(150)
+    assert not stopping.is_alive()
+    given: Counter[int] = Counter()
+    engine = Engine(spark).execute(orders.script(SELECTIONS))
+    engine.sink("large", lambda rows, _: given.update(row.id for row in rows.select("id").collect()))
+    orders.feed(1)
+    run = engine.start(tmp_path / "out", available_now=True)
+    run.await_termination()
+    run.stop()
+    orders.assert_answered(tmp_path / "out", SELECTIONS)
+    large = {key for key, view in folder_bag(tmp_path / "out", "orders", by_manifest=True) if view == "large"}
+    assert set(given) >= large & set(orders.tables[1].column("id").to_pylist())
+    assert set(given) <= large
+
+
+@pytest.mark.kafka
+def test_kafka_sinks_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Windows with a deadline, their early answers and matches: every row of the folder is in its topic, once but for repeats."""
+    orders = Orders(tmp_path / "in")
+    for topic in ("killed-large", "killed-due"):
+        kafka.create_topic(topic)
+    due = "SELECT /*+ DEADLINE('1 hour') */ name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w"
+    statements = [orders.script({"large": VIEWS["large"], "due": due})]
+    for view in ("large", "due"):
+        options = f"kafka.bootstrap.servers '{kafka.address}', topic 'killed-{view}'"
+        statements += [
+            f"CREATE TABLE copy_{view} USING kafka OPTIONS ({options});",
+            f"INSERT INTO copy_{view} SELECT * FROM {view};",
+        ]
+    script, log = tmp_path / "script.sql", tmp_path / "victim.log"
+    script.write_text("\n".join(statements))
+    conf = f"spark.jars={','.join(map(str, CONNECTOR))}", "spark.python.daemon.module=pyspark.daemon"
+    for place in (*PLACES, ""):
+        orders.feed(2)
+        code = ended(started("victim.py", script, tmp_path / "out", *conf, log=log, failpoint=place))
+        assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
+    orders.assert_answered(tmp_path / "out", {"large": VIEWS["large"]})
+    large = _once(kafka, "killed-large")
+    matches = folder_bag(tmp_path / "out", "orders", by_manifest=True)
+    assert Counter(row["id"] for row in large) == Counter(key for key, _ in matches.elements())
+    answered = _once(kafka, "killed-due")
+    assert answered
+    windows = Counter(
+        (row.get("name"), row["w"]["start"], row["op"]) for row in answered if row["revision"] == 0
+    )
+    assert set(windows.values()) == {1}
+
+
+def _once(kafka: KafkaBroker, topic: str) -> list[dict[str, object]]:
+    """The records of a topic, of those with the same headers one; repeated ones are the same."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka.address, consumer_timeout_ms=10_000, auto_offset_reset="earliest"
+    )
+    place = TopicPartition(topic, 0)
+    consumer.assign([place])
+    consumer.seek_to_beginning()
+    found: dict[tuple[bytes, bytes], bytes] = {}
+    until_offset = consumer.end_offsets([place])[place]
+    for record in consumer if until_offset else ():
+        headers = dict(record.headers)
+        key = headers["penstock-batch"], headers["penstock-ordinal"]
+        assert found.setdefault(key, record.value) == record.value
+        if record.offset + 1 >= until_offset:
+            break
+    consumer.close()
+    return [json.loads(value) for value in found.values()]

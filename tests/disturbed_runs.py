@@ -1,0 +1,93 @@
+"""Runs that something is done to while they go on: files come one after the other, and in the end the answers are exact."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine_cases import folder_bag, orders, put_file, script
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.layout import Layout
+
+VIEWS = {
+    "large": "SELECT * FROM orders WHERE amount > 900",
+    "north": "SELECT * FROM orders WHERE name LIKE 'nor%' AND amount < 300",
+    "by_name": "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n, sum(amount) AS s FROM orders GROUP BY name, w",
+}
+_MOST_SECONDS = 150
+
+
+def until(
+    condition: Callable[[], bool], told: Callable[[], object] = lambda: "", seconds: float = _MOST_SECONDS
+) -> None:
+    """Waits for a condition.
+
+    Args:
+        condition: what is to become true.
+        told: what is told where it does not.
+        seconds: the longest that it is waited for.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.05)
+
+
+class Orders:
+    """A folder of orders that grows by a file at a time, and what views of them are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tables: list[pa.Table] = []
+        folder.mkdir()
+
+    def feed(self, files: int, rows: int = 2_000) -> None:
+        """Puts so many files more."""
+        for _ in range(files):
+            table = orders(rows, len(self.tables), self.rows)
+            put_file(self.folder / f"{len(self.tables):05d}.parquet", partial(pq.write_table, table))
+            self.tables.append(table)
+
+    @property
+    def rows(self) -> int:
+        """How many orders there are."""
+        return sum(table.num_rows for table in self.tables)
+
+    def script(self, views: dict[str, str] | None = None) -> str:
+        """A table over the folder, a batch a file, and views."""
+        return script(self.folder, VIEWS if views is None else views, options=", max_files_per_trigger '1'")
+
+    def assert_answered(self, output: Path, selections: dict[str, str] | None = None) -> None:
+        """Makes sure that VIEWS, or other selections, are exactly what they are of all orders, each match once."""
+        tuples = pa.concat_tables(self.tables)  # noqa: F841 - DuckDB reads it by name
+        conditions = {
+            name: text.partition(" WHERE ")[2]
+            for name, text in (selections or VIEWS).items()
+            if " WHERE " in text
+        }
+        wanted = Counter(
+            (key, name)
+            for name, condition in conditions.items()
+            for (key,) in duckdb.sql(f"SELECT id FROM tuples WHERE {condition}").fetchall()
+        )
+        assert folder_bag(output, "orders", by_manifest=True) == wanted
+        if selections is not None:
+            return
+        groups = duckdb.sql(
+            "SELECT name, epoch_us(time_bucket(INTERVAL 10 MINUTES, seen)), count(*), sum(amount) FROM tuples GROUP BY ALL"
+        ).fetchall()
+        found = plain_rows(Layout.of(output, None), "by_name", 0, False)
+        assert found is not None
+        assert Counter(map(_group, found.rows.to_pylist())) == Counter(groups)
+
+
+def _group(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["name"], round(row["w"]["start"].timestamp() * 1_000_000), row["n"], row["s"]
