@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from penstock.cli.results import Format, results
-from penstock.errors import UnknownNameError
+from penstock.errors import InputError, UnknownNameError
 from penstock.operators.selection.matches import DEFINITIONS, QUERIES
 from penstock.spark.publication.merging import merge
 from penstock.spark.reporting.catalog import find_view, read_catalog
@@ -124,6 +124,8 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             few = plain_rows(layout, "rule", 1, definition=number)
             assert few is not None
             assert (few.rows["id"].to_pylist(), few.count) == (ids[:1], len(ids))
+        with pytest.raises(InputError, match="rule is no window view"):
+            results(layout.output, "rule", final_only=True, limit=0, output_format=Format.CSV)
         results(layout.output, "rule", all_definitions=True, limit=0, output_format=Format.CSV)
         assert capfd.readouterr().out.splitlines() == ['"id","definition"', "2,1", "3,1", "4,2", "5,1"]
         merged = layout.matches(STREAM) / "merged.parquet"

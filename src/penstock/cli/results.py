@@ -89,9 +89,8 @@ def results(
 
     asked = Asked(view, changes, limit, definition, all_definitions, final_only)
     find_view(layout, view, changes, definition)
-    if not (limit or changes or output_format is Format.TABLE) and _print_batches(
-        layout, asked, output_format
-    ):
+    whole = not (limit or changes or final_only or output_format is Format.TABLE)
+    if whole and _print_batches(layout, asked, output_format):
         return
     if not _print_plain(layout, asked, output_format):
         _print_computed(folder, asked, output_format)
