@@ -351,7 +351,8 @@ def test_results_that_were_set_back_are_told(tmp_path: Path) -> None:
     lane = Lane(tmp_path)
     lane.begin()
     lane.publish()
-    (lane.layout.manifests(LANE) / "0.json").unlink()
+    for name in ("0.json", "newest"):
+        (lane.layout.manifests(LANE) / name).unlink()
     with pytest.raises(
         CheckpointError, match=r"goes to publication 0 of rides.results, and the results folder ends with -1"
     ):
