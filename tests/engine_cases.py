@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -103,6 +103,11 @@ def expected(
 def rows(frame: DataFrame) -> Counter[tuple[object, ...]]:
     """The rows of a frame as a bag; NaN equals itself."""
     return Counter(tuple("NaN" if value != value else value for value in row) for row in frame.collect())
+
+
+def names(paths: Iterable[Path]) -> list[str]:
+    """The names of files in order: those that manifests list have the same ones in the folder that anybody may list."""
+    return sorted(path.name for path in paths)
 
 
 def folder_bag(output: Path, stream: str, by_manifest: bool) -> Counter[tuple[object, ...]]:

@@ -163,7 +163,9 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
     for name in ("2", ".2.crc"):
         (layout.spark("orders") / "commits" / name).unlink()
     if not is_published:
-        (layout.manifests("orders") / "2.json").unlink()
+        # it was about to be published
+        for name in ("2.json", "newest"):
+            (layout.manifests("orders") / name).unlink()
     taken: list[tuple[int, tuple[Any, ...]]] = []
 
     def take(frame: DataFrame, batch: int) -> None:

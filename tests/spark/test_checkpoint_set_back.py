@@ -85,7 +85,7 @@ def test_a_published_batch_that_would_read_other_records_is_refused(
             folder.run()
         shutil.rmtree(checkpoint)
         shutil.copytree(copy, checkpoint)
-    assert {path.name for path in folder.layout.manifests("orders").iterdir()} == {"0.json", "1.json"}
+    assert {path.name for path in folder.layout.manifests("orders").glob("*.json")} == {"0.json", "1.json"}
     shutil.rmtree(checkpoint)
     shutil.copytree(newest, checkpoint)
     folder.assert_exact(folder.run())
@@ -106,7 +106,8 @@ def test_a_batch_that_was_bound_and_not_published_is_planned_anew(
     folder.add()
     folder.run()
     folder.lose(0, "offsets", "commits")
-    (folder.layout.manifests("orders") / "0.json").unlink()
+    for name in ("0.json", "newest"):
+        (folder.layout.manifests("orders") / name).unlink()
     folder.add()
     run = folder.run()
     folder.assert_exact(run)
@@ -219,5 +220,5 @@ def test_a_log_that_has_lost_an_entry_is_told(spark: SparkSession, log: LogWrite
     for _ in range(2):
         entry = log.put(100)
     (log.layout.log("orders") / "entries" / f"{entry.number - 1:010d}.json").unlink()
-    with pytest.raises(CheckpointError, match="has lost entries"):
+    with pytest.raises(CheckpointError, match=r"an entry of a log\) is missing before"):
         _follow(spark, log)

@@ -316,6 +316,7 @@ def test_marks_of_operators_that_are_gone_are_removed(stream: Stream) -> None:
     assert [path.name for path in marks.iterdir() if path.suffix] == ["0.json"]
     assert (marks / "staged-0").is_dir(), "it is there still"
     PlanLog(stream.layout, "s").store(1, {}, WindowRegister((), 1))
+    stream.log.store_program(KeyedProgram(1, (), 1, 1))
     stream.log.put_batch(FIRST + 1, 1, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
     stream.runs()
     assert list(marks.iterdir()) == []

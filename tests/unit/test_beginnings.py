@@ -88,7 +88,8 @@ def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, b
     layout.results("v").mkdir(parents=True, exist_ok=True)
     name = f"{batch:010d}-{operator}-00000.parquet"
     pq.write_table(table, layout.results("v") / name)
-    files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": 1}]
+    size = (layout.results("v") / name).stat().st_size
+    files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": size}]
     document = {"first": batch, "last": batch, "files": files, "batches": [{"batch": batch, "whole": []}]}
     MANIFEST.replace(layout.manifests("s.results") / f"{batch}.json", document)
 

@@ -90,7 +90,8 @@ def put_bytes_if_absent(path: Path, content: bytes) -> bool:
 
 def second_name(source: Path, target: Path) -> None:
     """Gives a file a second name; a copy where the file system has no such thing, or it is another one."""
-    target.unlink(missing_ok=True)
+    if target.exists():
+        target.unlink()
     try:
         os.link(source, target)
     except OSError:
