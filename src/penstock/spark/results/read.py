@@ -126,16 +126,17 @@ def results(spark: SparkSession, layout: Layout, view: str) -> DataFrame:
         UnknownNameError: there is no such view.
     """
     name, definition = find_view(layout, view)
-    if LANES in definition:
-        return joined_results(spark, layout, definition)
-    if "projection" not in definition:
-        return window_results(spark, layout, definition["stream"], name)
-    frame = matches(spark, layout, definition["stream"])
     try:
+        if LANES in definition:
+            return joined_results(spark, layout, definition)
+        if "projection" not in definition:
+            return window_results(spark, layout, definition["stream"], name)
+        frame = matches(spark, layout, definition["stream"])
         return project(frame, name, definition["projection"])
     except UnsupportedError as error:
         raise InputError(
-            f"{layout.catalog}: Penstock would not have declared view {name} as it stands there; somebody else wrote it. {error}"
+            f"{layout.output / '_penstock'} says of view {name} what Penstock never writes. Somebody else did: trust nothing "
+            f"in this folder. {error}"
         ) from None
 
 
