@@ -52,7 +52,7 @@ def test_names_that_cannot_lie_on_disk_are_refused_when_declared(spark: SparkSes
     pq.write_table(pa.table({"k": pa.array([1], pa.int64())}), tmp_path / "in" / "0.parquet")
     engine = Engine(spark).execute(f"CREATE TABLE s USING parquet OPTIONS (path '{tmp_path}/in')")
     for name in ("x" * 300, "a\0b"):
-        with pytest.raises(InputError, match=r"view .*(control characters|at most 128)"):
+        with pytest.raises(InputError, match=r"view .*(control characters|at most 100)"):
             engine.view(name, "SELECT k FROM s")
     with pytest.raises(InputError, match="are one view"):
         engine.views({"A": "SELECT k FROM s", "a": "SELECT k FROM s WHERE k > 1"})

@@ -49,5 +49,10 @@ def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
 def test_a_name_of_300_characters_is_refused() -> None:
     check_name("view", "a" * MOST_BYTES)
     for name in ("a" * 300, "ζ" * MOST_BYTES, "[" * MOST_BYTES):
-        with pytest.raises(InputError, match="at most 128 are allowed"):
+        with pytest.raises(InputError, match="at most 100 are allowed"):
             check_name("view", name)
+
+
+def test_names_made_of_two_fit_a_file_system() -> None:
+    both = f"{'s' * MOST_BYTES}.{'v' * MOST_BYTES}"
+    assert len(f"0000000000-to-0000000000-000000.{on_disk(both)}.results.parquet") <= 255

@@ -7,8 +7,8 @@ from urllib.parse import quote, unquote
 
 from penstock.errors import InputError
 
-#: bytes of a name on disk: names of files are made of several, and a file system takes 255
-MOST_BYTES = 128
+#: bytes of a name on disk: names of files are made of two and a number, and a file system takes 255 bytes
+MOST_BYTES = 100
 #: what separates folders, what Spark takes for a pattern, and what marks such a character here
 _MARKED = re.compile(r"[/\\*?\[\]{}%]|^\.")
 
