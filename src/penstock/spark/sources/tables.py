@@ -24,7 +24,7 @@ from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.source import DataFrameSource, Source, stamped
-from penstock.spark.storage.names import check_name
+from penstock.spark.storage.names import check_length
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
@@ -153,7 +153,7 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
         raise InputError(
             f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
         )
-    check_name("stream", stream)
+    check_length("stream", stream)
     seen: set[str] = set()
     for field in schema:
         name = field.name.lower()
