@@ -143,7 +143,10 @@ def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_pa
         edited(
             folder, lambda document, text=text: document["views"]["large"].update(projection=[[text, "x"]])
         )
-        with pytest.raises(InputError, match=r"catalog.json: .*view large(.|\n)*cannot be used here"):
+        with pytest.raises(
+            InputError,
+            match=r"_penstock says of view large what Penstock never writes(.|\n)*cannot be used here",
+        ):
             open_results(spark, folder, "large").collect()
     assert spark._jvm.java.lang.System.getProperty("pwned") is None
     pwned = tmp_path / "pwned"

@@ -49,10 +49,16 @@ def test_a_view_s_name_is_no_path_and_no_pattern(spark: SparkSession, tmp_path: 
 
 def test_names_that_cannot_lie_on_disk_are_refused_when_declared(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    pq.write_table(pa.table({"k": pa.array([1], pa.int64())}), tmp_path / "in" / "0.parquet")
-    engine = Engine(spark).execute(f"CREATE TABLE s USING parquet OPTIONS (path '{tmp_path}/in')")
+    table = pa.table({"k": pa.array([1], pa.int64()), "at": pa.array([1], pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "in" / "0.parquet")
+    engine = Engine(spark).execute(
+        f"CREATE TABLE s USING parquet OPTIONS (path '{tmp_path}/in', event_time 'at')"
+    )
+    grouped = "SELECT count(*) AS n FROM s GROUP BY window(at, '1 minute')"
     for name in ("x" * 300, "a\0b"):
-        with pytest.raises(InputError, match=r"view .*(control characters|at most 128)"):
-            engine.view(name, "SELECT k FROM s")
+        with pytest.raises(InputError, match=r"view .*(control characters|at most 200)"):
+            engine.view(name, grouped)
+    # a selection has no folder of its own
+    engine.view("x" * 300, "SELECT k FROM s")
     with pytest.raises(InputError, match="are one view"):
         engine.views({"A": "SELECT k FROM s", "a": "SELECT k FROM s WHERE k > 1"})

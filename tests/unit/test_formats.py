@@ -28,6 +28,7 @@ from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.bound_views import store_views, stored_views
 from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_schemas import readable_view
+from penstock.spark.sessions.zone import kept_zone
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
@@ -86,6 +87,11 @@ def _merged(layout: Layout) -> None:
 
 #: what writes each kind of document, what reads it, and where it is
 KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Path]]] = {
+    "SESSION": (
+        lambda layout: kept_zone(layout, "UTC"),
+        lambda layout: kept_zone(layout, "Etc/UTC"),
+        lambda layout: layout.session,
+    ),
     "PLAN": (
         lambda layout: PlanLog(layout, "s").store(3, {}),
         lambda layout: PlanLog(layout, "s").load(3),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.names import MOST_BYTES, check_name, from_disk, on_disk
+from penstock.spark.storage.names import MOST_BYTES, check_length, check_name, from_disk, on_disk
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 
@@ -47,7 +47,9 @@ def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
 
 
 def test_a_name_of_300_characters_is_refused() -> None:
-    check_name("view", "a" * MOST_BYTES)
+    check_length("view", "a" * MOST_BYTES)
     for name in ("a" * 300, "ζ" * MOST_BYTES, "[" * MOST_BYTES):
-        with pytest.raises(InputError, match="at most 128 are allowed"):
-            check_name("view", name)
+        with pytest.raises(InputError, match="at most 200 are allowed"):
+            check_length("view", name)
+    longest = on_disk("v" * MOST_BYTES)
+    assert len(f"0000000000-to-0000000000-000000.{longest}.results.parquet") <= 255

@@ -44,7 +44,7 @@ from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import open_table
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
-from penstock.spark.storage.names import check_name
+from penstock.spark.storage.names import check_length, check_name
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import (
@@ -185,6 +185,8 @@ class Declaring:
             _refuse_circle(name, known)
             flat = flatten(query, known)
             below = beneath(query, _texts(staged, written), known)
+            if not isinstance(flat, SelectQuery):
+                check_length("view", name)
             if isinstance(flat, JoinQuery):
                 staged.views[name] = self._joined(staged, name, (query, text), flat, below)
                 continue
@@ -260,6 +262,7 @@ class Declaring:
         for table in tables:
             with table.pointing():
                 check_name("table", table.name)
+                check_length("table", table.name)
             staged.tables[table.name] = table
             if is_static(table):
                 with table.pointing():
@@ -292,6 +295,7 @@ class Declaring:
         """
         query, text = written
         source = staged.view_name(flat.source)
+        check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
         inner, view = flatten(known[source.upper()], known), staged.views[source]
         assert isinstance(view.definition, WindowDefinition | JoinDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import InputError, UnsupportedError
+from penstock.errors import UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
 from penstock.spark.analysis.functions import ALLOWED, REFUSED
 
@@ -125,13 +125,11 @@ def stored_schema(document: Mapping[str, Any]) -> StructType:
     """The columns that a stored document describes.
 
     Raises:
-        InputError: it describes none, or a type with code of its own.
+        UnsupportedError: it has a type with code of its own.
     """
     for value in _values(document):
         if isinstance(value, dict) and value.get("type") == "udt":
-            raise InputError(
-                "a stored schema has a type with code of its own, which Penstock never writes; do not trust this folder"
-            )
+            raise UnsupportedError("A stored type with code of its own cannot be used here.")
     return StructType.fromJson(dict(document))
 
 

@@ -21,6 +21,10 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 #: Spark runs without generated code what is too long for the JVM
 _TOO_LONG = ("ompile", "64 KB", "JaninoRuntimeException")
 _TOO_DEEP = "StackOverflowError"
+_NAME = re.compile(r"\w+|`[^`]+`")
+#: (schema, text) of what Spark has planned in this process: what is declared is planned once, not at its binding again
+_planned: set[tuple[str, str]] = set()
+_KEPT = 100_000
 
 
 def failures(
@@ -33,6 +37,19 @@ def failures(
         expressions: their texts.
         column: gives the column of a text, `gate.computed` or one that catches what rows raise.
     """
+    columns = table.schema.json()
+    unseen = [text for text in expressions if (columns, text) not in _planned and not _NAME.fullmatch(text)]
+    failed = _failures(table, unseen, column) if unseen else {}
+    if len(_planned) > _KEPT:
+        _planned.clear()
+    _planned.update((columns, text) for text in unseen if text not in failed)
+    return failed
+
+
+def _failures(
+    table: DataFrame, expressions: Sequence[str], column: Callable[[SparkSession, str], Column]
+) -> dict[str, str]:
+    """As `failures`, by halving what fails."""
     columns = [column(table.sparkSession, text) for text in expressions]
     message = _raised(table.select(*(each.alias(f"_{number}") for number, each in enumerate(columns))))
     if message is None:
@@ -41,8 +58,8 @@ def failures(
         return {expressions[0]: message}
     middle = len(expressions) // 2
     return {
-        **failures(table, expressions[:middle], column),
-        **failures(table, expressions[middle:], column),
+        **_failures(table, expressions[:middle], column),
+        **_failures(table, expressions[middle:], column),
     }
 
 

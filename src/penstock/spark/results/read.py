@@ -17,7 +17,6 @@ from penstock.spark.analysis.gate import changing, computed, stored_schema, trie
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import folder_of, results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.recovery.messages import quoted
 from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog, refuse_all, refuse_final
 from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
 from penstock.spark.results.frames import published_frame
@@ -166,27 +165,37 @@ def results(
         refuse_all(name, entry, definition)
     if final_only:
         refuse_final(name, entry)
-    if LANES in entry:
-        return joined_results(spark, layout, entry)
-    if not is_selection(entry):
-        return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
-    frame = _all_matches(spark, layout, read_catalog(layout), entry["stream"])
-    place = F.array_position(F.col(quoted(_queries_of(frame))), name) - 1
-    number = F.coalesce(F.get(DEFINITIONS, place.cast("int")), F.lit(1))
     try:
-        if not all_definitions:
-            own = (
-                frame
-                if definition is None and OTHERS not in entry
-                else frame.where(number == number_of(entry))
-            )
-            return project(own, name, entry["projection"])
-        chosen = project(frame.withColumn(_NUMBER, number), name, entry["projection"], [_NUMBER])
+        if LANES in entry:
+            return joined_results(spark, layout, entry)
+        if not is_selection(entry):
+            return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
+        return _selected(spark, layout, name, entry, definition, all_definitions)
     except UnsupportedError as error:
         raise InputError(
-            f"{layout.catalog}: Penstock would not have declared view {name} as it stands there; somebody else wrote it. {error}"
+            f"{layout.output / '_penstock'} says of view {name} what Penstock never writes. Somebody else did: trust nothing "
+            f"in this folder. {error}"
         ) from None
-    return chosen.toDF(*chosen.columns[:-1], free_name(DEFINITION, chosen.columns[:-1]))
+
+
+def _selected(
+    spark: SparkSession,
+    layout: Layout,
+    view: str,
+    entry: Mapping[str, Any],
+    definition: int | None,
+    all_definitions: bool,
+) -> DataFrame:
+    """The rows of a selection; see `results`."""
+    frame = _all_matches(spark, layout, read_catalog(layout), entry["stream"])
+    place = F.array_position(F.col(_queries_of(frame)), view) - 1
+    number = F.coalesce(F.get(DEFINITIONS, place.cast("int")), F.lit(1))
+    if all_definitions:
+        chosen = project(frame.withColumn(_NUMBER, number), view, entry["projection"], [_NUMBER])
+        return chosen.toDF(*chosen.columns[:-1], free_name(DEFINITION, chosen.columns[:-1]))
+    has_others = definition is not None or OTHERS in entry
+    own = frame.where(number == number_of(entry)) if has_others else frame
+    return project(own, view, entry["projection"])
 
 
 def changes(spark: SparkSession, layout: Layout, view: str, definition: int | None = None) -> DataFrame:

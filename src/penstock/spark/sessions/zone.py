@@ -27,14 +27,25 @@ def require_zone(spark: SparkSession, layout: Layout) -> None:
         CheckpointError: the checkpoint's is another one.
     """
     now = _setting(spark)
-    SESSION.put(layout.session, {_ZONE: now})
-    known: str = (SESSION.read(layout.session) or {})[_ZONE]
+    known = kept_zone(layout, now)
     if not _zone(spark, known).getRules().equals(_zone(spark, now).getRules()):
         raise CheckpointError(
             f"the views of the checkpoint {layout.checkpoint} were bound in the time zone {known}, this session is in {now}: "
             f"days, hours and texts of moments would mean something else. Start with --conf spark.sql.session.timeZone={known} "
             f"(in Python: that setting of the session), or with a new checkpoint and a new output folder for {now}"
         )
+
+
+def kept_zone(layout: Layout, now: str) -> str:
+    """The name of a checkpoint's time zone: the first one it was opened with.
+
+    Args:
+        layout: the checkpoint.
+        now: the zone that it is opened with.
+    """
+    SESSION.put(layout.session, {_ZONE: now})
+    known: str = (SESSION.read(layout.session) or {}).get(_ZONE, now)
+    return known
 
 
 def _setting(spark: SparkSession) -> str:

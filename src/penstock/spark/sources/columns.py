@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 from penstock.errors import InputError
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.sources.event_times import no_timestamp, refuse_missing
-from penstock.spark.storage.names import check_name
+from penstock.spark.storage.names import check_length
 
 #: columns that sinks are given beside a view's own, and the one in which Spark's readers put text that does not fit
 _RESERVED = (BATCH, ORDINAL, SINK_DEFINITION, "_corrupt_record")
@@ -28,7 +28,7 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
         raise InputError(
             f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
         )
-    check_name("stream", stream)
+    check_length("stream", stream)
     seen: set[str] = set()
     for field in schema:
         name = field.name.lower()

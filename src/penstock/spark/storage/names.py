@@ -7,8 +7,8 @@ from urllib.parse import quote, unquote
 
 from penstock.errors import InputError
 
-#: bytes of a name on disk: names of files are made of several, and a file system takes 255
-MOST_BYTES = 128
+#: bytes of a name on disk: names of files have some more, and a file system takes 255
+MOST_BYTES = 200
 #: what separates folders, what Spark takes for a pattern, and what marks such a character here
 _MARKED = re.compile(r"[/\\*?\[\]{}%]|^\.")
 
@@ -27,18 +27,27 @@ def from_disk(name: str) -> str:
 
 
 def check_name(what: str, name: str) -> None:
-    """Makes sure that a name can be one on disk.
+    """Makes sure that a name can be told and stored.
 
     Args:
         what: what it names, for the message.
         name: the name.
 
     Raises:
-        InputError: it is empty, too long, or has a character that no file's name can have.
+        InputError: it is empty, or has a character that no file's name can have.
     """
     if not name.strip() or any(ord(each) < 32 or 0xD800 <= ord(each) < 0xE000 for each in name):
         raise InputError(f"{what} {name!r}: a name is not empty and has no control characters")
-    if len(on_disk(name).encode()) > MOST_BYTES:
+
+
+def check_length(what: str, name: str) -> None:
+    """Makes sure that a name can be a folder's, see `check_name`.
+
+    Raises:
+        InputError: it is too long.
+    """
+    taken = len(on_disk(name).encode())
+    if taken > MOST_BYTES:
         raise InputError(
-            f"{what} {name[:40]}...: its name takes {len(on_disk(name).encode())} bytes on disk; at most {MOST_BYTES} are allowed"
+            f"{what} {name[:40]}...: its name takes {taken} bytes on disk; at most {MOST_BYTES} are allowed"
         )

@@ -258,7 +258,9 @@ class WindowBinder:
         """Makes sure that what is computed from groups can be."""
         named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
         named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
-        expressions = (*query.outputs, *query.having)
+        expressions = [each for each in (*query.outputs, *query.having) if not each.expression.isidentifier()]
+        if not expressions:
+            return
         try:
             self._host.check_over(
                 pa.schema([(WINDOW_NAME, window), *named]), [each.expression for each in expressions]
