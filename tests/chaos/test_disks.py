@@ -60,7 +60,7 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Pa
             ballast.unlink()
             orders.feed(1)
             until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
-        assert causes(run) == {"disk_full"}
+        assert "disk_full" in causes(run)
     finally:
         run.stop()
     run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
@@ -83,7 +83,7 @@ def test_a_read_only_disk_is_waited_for(spark: SparkSession, tmp_path: Path, dis
             remounted(disk, "rw")
             orders.feed(1)
             until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
-        assert causes(run) == {"storage_failed"}
+        assert "storage_failed" in causes(run)
     finally:
         run.stop()
     run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
