@@ -19,6 +19,6 @@ def test_rows_with_moments_of_any_year_are_printed(capsys: pytest.CaptureFixture
     _console("shown")(given, 7)
     least, epoch = -(2**63), "1970-01-01 00:00:00.000000Z"
     assert capsys.readouterr().out.splitlines() == [
-        f"shown 7: {dict(id=number, at=at, w=dict(start=at, end=at))}"
+        f"shown 7: {{'id': {number}, 'at': {at!r}, 'w': {{'start': {at!r}, 'end': {at!r}}}}}"
         for number, at in ((1, least), (2, epoch), (3, None))
     ]
