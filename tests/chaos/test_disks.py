@@ -41,10 +41,6 @@ def remounted(disk: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
 
 
-def causes(run: Run) -> set[str]:
-    return {event["cause"] for event in run.events("stream_retried")}
-
-
 def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Path) -> None:
     orders = Orders(tmp_path / "in")
     orders.feed(2)
@@ -52,15 +48,14 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Pa
     try:
         until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
         for number in range(ROUNDS):
-            retried = len(run.events("stream_retried"))
+            retried = _retried(run, "disk_full")
             ballast = disk / "ballast"
             _fill(ballast, leave=4_096 * (1 + 3 * number))
             orders.feed(1, 20_000)
-            until(lambda before=retried: len(run.events("stream_retried")) > before, run.events)
+            until(lambda before=retried: _retried(run, "disk_full") > before, run.events)
             ballast.unlink()
             orders.feed(1)
             until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
-        assert causes(run) == {"disk_full"}
     finally:
         run.stop()
     run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
@@ -76,14 +71,13 @@ def test_a_read_only_disk_is_waited_for(spark: SparkSession, tmp_path: Path, dis
     try:
         until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
         for _ in range(ROUNDS):
-            retried = len(run.events("stream_retried"))
+            retried = _retried(run, "storage_failed")
             until(lambda: _made(disk, "ro"))
             orders.feed(1)
-            until(lambda before=retried: len(run.events("stream_retried")) > before, run.events)
+            until(lambda before=retried: _retried(run, "storage_failed") > before, run.events)
             remounted(disk, "rw")
             orders.feed(1)
             until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
-        assert causes(run) == {"storage_failed"}
     finally:
         run.stop()
     run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
@@ -97,6 +91,11 @@ def _fill(ballast: Path, leave: int) -> None:
     free = os.statvfs(ballast.parent)
     with suppress(OSError), ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - leave)
+
+
+def _retried(run: Run, cause: str) -> int:
+    """How often the run was tried again for a cause; on a busy machine there are others."""
+    return sum(event["cause"] == cause for event in run.events("stream_retried"))
 
 
 def _made(disk: Path, how: str) -> bool:

@@ -66,7 +66,7 @@ def _held() -> tuple[int, int]:
     for process in _family(os.getpid()):
         try:
             held[0] += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            held[1] += len(os.listdir(f"/proc/{process}/fd"))
+            held[1] += sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
         except OSError:
             continue
     return held[0], held[1]

@@ -112,6 +112,9 @@ TEXTS = {
     "disk": (
         PYTHON + "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n",
         ("disk_full", True, "No space left on device"),
+    ),
+    "read-only disk": (
+        PYTHON + "OSError: [Errno 30] Read-only file system: '/out/_penstock/manifests/s/.3.json'\n",
         ("storage_failed", True, "Read-only file system"),
     ),
     "stopped": (

@@ -97,7 +97,7 @@ def test_an_odd_record_leaves_its_neighbours_where_they_are() -> None:
     assert np.flatnonzero(~is_decoded).tolist() == [50, 101, 102]
     assert tuples.column("id").to_pylist() == [json.loads(each)["id"] for each in good]
     # too many odd ones, or one of another type than declared: Spark reads all of them
-    for odd in ([b'{"x": Inf}'] * 65, [b'{"id": "1"}']):
+    for odd in ([b'{"x": Inf}'] * 17, [b'{"id": "1"}']):
         tuples, is_decoded = decoder.decode(pa.array(good + odd, pa.binary()))
         assert not len(tuples)
         assert not is_decoded.any()

@@ -20,7 +20,7 @@ _EXACT = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_())
 #: Jackson reads no longer string
 _MOST_BYTES = 16 << 20
 #: with more records that are not plain a block is refused as a whole: each is named to Spark by its offset
-_MOST_APART = 64
+_MOST_APART = 16
 
 
 def decodable(schema: pa.Schema) -> bool:
