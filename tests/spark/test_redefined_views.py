@@ -155,7 +155,7 @@ def test_the_command_line_says_which_definition_it_shows(
     assert "definition 2 of computed; rows of others: --definition 1\n" in capfd.readouterr().out
     _print_computed(out, Asked("computed", all_definitions=True), Format.CSV)
     header, *lines = csv.reader(io.StringIO(capfd.readouterr().out))
-    assert header == ["ten", "definition", "definition_"]
+    assert header == ["ten", "definition", "_definition"]
     assert ["110", "", "2"] in lines
 
 
