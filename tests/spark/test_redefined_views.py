@@ -30,8 +30,9 @@ ROWS = {1: [2, 3, 21, 22, 23], 2: [11, 12, 13]}
 class Story:
     """A stream of files of one tuple each, and views that are redefined between them."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, merged_every: int) -> None:
         self._spark = spark
+        self._merged_every = merged_every
         self.folder = folder
         self.files = 0
         self.taken: list[tuple[int, int]] = []
@@ -50,7 +51,7 @@ class Story:
             f"CREATE TABLE t (id INT, at TIMESTAMP) USING csv OPTIONS (path '{self.folder / 'in'}', event_time 'at', "
             "max_files_per_trigger '1')"
         )
-        engine = Engine(self._spark, compact_every_batches=2).execute(table)
+        engine = Engine(self._spark, compact_every_batches=self._merged_every).execute(table)
         return engine.views({**views, "other": OTHER}).sink("rule", self._take)
 
     def run(self, **views: str) -> Run:
@@ -67,7 +68,7 @@ class Story:
 @pytest.fixture(scope="module")
 def told(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Story, Run]:
     """Three definitions, two of them different, and files of matches that were merged across them."""
-    story = Story(_session, tmp_path_factory.mktemp("redefined"))
+    story = Story(_session, tmp_path_factory.mktemp("redefined"), merged_every=2)
     for number, condition in enumerate(CONDITIONS):
         story.add(*(10 * number + each for each in (1, 2, 3)))
         computed = f"SELECT id * 10 AS ten, '' AS definition FROM t WHERE {condition}"
@@ -172,7 +173,7 @@ def test_definitions_of_window_views_are_told_apart(told: tuple[Story, Run]) -> 
 
 
 def test_a_view_that_runs_is_redefined(spark: SparkSession, tmp_path: Path) -> None:
-    story = Story(spark, tmp_path)
+    story = Story(spark, tmp_path, merged_every=64)
     story.add(1, 2, 3)
     engine = story.engine(rule="SELECT id FROM t WHERE id > 1")
     run = engine.start(tmp_path / "out")
