@@ -28,7 +28,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(36_000)]
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 RUNS = int(os.environ.get("PENSTOCK_BUSY_RUNS", "20" if FULL else "1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from engine_cases import put_file
 from joined_inputs import wait
-from penstock.errors import StreamFailedError
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
+from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
 from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -62,7 +63,7 @@ def _garbled(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("damaged", [_cut_short, _garbled])
 @pytest.mark.parametrize("hints", [IN_TIME, HASTY], ids=["in time", "late"])
-def test_a_damaged_log_stops_the_lane_and_costs_no_window(
+def test_a_damaged_log_keeps_the_lane_waiting_and_costs_no_window(
     spark: SparkSession, tmp_path: Path, hints: str, damaged: Callable[[bytes], bytes]
 ) -> None:
     out, answered = tmp_path / "out", "late" if hints == HASTY else "released"
@@ -78,12 +79,14 @@ def test_a_damaged_log_stops_the_lane_and_costs_no_window(
         # what has been mapped stays as it is
         put_file(path, partial(_write, damaged(content)))
     _put(tmp_path, 1)
-    with pytest.raises(
-        StreamFailedError, match=r"deadlines of stream rides stopped: the tuples in .* cannot be read"
-    ):
-        run.await_termination(300)
+    wait(lambda: run.events("lane_retried"), run)
+    (told, *_) = run.events("lane_retried")
+    assert (told["lane"], told["views"]) == (DEADLINE_LANE, ["v"])
+    assert re.search(r"the tuples in .* cannot be read", told["told"])
+    assert not run.await_termination(0.1)
     run.stop()
     assert not run.events("stream_retried")
+    assert not run.events("run_failed")
     assert not run.events("late_abandoned")
     assert _count(out, "v", "failed") == 0
     for path, content in whole.items():
@@ -143,4 +146,4 @@ def test_a_worker_that_is_lost_every_time_is_the_matter_of_its_window(
     (abandoned,) = run.events("late_abandoned")
     assert abandoned["windows"] == [[BEGIN * 1_000_000, (BEGIN + 40) * 1_000_000]]
     assert abandoned["reason"].endswith("; tried 5 times")
-    assert not run.events("stream_retried")
+    assert not run.events("lane_retried")
