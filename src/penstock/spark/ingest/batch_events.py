@@ -87,7 +87,7 @@ class BatchEvents:
                 stream=self._stream,
                 batch=batch,
                 told=f"{_places(len(found), known)} could not be read, first {found[0].origin}: {found[0].reason}",
-                rows=sum(known),
+                rows=sum(known) if known else None,
                 places=[asdict(each) for each in found[:_MOST_NAMED]],
                 further=max(0, len(found) - _MOST_NAMED),
             )
