@@ -88,9 +88,10 @@ def test_a_read_only_disk_is_waited_for(spark: SparkSession, tmp_path: Path, dis
 
 def _fill(ballast: Path, leave: int) -> None:
     """Fills the disk but for some bytes, beside a run that writes too."""
-    free = os.statvfs(ballast.parent)
-    with suppress(OSError), ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - leave)
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 65_536)
+    os.truncate(ballast, max(0, ballast.stat().st_size - leave))
 
 
 def _retried(run: Run, cause: str) -> int:
