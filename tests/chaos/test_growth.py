@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from disturbed_runs import VIEWS, Orders
+from disturbed_runs import VIEWS, Orders, until
 from penstock.spark.engine import Engine
 
 pytestmark = [
@@ -43,14 +43,14 @@ def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path
     try:
         while time.monotonic() - begun < SECONDS:
             orders.feed(1, 500)
-            time.sleep(0.5)
+            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
             if time.monotonic() - sampled > EVERY_SECONDS:
                 sampled = time.monotonic()
                 seen.append(_held())
-        assert run.status()["orders"]["tuples"] > orders.rows // 2
     finally:
         run.stop()
     third = len(seen) // 3
+    assert third > 2, "the machine is too slow for this to be told"
     for number, (name, most) in enumerate((("bytes", MOST_BYTES), ("descriptors", MOST_DESCRIPTORS))):
         before, after = (
             statistics.median(each[number] for each in part)
