@@ -33,7 +33,7 @@ SETTINGS = {
     "compact_every_batches": 3,
     "shards": 1,
     "watch_seconds": 0.0,
-    "retry_attempts": 1,
+    "retry_attempts": 20,
     "retry_seconds": 0.1,
 }
 

@@ -26,7 +26,7 @@ from killing import ended, started
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.storage.failpoints import CUT_NAMES, NAMES, ROW_NAMES
+from penstock.spark.storage.failpoints import COMPACTION_NAMES, CUT_NAMES, NAMES, ROW_NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
@@ -35,7 +35,7 @@ from penstock.testing.kafka import KafkaBroker
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-PLACES = (*NAMES, *CUT_NAMES, "cut_compaction_merged", "cut_compaction_named", "cut_compaction_listed")
+PLACES = (*NAMES, *CUT_NAMES, *(f"cut_{name}" for name in COMPACTION_NAMES))
 KAFKA_PLACES = PLACES if FULL else ("cut_answered", "cut_marked")
 WINDOW_PLACES = (*PLACES, *ROW_NAMES) if FULL else ROW_NAMES
 #: more files than a cut of a run that ends takes entries

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.folder import folder_layout
+from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import check_run
@@ -243,11 +244,9 @@ def _documents(root: Path, pattern: str, format_: Format, found: Findings) -> No
 
 def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     """What Spark has committed is published, and what is published is in the log."""
+    found.look(layout.spark(stream), lambda: refuse_lost(layout, stream))
     published = found.look(layout.manifests(stream), lambda: read_published(layout, stream))
     committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
-    if published is not None and committed > published.last:
-        path = layout.manifests(stream) / f"{committed}.json"
-        found.note(str(path), f"(a manifest) is missing: Spark has committed batch {committed}")
     bound = numbered(layout.bindings(stream))
     # those of merged batches are removed
     first = committed if published is None else published.merged.last + 1
@@ -256,12 +255,8 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
             found.note(str(layout.bindings(stream) / f"{batch}.json"), f"({BINDING.kind}) is missing")
     log = LogReader(layout.log(stream))
     newest = found.look(log.folder, log.newest)
-    if newest is None:
-        return
-    if newest.batch < committed:
-        path = log.entry_path(newest.number + 1)
-        found.note(str(path), f"({LOG_ENTRY.kind}) is missing: Spark has committed batch {committed}")
-    found.look(log.folder, lambda: refuse_lost_program(layout, stream, newest.plan))
+    if newest is not None:
+        found.look(log.folder, lambda: refuse_lost_program(layout, stream, newest.plan))
 
 
 def _check_ledger(ledger: Path) -> None:

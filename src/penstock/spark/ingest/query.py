@@ -13,6 +13,7 @@ from penstock.spark.ingest.answering import BatchAnswerer, BatchDone
 from penstock.spark.ingest.beginnings import Beginnings
 from penstock.spark.ingest.causes import with_source, with_views
 from penstock.spark.ingest.compiling import CompiledPlan
+from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
@@ -65,6 +66,7 @@ class IngestQuery:
     ) -> None:
         self.stream = stream
         self.source = source
+        refuse_lost(layout, stream)
         self.log = IngestLog(layout, stream, settings, events)
         time_limit = TimeLimit(layout, stream, settings, events)
         self.plans = StreamPlans(

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import CheckpointError
-from penstock.spark.log.replaced import ReplacedFiles
 from penstock.spark.log.runs import merge_run_files
 from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import TUPLES_FILES
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.replaced import ReplacedFiles
 
 #: runs of a level that become one of the next
 FANOUT = 16

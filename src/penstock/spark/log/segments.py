@@ -27,7 +27,6 @@ from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.leaving import Leaving, Removed, announced
 from penstock.spark.log.merging import mergings, with_merged
-from penstock.spark.log.replaced import ReplacedFiles
 from penstock.spark.log.run_levels import RunLevels, Unmerged
 from penstock.spark.log.runs import newest_of
 from penstock.spark.log.stream_log import (
@@ -45,6 +44,7 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered, sync_folder
 from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
 from penstock.spark.storage.layout import TUPLES_FILES, demand_of
+from penstock.spark.storage.replaced import ReplacedFiles
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16

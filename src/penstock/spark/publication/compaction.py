@@ -17,7 +17,6 @@ import logging
 import os
 import re
 import time
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -47,13 +46,14 @@ from penstock.spark.storage.files import checksum_of, make_folder, numbered, sec
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import is_of_log
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.replaced import ReplacedFiles
 
 _log = logging.getLogger(__name__)
 #: batches whose figures are kept: Spark may repeat them
 KEPT_BATCHES = 256
 #: what may go wrong where files are merged or removed: a full disk, a damaged file
 FAILURES = (OSError, ValueError, CheckpointError, pa.ArrowException)
-#: names of published files, and of merged ones
+#: names of files of one batch, and of merged ones
 _SINGLE, _SPAN = r"\d+-\d+-\d+", r"\d+-to-\d+(?:-\d+)?"
 #: what ends the names of merged files until they are whole
 _MERGING = ".merging"
@@ -158,9 +158,7 @@ class Compaction:
         self._passing = passing
         #: the last batch whose files are merged
         self.last = -1
-        self._grace = grace_seconds
-        #: files that were replaced, and when they go, seconds since the epoch; in that order
-        self._replaced: deque[tuple[float, Path]] = deque()
+        self._replaced = ReplacedFiles(grace_seconds)
         self._is_mended = False
         self._writer = ThreadPoolExecutor(1, "penstock-compaction")
         #: what is being written, and not yet listed
@@ -209,7 +207,7 @@ class Compaction:
 
     def advance(self, patience_seconds: float | None = 0.0) -> tuple[int, int] | None:
         """Lists the merged files that are being written, if they are by now; see `compact`."""
-        self._remove_replaced()
+        self._replaced.remove()
         if self._writing is None:
             return None
         task, writing = self._writing
@@ -217,24 +215,23 @@ class Compaction:
             return None
         self._writing = None
         try:
-            made = writing.result().made
             self._list(task, writing.result())
         except BaseException:
             self._try_to_mend()
             raise
-        batches = [document["first"] for document in task.documents]
         failpoint(f"{self._prefix}compaction_listed", self.last)
+        made = writing.result().made
         for each in made:
             self._folders.show(each.kind, each.target.name)
         failpoint(f"{self._prefix}compaction_shown", self.last)
         for each in made:
             for path in each.sources:
                 (self._folders.shown(each.kind) / path.name).unlink(missing_ok=True)
-                self._replaced.append((time.time() + self._grace, path))
+            self._replaced.add(each.sources, time.time())
+        batches = [document["first"] for document in task.documents]
         for batch in batches:
             (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
-        self._remove_replaced()
         return batches[0], batches[-1]
 
     def close(self) -> None:
@@ -331,11 +328,10 @@ class Compaction:
             sync_folder(self._manifests)
         for path, file in listed.items():
             self._name_twice(path, file)
-        names: dict[Path, set[str]] = {}
-        for file in published.files:
-            names.setdefault(self._folders[file.kind], set()).add(file.name)
+        names = {(self._folders[file.kind], file.name) for file in published.files}
         for kind in self._folders.merged:
-            self._remove_unlisted(kind, names.get(self._folders[kind], set()), published.last)
+            own = {name for folder, name in names if folder == self._folders[kind]}
+            self._remove_unlisted(kind, own, published.last)
         for batch in left:
             (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
@@ -369,16 +365,7 @@ class Compaction:
                 if each == shown:
                     path.unlink()
                 else:
-                    self._replaced.append((path.stat().st_mtime + self._grace, path))
-        self._replaced = deque(sorted(set(self._replaced)))
-        self._remove_replaced()
-
-    def _remove_replaced(self) -> None:
-        """Removes the files whose time is over."""
-        now = time.time()
-        while self._replaced and self._replaced[0][0] <= now:
-            self._replaced[0][1].unlink(missing_ok=True)
-            self._replaced.popleft()
+                    self._replaced.add([path], path.stat().st_mtime)
 
 
 def _last_of(path: Path) -> int:

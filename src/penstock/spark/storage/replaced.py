@@ -1,4 +1,4 @@
-"""Files of a log that were replaced by merged ones, and live on for whoever has found them and is reading."""
+"""Files that were replaced by merged ones, and live on for whoever has found them and is reading."""
 
 from __future__ import annotations
 

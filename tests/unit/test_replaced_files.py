@@ -1,0 +1,131 @@
+"""Published files that are replaced, or lost: names live on until their time is over, and a start deletes nothing for what is missing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import DamagedError
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage.layout import Layout
+
+STREAM, BATCHES = "s", 8
+
+
+def _publisher(layout: Layout) -> Publisher:
+    return Publisher(layout, STREAM, grace_seconds=600)
+
+
+def _publish(publisher: Publisher, layout: Layout, batch: int) -> None:
+    staged = write_staged("matches", layout.staging(STREAM, batch) / "0.parquet", pa.table({"n": [batch]}))
+    publisher.publish(batch, [MadeResults(0, 0, [staged])], {"batch": batch})
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Batches 0 to 5 merged, 6 and 7 not."""
+    found = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    found.open()
+    publisher = _publisher(found)
+    for batch in range(BATCHES):
+        _publish(publisher, found, batch)
+        if batch in (3, 6):
+            publisher.compact(batch - 1)
+    return found
+
+
+def _shown(layout: Layout) -> list[int]:
+    """What somebody reads who lists the folder."""
+    files = layout.matches(STREAM).glob("*.parquet")
+    return sorted(row for path in files for row in pq.read_table(path)["n"].to_pylist())
+
+
+def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    moment = time.time() + seconds
+    monkeypatch.setattr(time, "time", lambda: moment)
+
+
+def test_names_live_on_until_their_time_is_over(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = layout.kept(layout.matches(STREAM))
+    held = list(published_paths(layout, STREAM))
+    publisher = _publisher(layout)
+    assert publisher.compact(BATCHES - 1) == (6, 7)
+    assert [pq.read_table(path)["n"].to_pylist() for path in held][-2:] == [[6], [7]]
+    assert _shown(layout) == list(range(BATCHES)), "each row once"
+    before = set(kept.iterdir())
+    _publisher(layout)
+    assert set(kept.iterdir()) == before, "a start keeps them too"
+    _later(monkeypatch, 601)
+    publisher.compact(BATCHES - 1)
+    assert set(kept.iterdir()) == set(published_paths(layout, STREAM))
+    assert _shown(layout) == list(range(BATCHES))
+
+
+def test_the_next_process_removes_what_the_last_one_left(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _later(monkeypatch, 601)
+    _publisher(layout)
+    kept = layout.kept(layout.matches(STREAM))
+    assert set(kept.iterdir()) == set(published_paths(layout, STREAM))
+
+
+LOSSES: dict[str, Callable[[Layout], Path]] = {
+    "the manifest of the merged batches": lambda layout: layout.manifests(STREAM) / "merged.json",
+    "a manifest": lambda layout: layout.manifests(STREAM) / "6.json",
+    "the newest manifest": lambda layout: layout.manifests(STREAM) / "7.json",
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+def test_a_manifest_that_is_gone_is_told_and_nothing_is_deleted(
+    layout: Layout, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = LOSSES[lost](layout)
+    path.unlink()
+    _later(monkeypatch, 601)
+    before = {each for each in layout.output.rglob("*") if each.is_file()}
+    for read in (lambda: list(published_paths(layout, STREAM)), lambda: _publisher(layout)):
+        with pytest.raises(DamagedError, match=rf"^{path} .* is missing"):
+            read()
+    assert {each for each in layout.output.rglob("*") if each.is_file()} == before
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_file_of_another_size_is_told(layout: Layout, size: int) -> None:
+    path = next(published_paths(layout, STREAM))
+    os.truncate(path, size)
+    for read in (lambda: list(published_paths(layout, STREAM)), lambda: _publisher(layout)):
+        with pytest.raises(DamagedError, match=rf"^{path} is damaged: it has {size} bytes, and "):
+            read()
+
+
+def test_a_file_that_lost_one_of_its_names_gets_it_back(layout: Layout) -> None:
+    first, second = list(published_paths(layout, STREAM))[:2]
+    first.unlink()
+    (layout.matches(STREAM) / second.name).unlink()
+    rows = [row for path in published_paths(layout, STREAM) for row in pq.read_table(path)["n"].to_pylist()]
+    assert rows == list(range(BATCHES))
+    _publisher(layout)
+    assert first.exists()
+    assert _shown(layout) == list(range(BATCHES))
+
+
+def test_a_folder_without_any_manifest_keeps_its_files(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in layout.manifests(STREAM).iterdir():
+        path.unlink()
+    before = set(layout.output.rglob("*.parquet"))
+    _later(monkeypatch, 601)
+    _publisher(layout)
+    assert set(layout.output.rglob("*.parquet")) == before

@@ -1,0 +1,94 @@
+"""`penstock verify`: exit codes, and what is said of a folder without Spark; views of all kinds are in tests/spark/test_every_file_damaged.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.errors import InputError
+from penstock.operators.routing.routers import HashRouter
+from penstock.operators.runs.run import RunPlan
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.runs import write_run_file
+from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.results.read import write_catalog
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.layout import Layout, tuples_kind
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Two batches of a stream, and a log with a run of tuples."""
+    found = Layout.of(tmp_path / "out", None)
+    found.open()
+    write_catalog(found, {"s": StructType()}, {})
+    publisher = Publisher(found, "s")
+    for batch in range(2):
+        rows = pa.table({"n": list(range(1_000))})
+        staged = write_staged("matches", found.staging("s", batch) / "0.parquet", rows)
+        publisher.publish(batch, [MadeResults(0, 0, [staged])], {"batch": batch})
+    log = StreamLog(found.log("s"))
+    path = log.path(tuples_kind(1), "0.arrow")
+    path.parent.mkdir(parents=True)
+    tuples = pa.table({"k": [1, 2, 3], "ts": pa.array([1, 2, 3], pa.timestamp("us"))})
+    write_run_file(path, tuples, RunPlan(("k",), "ts", HashRouter(("k",), 2)))
+    log.append(Entry(0, 0, 0, 0, files={tuples_kind(1): (path.name,)}))
+    return found
+
+
+def _verify(layout: Layout, *options: str) -> Result:
+    return CliRunner().invoke(app, ["verify", str(layout.output), *options])
+
+
+def test_a_whole_folder(layout: Layout) -> None:
+    found = _verify(layout)
+    assert (found.exit_code, found.stdout.rpartition(": ")[2]) == (0, "no damage found\n")
+    told = json.loads(_verify(layout, "--format", "json").stdout)
+    assert told["faults"] == []
+    assert told["files"] > 5
+    assert told["checkpoint"] == str(layout.checkpoint)
+
+
+def test_each_damaged_file_is_a_line(layout: Layout) -> None:
+    matches = layout.matches("s") / "0000000001-0-00000.parquet"
+    run = layout.log("s") / "files" / tuples_kind(1) / "0.arrow"
+    for path in (matches, run):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    (layout.manifests("s") / "newest").unlink()
+    found = _verify(layout)
+    assert found.exit_code == 1
+    kept = layout.kept(layout.matches("s")) / matches.name
+    assert f"{kept} is damaged: its content is not what was published\n" in found.stdout
+    assert f"{run} (tuples of a log) is damaged: its content does not match its checksum\n" in found.stdout
+    assert "2 files are damaged; put them back from a copy" in found.stdout
+    told = json.loads(_verify(layout, "--format", "json").stdout)
+    assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
+
+
+def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:
+    (layout.log("s") / "files" / tuples_kind(1) / "0.arrow").unlink()
+    lock = CheckpointLock(layout.checkpoint)
+    try:
+        found = _verify(layout)
+    finally:
+        lock.release()
+    assert found.exit_code == 0
+    assert "the checkpoint was not read" in found.stdout
+    assert _verify(layout).exit_code == 1
+
+
+def test_there_must_be_a_folder(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["verify", str(tmp_path / "none")])
+    assert isinstance(found.exception, InputError)
+    assert found.exception.exit_code == 2
