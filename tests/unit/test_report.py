@@ -156,6 +156,11 @@ def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
             "in 1.parquet: Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true))",
             "microseconds",
         ),
+        (
+            "unreadable Parquet file",
+            "column: [t], physicalType: INT64, logicalType: timestamp",
+            "microseconds",
+        ),
         ("unreadable file", "in 1.parquet: not a whole file", "the type that the files have"),
         ("whatever else", None, "declared columns and options"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 #: what helps against a reason, by what it speaks of; the first that fits
 _REMEDIES = (
     (
-        r"nano|TIMESTAMP\(NANOS",
+        r"nano|logicalType: timestamp",
         "Write Parquet timestamps in microseconds (pandas: to_parquet(..., coerce_timestamps='us')).",
     ),
     (r"csv", "Compare the options sep and header, and the declared columns, with a line of the file."),
