@@ -248,10 +248,12 @@ class Layout:
 
 
 def _refuse_unwritable(folder: Path) -> None:
-    """Raises PermissionError or NotADirectoryError where a folder could not be made or written to."""
+    """Raises OSError where a folder could not be made or written to."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if os.statvfs(there).f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
