@@ -84,7 +84,7 @@ class SparkExpressionHost:
         """What Spark calls the columns of expressions without an alias; each must be one that `types` takes."""
 
         def answer(chunk: Sequence[str]) -> list[str]:
-            return self._table.selectExpr(*chunk).columns
+            return selected(self._table, chunk).columns
 
         return _chunked(expressions, answer)
 

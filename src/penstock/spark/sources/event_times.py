@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import InputError, UnknownNameError
 from penstock.operators.ingest.event_times import UNITS, EpochTimes, most_units
+from penstock.spark.analysis.gate import one_row
 from penstock.spark.recovery.messages import first_line, quoted
 
 _FRACTIONAL = (FloatType, DoubleType, DecimalType)
@@ -36,7 +37,7 @@ _MOMENTS = {"seconds": F.timestamp_seconds, "millis": F.timestamp_millis, "micro
 #: parts of what units are called elsewhere
 _STEMS = {"mil": "millis", "mic": "micros", "nan": "nanos", "sec": "seconds", "ms": "millis"}
 #: a moment that a pattern has to write and to read again
-_MOMENT = "TIMESTAMP '2013-11-12 10:09:08.765432'"
+_MOMENT = "2013-11-12 10:09:08.765432"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,8 @@ def _try_pattern(spark: SparkSession, about: str, pattern: str) -> None:
     if meant:
         allowed = f"did you mean '{meant}'?"
     try:
-        text = f"SELECT try_to_timestamp(date_format({_MOMENT}, :pattern), :pattern) IS NOT NULL AS is_read"
-        is_read = spark.sql(text, {"pattern": pattern}).collect()[0].is_read
+        text = F.date_format(F.lit(_MOMENT).cast(TimestampType()), pattern)
+        is_read = one_row(spark).select(F.try_to_timestamp(text, F.lit(pattern)).isNotNull()).collect()[0][0]
     except PySparkException as error:
         raise InputError(f"{about} is no format that Spark reads: {first_line(error)} {allowed}") from error
     if not is_read:
