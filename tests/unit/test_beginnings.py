@@ -81,7 +81,10 @@ def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, b
         {
             "end": pa.array([7] * len(rows)),
             "revision": pa.array([revision for _, revision, _ in rows], pa.int32()),
+            "coverage": pa.nulls(len(rows), pa.float64()),
+            "slack": pa.nulls(len(rows), pa.float64()),
             "is_final": [final for _, _, final in rows],
+            "op": ["upsert"] * len(rows),
             "_row": pa.StructArray.from_arrays([ends, ends], names=["start", "end"]),
         }
     )

@@ -15,6 +15,7 @@ import pytest
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.stream_log import SEGMENT, LogReader
 from penstock.spark.storage.failpoints import LOG_NAMES
+from penstock.spark.storage.formats import LOG_READER
 
 ENTRIES, BYTES = 8 * SEGMENT, 60_000
 #: appends what is missing and tidies on the way; every entry has an envelope that says its number, at that time
@@ -112,8 +113,10 @@ def test_a_reader_that_was_killed_as_it_joined_begins_anew(tmp_path: Path) -> No
     assert log.first > 0
     with pytest.raises(KeyboardInterrupt):
         Killed(tmp_path).join("late", reads_again=True)
-    stale = log.reader_path("late").read_text().replace(str(log.first - 1), "-1").replace(str(log.first), "0")
-    log.reader_path("late").write_text(stale)
+    told = LOG_READER.read(log.reader_path("late"))
+    assert told is not None
+    before = {log.first - 1: -1, log.first: 0}
+    LOG_READER.replace(log.reader_path("late"), {name: before.get(each, each) for name, each in told.items()})
     assert log.marks()["late"] == -1
     assert log.mark("late") is None
     first = log.first

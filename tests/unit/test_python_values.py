@@ -38,7 +38,7 @@ def test_what_lies_inside_is_read_likewise() -> None:
     ]
     assert python_values(struct) == rows
     assert python_values(struct.slice(1, 2)) == rows[1:3]
-    lists = pa.ListArray.from_arrays([0, 1, None, 4], struct)
+    lists = pa.ListArray.from_arrays([0, None, 1, 4], struct)
     assert python_values(lists) == [rows[:1], None, rows[1:]]
     assert python_values(lists.slice(2)) == [rows[1:]]
     assert python_values(pa.LargeListArray.from_arrays([0, 4], struct)) == [rows]

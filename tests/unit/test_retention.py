@@ -11,13 +11,14 @@ import pytest
 
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.shard import PARTIALS, Envelope
+from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram
 from penstock.settings import Settings
 from penstock.spark.log import run_levels
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.leaving import Removed
+from penstock.spark.log.programs import store_program
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.run_levels import Unmerged, run_name
 from penstock.spark.log.runs import write_run_file
@@ -143,6 +144,7 @@ def test_the_ingest_tells_who_holds_the_log_back_while_no_segment_can_be_made(tm
     append(log, 2 * SEGMENT + 1)
     log.entry_path(9).write_text("torn")
     log.put_mark("gone", SEGMENT)
+    store_program(layout, "s", KeyedProgram(0, (), 1, 1))
     ingest = IngestLog(layout, "s", Settings(history_seconds=1), EventLog(layout.events))
     ingest.put_end()
     ingest.close()

@@ -415,7 +415,7 @@ def over(name: str) -> WindowQuery:
 
 
 def flat_view(script: str, name: str) -> SelectQuery | WindowQuery:
-    views = {view.name.upper(): view.query for view in parse_script(script, ["flights"]).views}
+    views = {view.name.upper(): view.query for view in parse_script(script, {"flights": "stream"}).views}
     return flatten(views[name], views)
 
 

@@ -21,6 +21,7 @@ from penstock.spark.lanes.windows.standing import final_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.ingest_log import IngestLog
+from penstock.spark.log.programs import store_program
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, StreamLog
 from penstock.spark.storage.events import EventLog
@@ -89,6 +90,7 @@ class Stream:
 
     def too_late_before(self, tmp_path: Path) -> int:
         """From where on tuples are taken in, for the next batch."""
+        store_program(self.layout, "s", PROGRAM)
         log = IngestLog(self.layout, "s", Settings(), EventLog(tmp_path / "events.jsonl"))
         return log.too_late_before(0)
 
