@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import StagedFile, staged_file
 from penstock.spark.storage.layout import Layout
 
 
@@ -33,7 +33,7 @@ def staged(layout: Layout, kinds: list[str]) -> list[StagedFile]:
     for number, kind in enumerate(kinds):
         path = folder / f"{number}"
         path.write_text(f"{kind} {number}")
-        files.append(StagedFile(kind, str(path), 1, 0, path.stat().st_size))
+        files.append(staged_file(kind, path, 1))
     return files
 
 
