@@ -146,7 +146,9 @@ class Weeks:
         staging.mkdir(parents=True, exist_ok=True)
         path = staging / f"{job}-{partition}-{kind.replace('/', '-')}"
         path.write_bytes(content)
-        return MadeResults(job, partition, [StagedFile(kind, str(path), 4, 8, len(content), zlib.crc32(content))])
+        return MadeResults(
+            job, partition, [StagedFile(kind, str(path), 4, 8, len(content), zlib.crc32(content))]
+        )
 
 
 def _measured(program: str, folder: Path) -> list[float]:
