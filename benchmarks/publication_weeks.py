@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,9 @@ class Weeks:
         staging.mkdir(parents=True, exist_ok=True)
         path = staging / f"{job}-{partition}-{kind.replace('/', '-')}"
         path.write_bytes(content)
-        return MadeResults(job, partition, [StagedFile(kind, str(path), 4, 8, len(content))])
+        return MadeResults(
+            job, partition, [StagedFile(kind, str(path), 4, 8, len(content), zlib.crc32(content))]
+        )
 
 
 def _measured(program: str, folder: Path) -> list[float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,8 @@ from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage.files import second_name
+from penstock.spark.storage.formats import Format
 from penstock.spark.storage.layout import Layout
 
 STREAM, BATCHES = "s", 8
@@ -77,6 +81,56 @@ def test_the_next_process_removes_what_the_last_one_left(
     _publisher(layout)
     kept = layout.kept(layout.matches(STREAM))
     assert set(kept.iterdir()) == set(published_paths(layout, STREAM))
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_merged_file_outlives_the_leftover_of_an_attempt_that_had_its_name(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    publisher = _publisher(layout)
+    with monkeypatch.context() as patched:
+        patched.setattr(Format, "replace", _full)
+        with pytest.raises(OSError, match="No space left"):
+            publisher.compact(BATCHES - 1)
+    if is_restarted:
+        publisher = _publisher(layout)
+    # the batch after them has no rows, so that the next attempt merges the same files
+    publisher.publish(BATCHES, [], {"batch": BATCHES})
+    assert publisher.compact(BATCHES) == (6, 8)
+    _later(monkeypatch, 601)
+    publisher.compact(BATCHES)
+    assert set(layout.kept(layout.matches(STREAM)).iterdir()) == set(published_paths(layout, STREAM))
+    assert _shown(layout) == list(range(BATCHES))
+
+
+def test_a_name_is_given_in_one_step_where_a_file_has_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"new")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def stop(_: Path, copy: Path) -> None:
+        copy.write_bytes(b"n")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", refuse)
+    for before in (None, b"old"):
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "copyfile", stop)
+            with pytest.raises(OSError, match="No space left"):
+                second_name(source, target)
+        assert (target.read_bytes() if target.exists() else None) == before
+        assert {each.name for each in tmp_path.iterdir()} <= {"source", "target"}
+        second_name(source, target)
+        assert target.read_bytes() == b"new"
+        target.write_bytes(b"old")
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 LOSSES: dict[str, Callable[[Layout], Path]] = {

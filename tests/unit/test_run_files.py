@@ -173,9 +173,12 @@ def test_what_was_merged_since_it_was_found_is_there_until_its_time_is_over(
     tidier = Segments(log.log.folder, 1e9, 1 << 40, lambda: 0, grace_seconds=600)
     tidier.tidy()
     assert small.exists()
+    # just before that: who looks now finds what stays
+    found = [RunFiles(LogReader(log.log.folder), DEMAND).find(-1, log.entries - 1)]
     later = time.time() + 601
     monkeypatch.setattr(time, "time", lambda: later)
     tidier.tidy()
+    assert tuples(found[0].open()) == wanted(-1, log.entries - 1)
     left = {path.name for path in small.parent.iterdir()}
     assert not {name for name in left if name.startswith("level-0") and int(name[8:18]) < FANOUT}
     assert "0.arrow" not in left

@@ -74,3 +74,20 @@ def test_a_folder_that_takes_nothing_ends_nothing(tmp_path: Path) -> None:
     end = out.into(tmp_path / "gone" / "spark.log")
     out.take("a line\n")
     end()
+
+
+def test_a_file_that_cannot_be_renamed_takes_the_next_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "MOST_BYTES", 100)
+    (tmp_path / "spark.log.1").mkdir()
+    out, path = Output(), tmp_path / "spark.log"
+    end = out.into(path)
+    for number in range(30):
+        out.take(f"line {number}\n")
+    assert path.stat().st_size < 200
+    (tmp_path / "spark.log.1").rmdir()
+    out.take("the last one\n")
+    out.take("and one more\n")
+    end()
+    assert _lines(path) == ["the last one", "and one more"]

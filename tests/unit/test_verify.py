@@ -17,11 +17,13 @@ from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.results.read import write_catalog
+from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 
 
@@ -74,6 +76,19 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     assert "2 files are damaged; put them back from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
     assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
+
+
+def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> None:
+    stream = "s.a[b]"
+    publisher = Publisher(layout, stream)
+    staged = write_staged("matches", layout.staging(stream, 0) / "0.parquet", pa.table({"n": [1]}))
+    publisher.publish(0, [MadeResults(0, 0, [staged])], {"batch": 0})
+    RESULT_VIEWS.put(layout.result_views(stream) / "0.json", {"views": {}})
+    OPERATOR_VIEWS.put(layout.keyed(stream) / "operator-0.json", {"views": []})
+    assert _verify(layout).exit_code == 0
+    (path,) = published_paths(layout, stream)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert str(path) in _verify(layout).stdout
 
 
 def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:

@@ -48,6 +48,7 @@ from penstock.spark.storage.formats import (
 )
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, TUPLES_FILES, Layout
+from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, summed_files
 
 _Found = TypeVar("_Found")
@@ -161,9 +162,10 @@ def _output(layout: Layout, found: Findings) -> None:
     _documents(own / "results", "*/[0-9]*.json", RESULT_VIEWS, found)
     for manifests in sorted(each for each in layout.manifests("").glob("*") if each.is_dir()):
         found.files += sum(1 for _ in manifests.glob("*.json"))
-        published = found.look(manifests, lambda name=manifests.name: read_published(layout, name))  # type: ignore[misc]
+        name = from_disk(manifests.name)
+        published = found.look(manifests, lambda name=name: read_published(layout, name))  # type: ignore[misc]
         for file in published.files if published is not None else ():
-            _published(layout, manifests.name, file, found)
+            _published(layout, name, file, found)
 
 
 def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> None:
@@ -207,17 +209,17 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         _documents(root, pattern, format_, found)
     found.read(layout.joins, lambda: read_joins(layout))
     found.read(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in sorted(path.parent.name for path in root.glob("*/plans")):
+    for stream in sorted(from_disk(path.parent.name) for path in root.glob("*/plans")):
         found.look(layout.plans(stream), PlanLog(layout, stream).newest)
         _continuity(layout, stream, found)
     for described in sorted((layout.output / "_penstock" / "results").glob("*/[0-9]*.json")):
-        views = layout.keyed(described.parent.name) / f"operator-{described.name}"
+        views = layout.keyed(from_disk(described.parent.name)) / f"operator-{described.name}"
         if not views.exists():
             found.note(str(views), f"({OPERATOR_VIEWS.kind}) is missing")
     for ledger in sorted(root.glob("*/files.jsonl")):
         found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
     for keyed in sorted(root.glob("*/spark-keyed")):
-        shards = layout.keyed(keyed.parent.name) / "shards.json"
+        shards = layout.keyed(from_disk(keyed.parent.name)) / "shards.json"
         if not shards.exists():
             found.note(str(shards), f"({SHARDS.kind}) is missing")
     for log in sorted(root.glob("*/log")):

@@ -1,9 +1,8 @@
 """Levels of runs: those of segments are merged into ever larger ones as they age, as in an LSM tree.
 
 Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
-run's name says level and place, so nothing lists them: where the run of a segment is not, the one of the next level that
-covers it is. The merged run is there before those it stands for go, which live on for a while; a kill in between leaves
-both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
+run's name says level and place, so nothing lists them: of the runs that cover a segment the one of the highest level holds.
+The merged run is there before those it stands for go, which live on for a while; a kill in between leaves both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from penstock.spark.storage.replaced import ReplacedFiles
 #: runs of a level that become one of the next
 FANOUT = 16
 #: levels that a run is looked for in: more segments than a log will ever have
-_LEVELS = 12
+_LEVELS = 7
 _NAME = re.compile(r"level-(\d+)-(\d+)\.arrow")
 
 
@@ -55,13 +54,13 @@ def segments_of(name: str) -> range:
 
 
 def run_path(folder: Path, segment: int) -> Path:
-    """Where the tuples of a segment's run lie now; a merge may move them on before the file is open.
+    """Where the tuples of a segment's run lie now, in a file that lives on for a while whatever is merged since.
 
     Raises:
         CheckpointError: they are gone.
     """
-    # a merge goes from lower to higher levels, and so does this search: it meets each run at most once
-    for level in range(_LEVELS):
+    # of a run and those that it stands for the latter go first
+    for level in reversed(range(_LEVELS)):
         path = folder / run_name(level, segment // FANOUT**level)
         if path.exists():
             return path

@@ -272,6 +272,7 @@ class Compaction:
         before, last = task.before, task.documents[-1]["last"]
         targets = [each.target for each in written.made]
         failpoint(f"{self._prefix}compaction_merged", last)
+        self._replaced.keep(targets)
         for target in targets:
             _merging(target).replace(target)
         for folder in {target.parent for target in targets}:

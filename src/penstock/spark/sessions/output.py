@@ -102,7 +102,7 @@ class _BoundedFile:
             if self._file is None:
                 self._file = self._path.open("ab", buffering=0)
             if self._file.tell() >= MOST_BYTES:
-                self._file.close()
+                self.close()
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
                 self._file = self._path.open("ab", buffering=0)
             if now - self._newest > _SILENCE_SECONDS:

@@ -89,9 +89,19 @@ def put_bytes_if_absent(path: Path, content: bytes) -> bool:
 
 
 def second_name(source: Path, target: Path) -> None:
-    """Gives a file a second name; a copy where the file system has no such thing, or it is another one."""
-    if target.exists():
-        target.unlink()
+    """Gives a file a second name, in one step; a copy where the file system has no such thing, or it is another one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            _link_or_copy(source, beside)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
