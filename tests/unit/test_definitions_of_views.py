@@ -139,13 +139,8 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             merge([first, second, third], merged)
             for batch in (1, 2):
                 (layout.manifests(STREAM) / f"{batch}.json").unlink()
-            file = {
-                "kind": "matches",
-                "name": merged.name,
-                "rows": 5,
-                "pairs": 5,
-                "size": merged.stat().st_size,
-            }
+            size = merged.stat().st_size
+            file = {"kind": "matches", "name": merged.name, "rows": 5, "pairs": 5, "size": size}
             MANIFEST.replace(
                 layout.manifests(STREAM) / "0.json",
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
