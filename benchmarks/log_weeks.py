@@ -34,7 +34,7 @@ from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram
 from penstock.settings import Settings
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.ingest_log import IngestLog
-from penstock.spark.log.run_files import open_runs
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.storage.events import EventLog
@@ -111,7 +111,7 @@ class Weeks:
         if until <= self._joined:
             return
         found = 0
-        for each in open_runs(self.reader, 0, self._joined, until):
+        for each in RunFiles(self.reader, 0).find(self._joined, until).open():
             for cell in range(SHARDS):
                 part = each.run.part(cell)
                 if part is not None:

@@ -13,13 +13,19 @@ from pyspark.sql.types import LongType, StructType
 from penstock.cli.results import Format, results
 from penstock.errors import InputError, UnknownNameError
 from penstock.operators.selection.matches import DEFINITIONS, QUERIES
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import PublishedBatches, read_published
 from penstock.spark.publication.merging import merge
+from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.reporting.definitions import all_definitions, numbered
+from penstock.spark.results import window_schemas
 from penstock.spark.results.cataloguing import number_definitions, write_catalog
 from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition
-from penstock.spark.storage.formats import MANIFEST
+from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 
 SCHEMA = StructType().add("id", LongType())
@@ -140,3 +146,25 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
             )
     assert pq.read_table(merged)["note"].to_pylist() == [None, None, "x", "y", "z"]
+
+
+def test_a_window_view_that_is_redefined_while_it_is_read_is_not_said_to_be_damaged(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(layout, results_of(STREAM), (), owner=STREAM)
+
+    def redefine(operator: int) -> None:
+        shape = StructType().jsonValue()
+        view = {"columns": shape, "row": shape, "definition": f"id {operator}", "floor": None}
+        RESULT_VIEWS.put(layout.result_views(STREAM) / f"{operator}.json", {"views": {"v": view}})
+        path = layout.staging(results_of(STREAM), operator) / "0.parquet"
+        staged = write_staged(f"{operator}/v", path, pa.table({"id": [1]}))
+        publisher.publish(operator, [MadeResults(operator, 0, [staged])], {"batch": operator})
+
+    def read_later(*given: Any) -> PublishedBatches:
+        redefine(1)
+        return read_published(*given)
+
+    redefine(0)
+    monkeypatch.setattr(window_schemas, "read_published", read_later)
+    assert window_schemas.require_readable(layout, STREAM, "v", "id 0").operator == 0

@@ -33,7 +33,7 @@ def staged(layout: Layout, kinds: list[str]) -> list[StagedFile]:
     for number, kind in enumerate(kinds):
         path = folder / f"{number}"
         path.write_text(f"{kind} {number}")
-        files.append(staged_file(kind, path, 1))
+        files.append(staged_file(kind, path, 1, 0))
     return files
 
 

@@ -131,8 +131,8 @@ class Beginnings:
                 final, revision = marks[FINAL], marks[REVISION]
                 for rows in batches_of(path, [ROW, final, revision]):
                     is_first = pc.less(rows.column(revision), FIRST_REVISION)
-                    own = rows.filter(pc.and_(rows.column(final), is_first))
-                    ends.append(pc.struct_field(own.column(ROW), "end").cast(pa.int64()))
+                    told = rows.filter(pc.and_(rows.column(final), is_first))
+                    ends.append(pc.struct_field(told.column(ROW), "end").cast(pa.int64()))
             last = pc.max(pa.chunked_array(ends, pa.int64()))
             if last.is_valid:
                 return int(last.as_py())

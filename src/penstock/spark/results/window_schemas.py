@@ -177,8 +177,10 @@ def require_readable(layout: Layout, stream: str, view: str, definition: str) ->
         UnknownNameError: that has answered nothing yet.
         DamagedError: what says which columns some of its published rows have is missing.
     """
+    files = read_published(layout, results_of(stream)).files
+    # what describes an operator is there before its first rows
     described = set(numbered(layout.result_views(stream)))
-    for file in read_published(layout, results_of(stream)).files:
+    for file in files:
         operator, _, name = file.kind.partition("/")
         if name == view and operator.isdigit() and int(operator) not in described:
             path = _described(layout, stream, int(operator))
