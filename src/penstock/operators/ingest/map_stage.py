@@ -19,8 +19,6 @@ from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
 from penstock.operators.selection.encode import ColumnEncoder
-from penstock.operators.selection.matches import DEFINITIONS as DEFINITIONS
-from penstock.operators.selection.matches import QUERIES as QUERIES
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.pane_stage import (
