@@ -17,7 +17,11 @@ _SECRET = re.compile(
 )
 _STRING = r"""[rR]?'(?:[^'\\]|\\.|'')*(?:'|$)|[rR]?"(?:[^"\\]|\\.)*(?:"|$)"""
 _COMMENT = r"--[^\n]*|/\*.*?(?:\*/|$)"
-_OPTIONS = re.compile(rf"{_COMMENT}|{_STRING}|(?P<options>\boptions\s*\()", re.IGNORECASE | re.DOTALL)
+#: what a list of options begins with, slips included: the message about one shows the line
+_LIST = r"\b(?:options?|(?:tbl|serde)?propert(?:y|ies)|with)"
+_OPTIONS = re.compile(
+    rf"{_COMMENT}|{_STRING}|(?P<options>{_LIST}(?>\s|{_COMMENT})*+\()", re.IGNORECASE | re.DOTALL
+)
 _PART = re.compile(
     rf"(?P<skipped>{_COMMENT}|\s+|=)|(?P<string>{_STRING})|(?P<word>[\w`-]+(?:\s*\.\s*[\w`-]+)*)|(?P<mark>.)",
     re.DOTALL,

@@ -69,7 +69,10 @@ CASES: dict[str, tuple[str, str, str, str, str, dict[int, str], int]] = {
         '{"device":"g","day":"2024-02-30"}\n'
         '{"device":"h","paid":12345.6}\n'
         '{"device":"i","place":{"x":"left"}}\n'
-        '[{"device":"a","temp":40},{"device"\n',
+        '[{"device":"a","temp":40},{"device"\n'
+        '{"device":"j","paid":NaN}\n'
+        '["device","temp"]\n'
+        '["device","temp"]\n',
         "utf-8",
         {
             2: "temp is no DOUBLE",
@@ -80,8 +83,21 @@ CASES: dict[str, tuple[str, str, str, str, str, dict[int, str], int]] = {
             8: "paid is no DECIMAL(4, 2)",
             9: "place.x is no INT",
             10: "no JSON value",
+            11: "paid is no DECIMAL(4, 2)",
+            12: "no JSON object",
+            13: "no JSON object",
         },
         3,
+    ),
+    # an event time that is no moment is a value all the same
+    "timed": (
+        "csv",
+        "who STRING, at STRING, n INT",
+        "event_time 'at', event_time_format 'yyyy-MM-dd'",
+        "a,soon,x\nb,2024-05-01,y\nc,soon,1\n",
+        "utf-8",
+        {1: "n is no INT", 2: "n is no INT"},
+        1,
     ),
     "latin": (
         "json",

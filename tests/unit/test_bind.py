@@ -162,6 +162,8 @@ def test_a_division_by_zero_is_refused(condition: str, marked: str) -> None:
         "if(i > 1, i / 0, 1) > 1",
         "s = 'a / 0'",
         "i / 10 > 0",
+        "i / (0 + i) > 1",
+        "i % ((0) + 7) = 1",
     ],
 )
 def test_other_divisions_are_left_to_spark(condition: str) -> None:

@@ -70,6 +70,9 @@ NESTED = pa.schema(
         ('{"id":1,"day":"2024-02-30"}', {"id"}, "day is no DATE"),
         ('{"id":1,"paid":12345.6}', set(), "paid is no DECIMAL(4, 2)"),
         ('{"id":1,"paid":"1,5"}', {"id"}, "paid is no DECIMAL(4, 2)"),
+        ('{"paid":NaN}', set(), "paid is no DECIMAL(4, 2)"),
+        ('{"id":"x","paid":-Infinity}', set(), "id is no INT"),
+        (f'{{"paid":{"9" * 400}}}', set(), "paid is no DECIMAL(4, 2)"),
         ('{"id":1,"id":"x"}', {"id"}, "id is no INT"),
         ('{"day":"2024-02-30","day":"2024-02-01"}', {"day"}, "day stands twice"),
         ('{"who":{"age":"old"}}', {"who"}, "who.age is no INT"),
@@ -160,6 +163,12 @@ def test_a_line_with_an_array_is_one_record(tmp_path: Path) -> None:
     record, origin, _ = told.combine_chunks().columns
     lines = with_lines(origin.combine_chunks(), record.combine_chunks()).to_pylist()
     assert lines == [f"file:{path}:{number}" for number in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("line", [b'["a","b","c"]', b"[1,2]", b'[{"id":"x"},null]'])
+def test_equal_lines_with_arrays_of_no_objects_are_a_record_each(line: bytes) -> None:
+    """Spark makes one row of such a line, however many elements it has."""
+    assert Repeats().groups([line] * 3, ["file:/1.json"] * 3) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("encoding", ["ISO-8859-1", "utf-16", "utf-8"])

@@ -31,7 +31,17 @@ JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required userna
         f"subscribe 't', client_secret '{MARKER}",
     ],
 )
-@pytest.mark.parametrize("script", ["CREATE TABLE k (id INT) USING kafka OPTIONS ({});", "options({}"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE k (id INT) USING kafka OPTIONS ({});",
+        "options({}",
+        "CREATE TABLE k (id INT) USING kafka OPTIONS -- of ( it\n/* here */ ({});",
+        "CREATE TABLE k (id INT) USING kafka OPTION ({});",
+        "CREATE TABLE k (id INT) USING kafka TBLPROPERTIES ({});",
+        "CREATE TABLE k (id INT) WITH ({});",
+    ],
+)
 def test_a_line_of_sql_is_shown_without_its_secrets(options: str, script: str) -> None:
     text = script.format(options)
     for start in range(len(text)):

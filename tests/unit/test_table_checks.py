@@ -13,6 +13,7 @@ import pytest
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.settings import Settings, tuned
 from penstock.spark.sources import sampled_files
+from penstock.spark.sources.patterns import files_among_others
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.sql.script.script import CreateTable, parse_script
 
@@ -197,6 +198,12 @@ def test_a_folder_without_files_is_told(tmp_path: Path) -> None:
         assert table_warnings(_table(kind, f"path '{tmp_path}'")) == [
             f"{tmp_path} has no files yet: the stream waits for the first one"
         ]
+
+
+def test_a_folder_that_cannot_be_listed_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert table_warnings(_table("json", f"path '{tmp_path}'")) == []
+    assert files_among_others(str(tmp_path)) is None
 
 
 def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:

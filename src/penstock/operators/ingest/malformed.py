@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -188,7 +188,7 @@ def _without_partitions(form: RecordForm, schema: pa.Schema, origin: str | None)
     if not given:
         return form
     names = [name for name in form.columns or schema.names if name.lower() not in given]
-    return RecordForm(tuple(names), form.separator, form.quote, form.escape, form.null, form.encoding)
+    return replace(form, columns=tuple(names))
 
 
 def _elements(record: bytes | None) -> int:
@@ -199,7 +199,8 @@ def _elements(record: bytes | None) -> int:
         value = json.loads(record)
     except (ValueError, RecursionError):
         return 1
-    return max(1, len(value))
+    # it makes one of the whole where an element is no object
+    return max(1, len(value)) if all(isinstance(each, dict) for each in value) else 1
 
 
 class _Pairs(dict[str, Any]):
@@ -300,7 +301,8 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_decimal(kind):
         if isinstance(value, int | float) and not isinstance(value, bool):
             most: Decimal = Decimal(10) ** (kind.precision - kind.scale)
-            return abs(Decimal(str(value))) < most
+            number = Decimal(str(value))
+            return number.is_finite() and abs(number) < most
         return isinstance(value, str)
     if pa.types.is_boolean(kind):
         return isinstance(value, bool)

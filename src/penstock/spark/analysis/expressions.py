@@ -84,7 +84,7 @@ class SparkExpressionHost:
         """What Spark calls the columns of expressions without an alias; each must be one that `types` takes."""
 
         def answer(chunk: Sequence[str]) -> list[str]:
-            return selected(self._table, chunk).columns
+            return self._table.select(*(computed(self._spark, text) for text in chunk)).columns
 
         return _chunked(expressions, answer)
 

@@ -88,7 +88,11 @@ def selected(table: DataFrame, texts: Sequence[str]) -> DataFrame:
         PySparkException: one is no expression over the table.
     """
     spark = table.sparkSession
-    columns = [_column(spark, _parsed(spark, text)).alias(f"_{number}") for number, text in enumerate(texts)]
+    utils = _expression_utils(spark.sparkContext)
+    # named by the JVM: PySpark's own `alias` tells it the place in Python first, in several round trips
+    columns = [
+        Column(utils.column(_parsed(spark, text)).alias(f"_{number}")) for number, text in enumerate(texts)
+    ]
     with _shallow(texts[0]):
         return table.select(*columns)
 
@@ -108,7 +112,7 @@ def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFra
     try:
         with _shallow(query):
             plan = _parser(spark.sparkContext).parsePlan(query)
-            _refuse(spark, query, plan.toJSON(), tables)
+            _refuse(spark.sparkContext, query, plan.toJSON(), tables)
     except UnsupportedError as error:
         raise UnsupportedError(error.message, query, 0, len(query)) from None
     dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
@@ -154,6 +158,11 @@ def _parser(context: SparkContext) -> Any:
     return java_class(SparkSession(context), f"{_CATALYST}parser.CatalystSqlParser")()
 
 
+@lru_cache(maxsize=1)
+def _expression_utils(context: SparkContext) -> Any:
+    return java_class(SparkSession(context), "org.apache.spark.sql.classic.ExpressionUtils")
+
+
 def _parsed(spark: SparkSession, text: str) -> Any:
     return _parsed_in(spark.sparkContext, text)
 
@@ -161,10 +170,9 @@ def _parsed(spark: SparkSession, text: str) -> Any:
 @lru_cache(maxsize=_KEPT_TEXTS)
 def _parsed_in(context: SparkContext, text: str) -> Any:
     """The tree of a text that may be used; nothing of it is resolved, so that it serves any table."""
-    spark = SparkSession(context)
     with _shallow(text):
         tree = _parser(context).parseExpression(f"({text}\n)")
-        _refuse(spark, text, tree.toJSON())
+        _refuse(context, text, tree.toJSON())
     return tree
 
 
@@ -185,17 +193,17 @@ def _caught(spark: SparkSession, guarded: str) -> Column:
 
 
 def _column(spark: SparkSession, tree: Any) -> Column:
-    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(tree))
+    return Column(_expression_utils(spark.sparkContext).column(tree))
 
 
-def _refuse(spark: SparkSession, text: str, tree: str, tables: Collection[str] = ()) -> None:
+def _refuse(context: SparkContext, text: str, tree: str, tables: Collection[str] = ()) -> None:
     """Raises where a tree, as Catalyst's JSON, has a node that may not be used."""
     for node in _values(json.loads(tree)):
         name = node.get("class") if isinstance(node, dict) else None
         if not isinstance(name, str):
             continue
         if name == _FUNCTION:
-            _refuse_function(spark, text, _parts(node["nameParts"]))
+            _refuse_function(context, text, _parts(node["nameParts"]))
         elif name == _RELATION:
             if node["multipartIdentifier"].strip("[]") not in tables:
                 raise _refused(text, "Another table or a file")
@@ -209,13 +217,14 @@ def _refuse(spark: SparkSession, text: str, tree: str, tables: Collection[str] =
             raise _refused(text, f"This form of expression ({name.rpartition('.')[2]})")
 
 
-def _refuse_function(spark: SparkSession, text: str, parts: Sequence[str]) -> None:
+def _refuse_function(context: SparkContext, text: str, parts: Sequence[str]) -> None:
     name = parts[-1].lower()
     is_spark_s = [part.lower() for part in parts[:-1]] in ([], ["builtin"], ["system", "builtin"])
     if is_spark_s and name in ALLOWED:
         return
     if is_spark_s and (reason := _REASONS.get(name)) is not None:
         raise _refused(text, reason, name)
+    spark = SparkSession(context)
     catalog = spark._jsparkSession.sessionState().catalog()
     identifier = java_class(spark, f"{_CATALYST}FunctionIdentifier")(parts[-1])
     if len(parts) > 1 or (catalog.functionExists(identifier) and not catalog.isTemporaryFunction(identifier)):

@@ -51,7 +51,7 @@ def _failures(
 ) -> dict[str, str]:
     """As `failures`, by halving what fails."""
     columns = [column(table.sparkSession, text) for text in expressions]
-    message = _raised(table.select(*(each.alias(f"_{number}") for number, each in enumerate(columns))))
+    message = _raised(table.select(*columns))
     if message is None:
         return {}
     if len(expressions) == 1:

@@ -26,6 +26,7 @@ from penstock.errors import InputError, UnknownNameError
 from penstock.operators.ingest.event_times import UNITS, EpochTimes, most_units
 from penstock.spark.analysis.gate import one_row
 from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.tasks.dataframe_stage import REASON
 
 _FRACTIONAL = (FloatType, DoubleType, DecimalType)
 _TEXT = (StringType, VarcharType, CharType)
@@ -73,8 +74,15 @@ class StoredTimes:
         return EpochTimes(self.column, self.written)
 
     def of(self, frame: DataFrame) -> DataFrame:
-        """A frame of the stored columns and others with the event time as a TIMESTAMP; NULL where it is none."""
-        return frame.withColumn(self.column, self._moment())
+        """A frame of the stored columns and others with the event time as a TIMESTAMP; NULL where it is none.
+
+        Of a record that is set aside it is any moment where the column has a value: the reason tells by that which column has none.
+        """
+        moment = self._moment()
+        if REASON in frame.columns:
+            has_value = F.when(F.col(quoted(self.column)).isNotNull(), F.timestamp_micros(F.lit(0)))
+            moment = F.when(F.col(REASON).isNull(), moment).otherwise(has_value)
+        return frame.withColumn(self.column, moment)
 
     def _moment(self) -> Column:
         stored, kind = F.col(quoted(self.column)), self.stored[self.column].dataType

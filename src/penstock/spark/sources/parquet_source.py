@@ -196,11 +196,11 @@ class ParquetSource:
         aside: list[SetAside] = []
         copies: list[str] = []
         for path, why in bad.items():
-            reason = in_types(path, why, self.schema)
+            reason = in_types(path, why, self._stored)
             copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
             if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
                 rows = open_parquet(path).metadata.num_rows
-                reason = in_types(path, reason_of_copy, self.schema)
+                reason = in_types(path, reason_of_copy, self._stored)
                 copy, lost = None, [SetAside(path, None, rows, f"{UNREADABLE}: {reason}")]
             copies += [] if copy is None else [copy]
             aside += lost

@@ -53,17 +53,20 @@ def files_among_others(path: str) -> list[str] | None:
     files: list[str] = []
     is_plain = True
     folders = [local]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if is_passed_over(entry.name):
-                    continue
-                if entry.is_dir():
-                    folders.append(entry.path)
-                elif entry.is_file():
-                    files.append(entry.path)
-                else:
-                    is_plain = False
+    try:
+        while folders:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if is_passed_over(entry.name):
+                        continue
+                    if entry.is_dir():
+                        folders.append(entry.path)
+                    elif entry.is_file():
+                        files.append(entry.path)
+                    else:
+                        is_plain = False
+    except OSError:  # Spark looks at the same and tells it
+        return None
     return None if is_plain else sorted(files)
 
 

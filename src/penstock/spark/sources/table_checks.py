@@ -28,9 +28,9 @@ def table_warnings(table: CreateTable) -> list[str]:
     kind = options.get("format", "parquet") if table.source == "replay" else table.source
     if not table.columns or "path" not in options or kind not in _CHECKED:
         return found
-    if has_no_files(options["path"]):
-        return [*found, f"{options['path']} has no files yet: the stream waits for the first one"]
     try:
+        if has_no_files(options["path"]):
+            return [*found, f"{options['path']} has no files yet: the stream waits for the first one"]
         files = sample(options["path"])
         if kind == "csv":
             for file in files[:1]:

@@ -178,6 +178,8 @@ def _bounds(
         try:
             low, high = statistics.min, statistics.max
             if group.times is not None and encoder.coding.name == group.times.column:
+                # NaN is no moment, so that it is NULL, and statistics leave it out
+                may_be_null = may_be_null or isinstance(low, float)
                 low, high = group.times.moments(pa.array([low, high])).to_pylist()
         except (OverflowError, ValueError):  # a date Python does not know, text cut within a character
             bounds.append(None)

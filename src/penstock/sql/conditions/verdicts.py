@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.conditions.nodes import Condition, operands
@@ -54,8 +55,16 @@ def _divides_by_zero(text: str) -> bool:
             opened.append(not place or name_of(tokens[place - 1]) is None)
         elif kind is TokenType.R_PAREN and opened:
             opened.pop()
-        elif kind in _DIVISIONS and all(opened):
-            rest = [each for each in tokens[place + 1 :] if each.token_type is not TokenType.L_PAREN]
-            if rest and rest[0].token_type is TokenType.NUMBER and _ZERO.fullmatch(rest[0].text):
-                return True
+        elif kind in _DIVISIONS and all(opened) and _is_zero(tokens[place + 1 :]):
+            return True
     return False
+
+
+def _is_zero(divisor: Sequence[Token]) -> bool:
+    """Whether what begins with some tokens is a literal zero, in parentheses or not."""
+    kinds = [each.token_type for each in divisor]
+    depth = next((place for place, kind in enumerate(kinds) if kind is not TokenType.L_PAREN), len(kinds))
+    return (
+        kinds[depth : 2 * depth + 1] == [TokenType.NUMBER, *[TokenType.R_PAREN] * depth]
+        and _ZERO.fullmatch(divisor[depth].text) is not None
+    )
