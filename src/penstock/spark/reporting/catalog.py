@@ -64,30 +64,38 @@ def find_view(
     return name, entry
 
 
-def refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> None:
-    """Makes sure that the rows of all definitions of a view can be shown together.
+def find_rows(
+    layout: Layout, view: str, definition: int | None, all_definitions: bool, final_only: bool
+) -> tuple[str, dict[str, Any]]:
+    """A view's name as declared and its entry in the catalog, where the rows that are asked for can be shown.
+
+    Args:
+        layout: the results folder.
+        view: its name in any case.
+        definition, all_definitions, final_only: see `results.read.results`.
 
     Raises:
-        InputError: they cannot, or one definition is asked for.
+        UnknownNameError: there is no such view or definition.
+        InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows.
     """
+    name, entry = find_view(layout, view, definition=definition)
+    if all_definitions:
+        _refuse_all(name, entry, definition)
+    if final_only and (is_selection(entry) or "lanes" in entry):
+        raise InputError(
+            f"{name} is no window view: its rows are not told early, so that none is final or not"
+        )
+    return name, entry
+
+
+def _refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> None:
+    """Makes sure that the rows of all definitions of a view can be shown together."""
     if definition is not None:
         raise InputError(f"{view}: ask for definition {definition}, or for all of them")
     if not is_selection(entry):
         raise InputError(
             f"{view} is no selection: its definitions have columns of their own, which make no one table; ask for one "
             "definition by its number"
-        )
-
-
-def refuse_final(view: str, entry: dict[str, Any]) -> None:
-    """Makes sure that rows of a view can be final.
-
-    Raises:
-        InputError: they cannot.
-    """
-    if is_selection(entry) or "lanes" in entry:
-        raise InputError(
-            f"{view} is no window view: its rows are not told early, so that none is final or not"
         )
 
 

@@ -17,7 +17,7 @@ from penstock.spark.analysis.gate import changing, computed, stored_schema, trie
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import folder_of, results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, known_catalog, read_catalog, refuse_all, refuse_final
+from penstock.spark.reporting.catalog import find_rows, find_view, known_catalog, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, file_schema, joined_changes, joined_results
@@ -160,11 +160,7 @@ def results(
         UnknownNameError: there is no such view or definition.
         InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows.
     """
-    name, entry = find_view(layout, view, definition=definition)
-    if all_definitions:
-        refuse_all(name, entry, definition)
-    if final_only:
-        refuse_final(name, entry)
+    name, entry = find_rows(layout, view, definition, all_definitions, final_only)
     try:
         if LANES in entry:
             return joined_results(spark, layout, entry)

@@ -19,7 +19,7 @@ from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_view, read_catalog, refuse_all, refuse_final
+from penstock.spark.reporting.catalog import find_rows, find_view, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, is_selection, number_of
 from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema, marks_of, withdraws
 from penstock.spark.results.newest import newest_rows
@@ -80,11 +80,10 @@ def plain_rows(
         InputError: the folder is none of Penstock's or is damaged (`DamagedError`), or what is asked for does not go together.
         UnknownNameError: there is no such view or definition, or it has no revisions.
     """
-    name, entry = find_view(layout, view, revisions, definition)
-    if all_definitions:
-        refuse_all(name, entry, definition)
-    if final_only:
-        refuse_final(name, entry)
+    if revisions:
+        name, entry = find_view(layout, view, revisions, definition)
+    else:
+        name, entry = find_rows(layout, view, definition, all_definitions, final_only)
     try:
         if LANES in entry:
             return _joined_rows(layout, entry, limit, revisions)
@@ -112,9 +111,7 @@ def plain_batches(
         InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
         UnknownNameError: there is no such view.
     """
-    name, entry = find_view(layout, view, False, definition)
-    if all_definitions:
-        refuse_all(name, entry, definition)
+    name, entry = find_rows(layout, view, definition, all_definitions, final_only=False)
     if LANES in entry:
         schema = arrow_schema(joined_schema(entry))
         return schema, _joined(list(joined_paths(layout, entry)), schema, entry)
