@@ -28,7 +28,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.insertions import check_columns, insert_view
+from penstock.spark.insertions import check_width, insert_view
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -360,7 +360,7 @@ class Declaring:
         else:
             view = insert_view(insert)
             self.views(staged, {view: insert.text})
-        check_columns(staged, insert, table, view)
+        check_width(staged, insert, table, view)
         staged.sinks.append(Sink(insert.table, view, write, insert.text))
 
     def _bind(

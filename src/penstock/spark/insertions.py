@@ -22,7 +22,7 @@ def insert_view(insert: InsertInto) -> str:
     return f"insert_into_{insert.table.lower()}_{digest}"
 
 
-def check_columns(declared: Declared, insert: InsertInto, table: CreateTable, view: str) -> None:
+def check_width(declared: Declared, insert: InsertInto, table: CreateTable, view: str) -> None:
     """Makes sure that a view has as many columns as the sink's table declares, if it declares any.
 
     Raises:
