@@ -18,7 +18,7 @@ import pytest
 from engine_cases import names
 from penstock.errors import CheckpointError
 from penstock.spark.log.stream_log import StreamLog
-from penstock.spark.publication import compaction
+from penstock.spark.publication import compaction, publish
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.merging import merge
@@ -187,8 +187,10 @@ def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(tmp
 
 @pytest.mark.parametrize("damaged", ["matches", "manifest"])
 def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
-    damaged: str, tmp_path: Path
+    damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # however long the writing takes
+    monkeypatch.setattr(publish, "PATIENCE_SECONDS", None)
     layout = _layout(tmp_path)
     publisher, events = Publisher(layout, STREAM), EventLog(layout.events)
     for batch in range(5):
