@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
 from penstock.errors import InputError
+from penstock.monitor.verification import Findings
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
@@ -107,3 +109,13 @@ def test_there_must_be_a_folder(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["verify", str(tmp_path / "none")])
     assert isinstance(found.exception, InputError)
     assert found.exception.exit_code == 2
+
+
+def test_a_file_is_told_once_however_many_there_are(tmp_path: Path) -> None:
+    found = Findings(tmp_path, tmp_path)
+    began = time.process_time()
+    for fault in ("is missing", "is damaged"):
+        for number in range(20_000):
+            found.note(str(number), fault)
+    assert time.process_time() - began < 5, "the time grows with the number of faults, not with its square"
+    assert [(each.path, each.fault) for each in found.faults] == [(str(n), "is missing") for n in range(20_000)]

@@ -92,7 +92,6 @@ class Findings:
         writer: the process that writes to them; the checkpoint is not looked at then. None: nobody does.
         files: how many were read.
         bytes: of them.
-        faults: what is wrong, each once.
     """
 
     output: Path
@@ -100,12 +99,16 @@ class Findings:
     writer: int | None = None
     files: int = 0
     bytes: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    _faults: dict[str, Fault] = field(init=False, default_factory=dict)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is wrong, each file once, in the order found."""
+        return list(self._faults.values())
 
     def note(self, path: str, fault: str) -> None:
-        """Takes in what is wrong with a file."""
-        if all(each.path != path for each in self.faults):
-            self.faults.append(Fault(path, fault))
+        """Takes in what is wrong with a file; of several faults the first."""
+        self._faults.setdefault(path, Fault(path, fault))
 
     def look(self, path: Path, check: Callable[[], _Found]) -> _Found | None:
         """What a check gives; None where it found something wrong.
