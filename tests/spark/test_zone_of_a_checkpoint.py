@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import Engine
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, InputError
+from penstock.spark.sources.parquet_source import ParquetSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,3 +74,17 @@ def test_another_zone_is_refused_with_what_to_do(spark: SparkSession, tmp_path: 
         answer(spark, tmp_path, "UTC")
     put(tmp_path, 1)
     assert answer(spark, tmp_path, "Europe/Kyiv").results("j").count() == 40
+
+
+def test_a_first_start_that_fails_leaves_the_zone_open(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InputError("no such topic")
+
+    put(tmp_path, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetSource, "prepare", fail)
+        with pytest.raises(InputError, match="no such topic"):
+            answer(spark, tmp_path, "Asia/Tokyo")
+    assert answer(spark, tmp_path, "UTC").results("j").count() == 10

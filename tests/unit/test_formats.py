@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.bound_views import store_views, stored_views
 from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_schemas import readable_view
-from penstock.spark.sessions.zone import kept_zone
+from penstock.spark.sessions.zone import keep_zone, kept_zone, require_zone
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
 from penstock.spark.storage.bindings import PlanLog
@@ -85,11 +86,16 @@ def _merged(layout: Layout) -> None:
     publisher.compact(1)
 
 
+def _in_zone(name: str) -> Any:
+    """What stands for a session in a time zone."""
+    return SimpleNamespace(conf=SimpleNamespace(get=lambda _: name))
+
+
 #: what writes each kind of document, what reads it, and where it is
 KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Path]]] = {
     "SESSION": (
-        lambda layout: kept_zone(layout, "UTC"),
-        lambda layout: kept_zone(layout, "Etc/UTC"),
+        lambda layout: keep_zone(_in_zone("UTC"), layout),
+        lambda layout: kept_zone(layout),
         lambda layout: layout.session,
     ),
     "PLAN": (
@@ -314,3 +320,12 @@ def test_the_page_lists_every_format() -> None:
     ]
     assert missing == []
     assert ("`identity.json`", "the layout of both folders", str(LAYOUT_VERSION)) in listed
+
+
+def test_the_first_start_decides_on_the_time_zone(layout: Layout) -> None:
+    assert kept_zone(layout) is None
+    require_zone(_in_zone("Asia/Tokyo"), layout)
+    assert kept_zone(layout) is None, "to look at it keeps nothing"
+    for name in ("Europe/Kyiv", "UTC"):
+        keep_zone(_in_zone(name), layout)
+        assert kept_zone(layout) == "Europe/Kyiv"

@@ -118,4 +118,6 @@ def test_a_file_is_told_once_however_many_there_are(tmp_path: Path) -> None:
         for number in range(20_000):
             found.note(str(number), fault)
     assert time.process_time() - began < 5, "the time grows with the number of faults, not with its square"
-    assert [(each.path, each.fault) for each in found.faults] == [(str(n), "is missing") for n in range(20_000)]
+    assert [(each.path, each.fault) for each in found.faults] == [
+        (str(n), "is missing") for n in range(20_000)
+    ]

@@ -21,7 +21,7 @@ from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
-from penstock.spark.sessions.zone import require_zone
+from penstock.spark.sessions.zone import keep_zone, require_zone
 from penstock.spark.sinks import Sink, SinkFunction
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
@@ -285,15 +285,24 @@ class Engine:
                 progress,
             )
             self._run.set_sinks(self._declared.sinks_by_stream())
+            begun = {
+                name: stream
+                for name, stream in self._declared.streams.items()
+                if self._declared.on(name) or name in self._declared.mapped
+            }
             try:
+                for name, stream in begun.items():
+                    self._run.prepare(name, stream.source)
+                    if layout.replay(name).is_dir():
+                        # its copy of the table was read in this zone
+                        keep_zone(self._spark, layout)
+                keep_zone(self._spark, layout)
                 self._run.set_joins(self._declared.joins, self._declared.statics)
                 self._run.set_deadlines(self._declared.deadlines)
                 for place, views in self._declared.derived.items():
                     self._run.derive(*place, views)
-                for name, stream in self._declared.streams.items():
-                    definitions = self._declared.on(name)
-                    if definitions or name in self._declared.mapped:
-                        self._run.add_stream(name, stream.source, definitions, stream.probe)
+                for name, stream in begun.items():
+                    self._run.add_stream(name, stream.source, self._declared.on(name), stream.probe)
                 self._run.started()
             except BaseException as error:
                 if isinstance(error, InputError):
@@ -326,6 +335,7 @@ class Engine:
                 if changed or dropped:
                     run.change(name, changed, dropped)
             elif new or name in staged.mapped:
+                run.prepare(name, stream.source)
                 run.add_stream(name, stream.source, new, stream.probe)
         derived = staged.derived
         for place in before.derived | derived:

@@ -95,6 +95,8 @@ class Run:
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
         self._derived: Mapping[str, DerivedStream] = {}
+        #: of streams that are prepared and not added yet, see `added_columns`
+        self._added_columns: dict[str, list[str]] = {}
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
@@ -301,12 +303,20 @@ class Run:
     def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
         return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
 
+    def prepare(self, name: str, source: Source) -> None:
+        """Makes sure that a stream can be added, and gets its source ready; stores nothing of views.
+
+        Raises:
+            InputError: what the stream reads cannot be used, or does not fit the results there are.
+        """
+        self._added_columns[name] = results.added_columns(self._layout, name, source.schema)
+        source.prepare(self._layout, name, self._events, self._progress)
+
     def add_stream(
         self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
     ) -> None:
-        """Starts the ingest query of a stream; its probe, where there is one, tells of outages and lag."""
-        added = results.added_columns(self._layout, name, source.schema)
-        source.prepare(self._layout, name, self._events, self._progress)
+        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
+        added = self._added_columns.pop(name)
         query = IngestQuery(
             self._spark,
             name,

@@ -21,14 +21,14 @@ def session_zone(spark: SparkSession) -> str:
 
 
 def require_zone(spark: SparkSession, layout: Layout) -> None:
-    """Makes a session's time zone that of a new checkpoint, durable on return, and refuses another one of an old checkpoint.
+    """Refuses a session whose time zone is not that of the checkpoint; changes nothing.
 
     Raises:
         CheckpointError: the checkpoint's is another one.
     """
     now = _setting(spark)
-    known = kept_zone(layout, now)
-    if not _zone(spark, known).getRules().equals(_zone(spark, now).getRules()):
+    known = kept_zone(layout)
+    if known is not None and not _zone(spark, known).getRules().equals(_zone(spark, now).getRules()):
         raise CheckpointError(
             f"the views of the checkpoint {layout.checkpoint} were bound in the time zone {known}, this session is in {now}: "
             f"days, hours and texts of moments would mean something else. Start with --conf spark.sql.session.timeZone={known} "
@@ -36,16 +36,18 @@ def require_zone(spark: SparkSession, layout: Layout) -> None:
         )
 
 
-def kept_zone(layout: Layout, now: str) -> str:
-    """The name of a checkpoint's time zone: the first one it was opened with.
+def keep_zone(spark: SparkSession, layout: Layout) -> None:
+    """Makes a session's time zone that of a checkpoint which has none yet, durable on return.
 
-    Args:
-        layout: the checkpoint.
-        now: the zone that it is opened with.
+    To be called before anything is stored of views, and once nothing is in the way of the first start: a start that fails
+    before leaves the zone open.
     """
-    SESSION.put(layout.session, {_ZONE: now})
-    known: str = (SESSION.read(layout.session) or {}).get(_ZONE, now)
-    return known
+    SESSION.put(layout.session, {_ZONE: _setting(spark)})
+
+
+def kept_zone(layout: Layout) -> str | None:
+    """The name of a checkpoint's time zone: the one of its first start; None before that."""
+    return (SESSION.read(layout.session) or {}).get(_ZONE)
 
 
 def _setting(spark: SparkSession) -> str:
