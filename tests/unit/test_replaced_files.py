@@ -21,6 +21,7 @@ from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.files import second_name
 from penstock.spark.storage.formats import Format
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.replaced import ReplacedFiles
 
 STREAM, BATCHES = "s", 8
 
@@ -183,3 +184,24 @@ def test_a_folder_without_any_manifest_keeps_its_files(
     _later(monkeypatch, 601)
     _publisher(layout)
     assert set(layout.output.rglob("*.parquet")) == before
+
+
+def test_a_file_that_cannot_be_removed_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck, other = tmp_path / "stuck", tmp_path / "other"
+    # a folder cannot be unlinked
+    stuck.mkdir()
+    other.touch()
+    replaced = ReplacedFiles(0)
+    replaced.add([stuck, other], 0)
+    assert not other.exists()
+    for later in (100, 200):
+        _later(monkeypatch, later)
+        replaced.remove()
+    assert [record.message.startswith(f"{stuck} was replaced") for record in caplog.records] == [True]
+    stuck.rmdir()
+    stuck.touch()
+    _later(monkeypatch, 300)
+    replaced.remove()
+    assert not stuck.exists()

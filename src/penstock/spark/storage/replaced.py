@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 
 from penstock.spark.storage.failpoints import failpoint
+
+_log = logging.getLogger(__name__)
+#: so long after it could not be removed a file is tried again
+_RETRY_SECONDS = 60.0
 
 
 class ReplacedFiles:
@@ -24,6 +29,8 @@ class ReplacedFiles:
         #: when the first of them goes: many are held for long, and it is asked with each batch
         self._soonest = inf
         self._removed = 0
+        #: those that could not be removed: each is told once
+        self._stuck: set[Path] = set()
 
     def add(self, paths: Iterable[Path], replaced: float) -> None:
         """Takes in files, those that are gone already too.
@@ -47,13 +54,21 @@ class ReplacedFiles:
         return replaced + self._grace <= now
 
     def remove(self) -> None:
-        """Removes the files whose time is over."""
+        """Removes the files whose time is over; one that cannot be removed is tried again later, and holds nothing up."""
         now = time.time()
         if now < self._soonest:
             return
         for path in [path for path, due in self._due.items() if due <= now]:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                if path not in self._stuck:
+                    _log.warning("%s was replaced and cannot be removed; it is tried again: %s", path, error)
+                self._stuck.add(path)
+                self._due[path] = now + _RETRY_SECONDS
+                continue
             del self._due[path]
+            self._stuck.discard(path)
             failpoint("replaced_half_removed", self._removed)
             self._removed += 1
         self._soonest = min(self._due.values(), default=inf)
