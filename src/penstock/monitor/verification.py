@@ -125,6 +125,9 @@ class Findings:
             self.note(str(path), f"cannot be used: {error}")
         except OSError as error:
             self.note(str(error.filename or path), f"cannot be read: {error.strerror or error}")
+        except NotImplementedError as error:
+            # a damaged footer may name a codec or type that pyarrow has not got
+            self.note(str(path), f"cannot be read: {error}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             # documents from before there were checksums
             self.note(str(path), f"is damaged: {error!r}")

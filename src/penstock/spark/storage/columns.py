@@ -31,6 +31,9 @@ def named_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DamagedError(str(path), "is missing") from None
+    except pa.ArrowNotImplementedError:
+        # pyarrow cannot read what Spark may
+        raise
     except (OSError, pa.ArrowException) as error:
         if getattr(error, "errno", None) is not None:  # the system's, not the file's
             raise
