@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +19,9 @@ from disturbed_runs import VIEWS, Orders, until
 from engine_cases import folder_bag
 from killing import ended, started
 from penstock.spark.engine import Engine
+from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import NAMES
+from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
@@ -118,10 +122,20 @@ def test_kafka_sinks_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
     assert Counter(row["id"] for row in large) == Counter(key for key, _ in matches.elements())
     answered = _once(kafka, "killed-due")
     assert answered
-    windows = Counter(
-        (row.get("name"), row["w"]["start"], row["op"]) for row in answered if row["revision"] == 0
+    told = plain_rows(Layout.of(tmp_path / "out", None), "due", 0, True)
+    assert told is not None
+    assert Counter(map(_window, answered)) == Counter(map(_window, told.rows.to_pylist()))
+    first = Counter(
+        (name, start, op) for name, start, op, revision, _ in map(_window, answered) if not revision
     )
-    assert set(windows.values()) == {1}
+    assert set(first.values()) == {1}
+
+
+def _window(row: dict[str, Any]) -> tuple[object, ...]:
+    """A row of `due` that tells it from all others, of the folder or of JSON, which leaves NULL out."""
+    start = row["w"]["start"]
+    begun = datetime.fromisoformat(start) if isinstance(start, str) else start
+    return row.get("name"), begun, row["op"], row["revision"], row.get("n")
 
 
 def _once(kafka: KafkaBroker, topic: str) -> list[dict[str, object]]:
