@@ -170,7 +170,8 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
 
     def take(frame: DataFrame, batch: int) -> None:
         taken.extend(
-            (batch, tuple(row)) for row in frame.drop("penstock_batch", "penstock_ordinal").collect()
+            (batch, tuple(row))
+            for row in frame.drop("penstock_batch", "penstock_ordinal", "penstock_definition").collect()
         )
 
     write(data, "parquet", range(3, 4), wide=True)

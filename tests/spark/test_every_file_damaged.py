@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 #: what is found out anew where it is gone; a file of `files/` that is listed has a second name
-FOUND_ANEW = ("_penstock/status.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
+FOUND_ANEW = ("_penstock/status.json", "/session.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
 #: what may be old, or empty after a power cut
 HINT = "/newest"
 

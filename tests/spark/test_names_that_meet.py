@@ -125,7 +125,7 @@ def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path
     described = json.loads((layout.result_views("changes") / "0.json").read_text())["views"]["plain"]
     assert described["marks"]["revision"] == "_revision"
     names = ["penstock_ordinal", "penstock_batch"]
-    assert set(map(tuple, handed["whole"])) == {(*own, *names)}
+    assert set(map(tuple, handed["whole"])) == {(*own, *names, "penstock_definition")}
     assert set(map(tuple, handed["plain"])) == {(*run.changes("plain").columns, *names)}
     assert set(map(tuple, handed["over"])) == {(*run.changes("over").columns, *names)}
     assert set(map(tuple, handed["left_joined"])) == {(*run.changes("left_joined").columns, *names)}

@@ -88,4 +88,4 @@ def test_nanoseconds_of_parquet_files_are_answered_as_spark_reads_them(
     assert [row.id for row in run.results("late").collect()] == [2]
     assert run.status()["t"]["quarantined"] == {"unreadable Parquet file": 1}
     (aside,) = spark.read.parquet(str(tmp_path / "out" / "quarantine" / "t")).collect()
-    assert "column: [moment], physicalType: INT64" in aside.reason
+    assert "column moment is stored as timestamp[ns, tz=UTC]" in aside.reason

@@ -56,7 +56,7 @@ def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
         run = engine.start("out", available_now=True)
         run.await_termination()
         run.stop()
-    told = sorted(duckdb.sql(QUERIES[3]).fetchall())
+    told = sorted(duckdb.sql(QUERIES[4]).fetchall())
     assert told == sorted((row.k, row.found) for row in run.results("pairs").collect())
     assert told == [(1, 1), (2, None), (3, 3)]
 
@@ -72,7 +72,7 @@ def test_the_pages_sql_reads_the_newest_results(
     run.await_termination()
     run.stop()
 
-    batches, matches, newest, _, files = QUERIES
+    batches, matches, _, newest, _, files = QUERIES
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     assert len(connection.sql(batches).fetchall()) == 2

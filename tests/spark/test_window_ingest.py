@@ -377,7 +377,7 @@ def test_a_tuple_beyond_the_history_goes_to_the_quarantine(spark: SparkSession, 
     ]
     assert len(quarantined) == 9 + 19
     assert {row["reason"] for row in quarantined} == {TOO_LATE}
-    assert json.loads(quarantined[-1]["record"])["ts"] == str(moments[-1])
+    assert json.loads(quarantined[-1]["record"])["ts"] == f"{moments[-1]:%Y-%m-%d %H:%M:%S.%f}Z"
     matched = int(np.sum(late.column("amount").to_numpy() > 90))
     assert last.query.totals.matched == matched, "they satisfy selections all the same"
     assert last.entries[-1].kept_before == noon

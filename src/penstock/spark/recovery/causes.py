@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import (
     CheckpointError,
+    DamagedError,
     FunctionFailedError,
     FunctionRaisedError,
     InputError,
@@ -240,6 +241,10 @@ def _cause_in_sink(sink: SinkFailedError, chain: list[BaseException]) -> Cause:
     return Cause("sink_failed", f"{sink}: {inner.told}", passes, view=sink.view)
 
 
+#: names of the errors by which a checkpoint is refused
+_REFUSED = (CheckpointError.__name__, DamagedError.__name__)
+
+
 def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     own = _PENSTOCK.findall(text)
     failed = [told for kind, told in own if kind in _OF_FUNCTIONS]
@@ -261,7 +266,7 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     if not own:
         return Cause("failed", _QUALIFIED.sub("", reason))
     error, told = own[-1]
-    return Cause("checkpoint_refused" if error == CheckpointError.__name__ else "failed", told)
+    return Cause("checkpoint_refused" if error in _REFUSED else "failed", told)
 
 
 def _is_unanswered(error: BaseException) -> bool:
