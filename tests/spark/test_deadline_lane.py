@@ -278,7 +278,7 @@ def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(
     text = "window(ts, '5 seconds') AS w, total(x) AS t FROM rides GROUP BY 1"
     engine.view("hasty", f"SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 4) */ {text}")
     engine.view("calm", f"SELECT /*+ DEADLINE('1 minute') */ {text}")
-    (warning,) = engine.warnings
+    (warning,) = [each for each in engine.warnings if not each.startswith("rides: ")]
     assert warning.startswith("hasty: its deadline of 0.001 s is below what an order takes here")
     told = engine.explain()
     assert "view hasty on rides with a deadline: windows are answered within 0.001 s" in told

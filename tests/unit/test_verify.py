@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
 from penstock.errors import InputError
-from penstock.monitor.verification import Findings
+from penstock.monitor.verification import Findings, verify
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
@@ -25,6 +26,7 @@ from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 
@@ -121,3 +123,14 @@ def test_a_file_is_told_once_however_many_there_are(tmp_path: Path) -> None:
     assert [(each.path, each.fault) for each in found.faults] == [
         (str(n), "is missing") for n in range(20_000)
     ]
+
+
+def test_a_copied_folder_is_judged_by_its_own_checkpoint(layout: Layout) -> None:
+    replace_json(layout.status, {"checkpoint": str(layout.checkpoint)})
+    copied = layout.output.with_name("copied")
+    shutil.copytree(layout.output, copied)
+    (copied / "_penstock/checkpoint/identity.json").write_bytes(b"")
+    assert [str(copied / "_penstock/checkpoint/identity.json")] == [
+        each.path for each in verify(copied).faults
+    ]
+    assert not verify(layout.output).faults

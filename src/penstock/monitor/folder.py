@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import DamagedError, InputError, UnknownNameError
 from penstock.monitor.book import Document, StatusBook, stream_state
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
@@ -174,6 +175,7 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
 
     Raises:
         UnknownNameError: there is no such stream.
+        DamagedError: a file of them cannot be read.
     """
     quarantined_stream(layout, stream)
     folder = layout.quarantine(stream)
@@ -196,6 +198,8 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
             rows = pq.ParquetFile(path).read()
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
+        except (OSError, ValueError) as error:
+            raise DamagedError(str(path), f"(quarantined records) cannot be read: {error}") from error
         for row in reversed(rows.to_pylist()):
             yield {
                 "batch": batch,
@@ -278,10 +282,13 @@ def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int])
 def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:
     """One quarantined record for each reason that is counted, the newest."""
     found: dict[str, dict[str, Any]] = {}
-    for record in quarantined_records(layout, stream, _LOOKED_THROUGH):
-        reason = record["reason"]
-        # places of files are counted without the details
-        found.setdefault(reason if reason in counted else reason.partition(":")[0], record)
+    with suppress(
+        DamagedError
+    ):  # the other figures are right; `penstock quarantine` and `verify` name the file
+        for record in quarantined_records(layout, stream, _LOOKED_THROUGH):
+            reason = record["reason"]
+            # places of files are counted without the details
+            found.setdefault(reason if reason in counted else reason.partition(":")[0], record)
     return found
 
 

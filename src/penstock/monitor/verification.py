@@ -154,6 +154,9 @@ def verify(folder: Path) -> Findings:
     """
     layout = folder_layout(folder)
     checkpoint = Path(read_status(layout).get("checkpoint") or layout.checkpoint)
+    # a folder that was copied or moved with its checkpoint inside still names where that was
+    if checkpoint.parts[-2:] == layout.checkpoint.parts[-2:]:
+        checkpoint = layout.checkpoint
     layout = Layout(layout.output, checkpoint)
     found = Findings(layout.output, checkpoint, lock_holder(checkpoint))
     _output(layout, found)
