@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import duckdb
@@ -39,6 +41,12 @@ def until(
     while not condition():
         assert time.monotonic() < deadline, told()
         time.sleep(0.05)
+
+
+def slope(moments: Sequence[float], values: Sequence[float]) -> float:
+    """How fast values grow: the median over all pairs of them (Theil and Sen), so that a few outliers do not matter."""
+    points = list(zip(moments, values, strict=True))
+    return median((b - a) / (later - early) for (early, a), (later, b) in combinations(points, 2))
 
 
 class Orders:

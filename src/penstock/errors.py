@@ -6,7 +6,7 @@ what is allowed; where the place is in SQL text, `SqlError` underlines it.
 
 from __future__ import annotations
 
-from penstock.redaction import secrets_masked, without_secrets
+from penstock.redaction import secrets_masked, users_masked, without_secrets
 
 
 class PenstockError(Exception):
@@ -77,6 +77,25 @@ class SqlError(InputError):
         width = max(1, min(end, line_start + len(line)) - start)
         margin = f"line {number}: "
         return f"{self.message}\n  {margin}{line}\n  {' ' * (len(margin) + column)}{'^' * width}"
+
+
+def masked(told: str, error: BaseException | None) -> str:
+    """What is told of an error, with the secrets masked of the scripts that it and what it comes from point at, and of URIs.
+
+    Args:
+        told: the text, such as a traceback.
+        error: the error.
+    """
+    left, known = [error], set()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in known:
+            continue
+        known.add(id(each))
+        if isinstance(each, SqlError):
+            told = secrets_masked(told, each.text)
+        left += [each.__cause__, each.__context__]
+    return users_masked(told)
 
 
 class UnknownNameError(SqlError):

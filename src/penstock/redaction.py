@@ -1,6 +1,7 @@
-"""Secrets in the options of a script: found, so that no message shows them.
+"""Secrets in the options of a script and in URIs: found, so that no message shows them.
 
-An option holds a secret where its name says so, as Spark has it with `spark.redaction.regex`.
+An option holds a secret where its name says so, as Spark has it with `spark.redaction.regex`, and where its value names a
+user of a URI or a host (`s3a://KEY:SECRET@bucket`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _PART = re.compile(
 )
 #: a literal within a value, such as the password of a JAAS entry
 _INNER = re.compile(r"""["']([^"']+)["']""")
+#: the user of a URI; the secret of one may have a slash, and what follows a port is a path
+_OF_URI = r"(?<=://)[^\s'\"@/]*(?::(?!\d+/)[^\s'\"@]*)?(?=@)"
+_URI_USER = re.compile(_OF_URI)
+#: that of a value, where it may stand without a scheme
+_USER = re.compile(rf"{_OF_URI}|(?<![^\s'\",])[\w.%+-]+:[^\s'\",@/]+(?=@)")
 #: shorter values are words of messages too
 _LEAST_CHARACTERS = 4
 
@@ -55,14 +61,14 @@ def secret_places(text: str) -> tuple[tuple[int, int], ...]:
     while (begun := _OPTIONS.search(text, position)) is not None:
         position = begun.end()
         if begun["options"] is not None:
-            for start, end in _values(text, position):
-                found.append((start, end))
+            for places, end in _values(text, position):
+                found += places
                 position = end
     return tuple(found)
 
 
-def _values(text: str, position: int) -> Iterator[tuple[int, int]]:
-    """The secrets among the options that begin at a position."""
+def _values(text: str, position: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
+    """Of each value among the options that begin at a position its secrets, and where it ends."""
     name = ""
     for part in _PART.finditer(text, position):
         if part["mark"] == ")":
@@ -73,8 +79,9 @@ def _values(text: str, position: int) -> Iterator[tuple[int, int]]:
             if not name:
                 name = part[0].strip("`'\"")
             elif is_secret(name):
-                yield _bare(part[0], part.start())
+                yield [_bare(part[0], part.start())], part.end()
             else:
+                yield [each.span() for each in _USER.finditer(text, *part.span())], part.end()
                 # a comma is missing where this was the value of a word
                 name = "" if part["string"] is not None else part[0]
 
@@ -117,10 +124,24 @@ def without_secrets(text: str, start: int, end: int) -> tuple[str, int, int]:
 
 
 def secrets_masked(message: str, text: str) -> str:
-    """A message with the secrets of a script masked, and the literals that they hold."""
+    """A message with the users of its URIs masked, the secrets of a script, and the literals and passwords that they hold."""
     for start, end in secret_places(text):
         value = text[start:end]
-        for secret in (value, *_INNER.findall(value)):
+        for secret in (value, *_INNER.findall(value), *_password(text, start, end)):
             if len(secret) >= _LEAST_CHARACTERS:
                 message = message.replace(secret, MASK)
-    return message
+    return users_masked(message)
+
+
+def users_masked(message: str) -> str:
+    """A message with the users of its URIs masked.
+
+    >>> users_masked("no bucket at s3a://KEY:SECRET@bucket/a")
+    'no bucket at s3a://***@bucket/a'
+    """
+    return _URI_USER.sub(MASK, message)
+
+
+def _password(text: str, start: int, end: int) -> list[str]:
+    """The password of a secret that is a user; none of any other."""
+    return [text[start:end].partition(":")[2]] if text[end : end + 1] == "@" else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from disturbed_runs import VIEWS, Orders, until
+from disturbed_runs import VIEWS, Orders, slope, until
 from penstock.spark.engine import Engine
 
 pytestmark = [
@@ -24,8 +23,8 @@ pytestmark = [
 ]
 
 SECONDS, EVERY_SECONDS = 600, 5
-#: what the last third may have more than the one before
-MOST_GROWTH, MOST_BYTES, MOST_DESCRIPTORS = 1.15, 64 << 20, 40
+#: what may be added in a minute of the last two thirds
+MOST_BYTES, MOST_DESCRIPTORS = 10 << 20, 5
 JOINED = {
     **VIEWS,
     "pairs": "SELECT orders.id, o.id AS other FROM orders JOIN orders AS o ON orders.id = o.id "
@@ -38,7 +37,8 @@ def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path
     orders.feed(2)
     settings = {"compact_every_batches": 8, "history_bytes": 20_000_000, "events_bytes": 1 << 20}
     run = Engine(spark, **settings).execute(orders.script(JOINED)).start(tmp_path / "out")
-    seen = []
+    seen: list[tuple[int, int]] = []
+    minutes: list[float] = []
     begun = sampled = time.monotonic()
     try:
         while time.monotonic() - begun < SECONDS:
@@ -47,17 +47,16 @@ def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path
             if time.monotonic() - sampled > EVERY_SECONDS:
                 sampled = time.monotonic()
                 seen.append(_held())
+                minutes.append((time.monotonic() - begun) / 60)
     finally:
         run.stop()
     third = len(seen) // 3
     assert third > 2, "the machine is too slow for this to be told"
     for number, (name, most) in enumerate((("bytes", MOST_BYTES), ("descriptors", MOST_DESCRIPTORS))):
-        before, after = (
-            statistics.median(each[number] for each in part)
-            for part in (seen[third : 2 * third], seen[2 * third :])
-        )
-        print(f"{name}: {before:,.0f}, then {after:,.0f}", flush=True)
-        assert after <= max(before * MOST_GROWTH, before + most), [each[number] for each in seen]
+        values = [each[number] for each in seen[third:]]
+        added = slope(minutes[third:], values)
+        print(f"{name}: {values[-1]:,}, {added:+,.0f} a minute", flush=True)
+        assert added <= most, values
 
 
 def _held() -> tuple[int, int]:

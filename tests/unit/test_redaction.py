@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from contextlib import suppress
 
 import pytest
 
-from penstock.errors import ConnectionFailedError, InputError, SqlError
-from penstock.redaction import is_secret, secret_places, without_secrets
+from penstock.errors import ConnectionFailedError, InputError, SqlError, StreamFailedError, masked
+from penstock.redaction import is_secret, secret_places, users_masked, without_secrets
 from penstock.sql.script.script import parse_script
 
 MARKER = "SECRET_PW_777"
@@ -67,6 +68,38 @@ def test_what_is_underlined_stays_underlined() -> None:
     inside = text.index(MARKER) + 3
     assert str(SqlError("wrong", text, inside, inside + 2)).endswith("^^^")
     assert str(SqlError("wrong", text, 0, 6)).endswith("\n          ^^^^^^")
+
+
+@pytest.mark.parametrize("user", [f"KEY:{MARKER}", f"KEY:a/{MARKER}/b", MARKER, f":{MARKER}"])
+def test_the_user_of_a_uri_is_masked(user: str) -> None:
+    text = f"CREATE TABLE k (id INT) USING csv OPTIONS (path 's3a://{user}@bucket/a', header 'x'); SELECT"
+    told = str(SqlError(f"no folder s3a://{user}@bucket/a", text, text.index("header"), len(text)))
+    assert MARKER not in told
+    assert told.count("s3a://***@bucket/a") == 2
+    assert MARKER not in str(
+        SqlError(f"{MARKER} is no key", f"OPTIONS (servers 'host:1,u:{MARKER}@host:9092')", 0, 1)
+    )
+
+
+def test_what_is_no_user_is_shown() -> None:
+    for path in ("hdfs://node:8020/a@b", "file:///tmp/a@b", "/tmp/a:b/c@d", "s3a://bucket/a@b"):
+        assert users_masked(path) == path
+        assert secret_places(f"OPTIONS (path '{path}')") == ()
+
+
+def test_the_tables_behind_one_with_a_secret_are_masked_too() -> None:
+    text = f"OPTIONS (password 'abcd'); CREATE TABLE b (i INT) USING kafka OPTIONS (password '{MARKER}')"
+    assert [text[start:end] for start, end in secret_places(text)] == ["abcd", MARKER]
+
+
+def test_what_an_error_comes_from_is_masked() -> None:
+    text = f"OPTIONS (password '{MARKER}')"
+    error = StreamFailedError("stopped")
+    error.__cause__ = SqlError("no login", text, 0, 1)
+    error.__cause__.__cause__ = ValueError(f"no login with {MARKER}")
+    told = "".join(traceback.format_exception(error))
+    assert MARKER in told
+    assert MARKER not in masked(told, error)
 
 
 def test_a_message_that_quotes_a_secret_is_masked() -> None:

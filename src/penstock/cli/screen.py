@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from penstock.errors import masked
+from penstock.redaction import users_masked
 from penstock.spark.sessions.output import OUTPUT
 
 
@@ -41,7 +43,7 @@ class _Handler(logging.Handler):
         try:
             tell(f"{record.levelname.lower()}: {record.getMessage()}", style="yellow")
             if record.exc_info is not None:
-                OUTPUT.take(f"{self.format(record)}\n")
+                OUTPUT.take(f"{masked(self.format(record), record.exc_info[1])}\n")
         except Exception:
             self.handleError(record)
 
@@ -53,13 +55,13 @@ def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
 
 def tell_unforeseen(error: Exception) -> None:
     """Prints one line on an error that is a fault of Penstock's, and writes its traceback and Spark's last lines to a file."""
-    what = traceback.format_exception_only(error)[0].splitlines()[0]
+    what = masked(traceback.format_exception_only(error)[0].splitlines()[0], error)
     try:
         number, path = tempfile.mkstemp(".log", "penstock-error-")
         with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
-            traceback.print_exception(error, file=file)
+            file.write(masked("".join(traceback.format_exception(error)), error))
             if lines := OUTPUT.last:
-                file.writelines(["\nSpark's last lines:\n", *lines])
+                file.write(masked("".join(["\nSpark's last lines:\n", *lines]), error))
         where = f"The traceback is in {path}. Please report it."
     except OSError as second:
         where = f"Its traceback could not be written: {second.strerror or second}"
@@ -69,5 +71,5 @@ def tell_unforeseen(error: Exception) -> None:
 def tell(told: str, style: str = "red") -> None:
     """Prints a line on the standard error."""
     Console(stderr=True).print(
-        f"penstock: {told}", style=style, markup=False, highlight=False, soft_wrap=True
+        f"penstock: {users_masked(told)}", style=style, markup=False, highlight=False, soft_wrap=True
     )

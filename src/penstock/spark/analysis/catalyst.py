@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import Logger
+from threading import Lock
 from typing import Any
 
 from pyspark.logger import PySparkLogger
@@ -27,12 +29,36 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     return DataFrame(session.createDataFrame(rows.emptyRDD(), session.parseDataType(schema.json())), spark)
 
 
+class _Silence:
+    """Keeps a logger off while anybody wants that, in whichever thread; afterwards it is as it was."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._wanted = 0
+        self._disabled = False
+
+    @contextmanager
+    def of(self, logger: Logger) -> Iterator[None]:
+        """Within it, the logger is off."""
+        with self._lock:
+            if not self._wanted:
+                self._disabled = logger.disabled
+            self._wanted += 1
+            logger.disabled = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wanted -= 1
+                if not self._wanted:
+                    logger.disabled = self._disabled
+
+
+_SILENCE = _Silence()
+
+
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    disabled, logger.disabled = logger.disabled, True
-    try:
+    """Keeps PySpark from logging a mistake, with its stack, that is reported as an `SqlError`; of several threads until the last is done."""
+    with _SILENCE.of(PySparkLogger.getLogger("SQLQueryContextLogger")):
         yield
-    finally:
-        logger.disabled = disabled

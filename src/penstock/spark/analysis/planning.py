@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,8 +23,8 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 _TOO_LONG = ("ompile", "64 KB", "JaninoRuntimeException")
 _TOO_DEEP = "StackOverflowError"
 _NAME = re.compile(r"\w+|`[^`]+`")
-#: (schema, text) of what Spark has planned in this process: what is declared is planned once, not at its binding again
-_planned: set[tuple[str, str]] = set()
+#: (settings, schema, text) of what Spark has planned in this process: what is declared is planned once, not at its binding again
+_planned: set[tuple[bytes, str, str]] = set()
 _KEPT = 100_000
 
 
@@ -37,13 +38,18 @@ def failures(
         expressions: their texts.
         column: gives the column of a text, `gate.computed` or one that catches what rows raise.
     """
-    columns = table.schema.json()
-    unseen = [text for text in expressions if (columns, text) not in _planned and not _NAME.fullmatch(text)]
+    place = _settings(table.sparkSession), table.schema.json()
+    unseen = [text for text in expressions if (*place, text) not in _planned and not _NAME.fullmatch(text)]
     failed = _failures(table, unseen, column) if unseen else {}
     if len(_planned) > _KEPT:
         _planned.clear()
-    _planned.update((columns, text) for text in unseen if text not in failed)
+    _planned.update((*place, text) for text in unseen if text not in failed)
     return failed
+
+
+def _settings(spark: SparkSession) -> bytes:
+    """A digest of a session's settings: some, such as `spark.sql.legacy.timeParserPolicy`, decide what Spark raises at."""
+    return sha256(spark._jsparkSession.conf().getAll().toString().encode()).digest()
 
 
 def _failures(

@@ -21,6 +21,8 @@ from penstock.spark.tasks.parquet_files import local_path, other_kind
 TOO_LARGE = "record too large"
 #: what ends a line by default: each of these, or both as a pair
 ANY_END = b"\r\n"
+#: bytes that end a line at the most
+_END_BYTES = 2
 #: bytes of one read, and those of a long line that the quarantine keeps
 _BLOCK_BYTES = 1 << 16
 _KEPT_BYTES = 1 << 10
@@ -71,6 +73,8 @@ def line_ends(kind: str, options: Mapping[str, str]) -> bytes:
 def long_lines(uri: str, most: int, ends: bytes) -> list[LongLine]:
     """The lines of a file that are longer than `most` bytes; of a file that is compressed, gone or not local none.
 
+    Hadoop counts the bytes that end a line: one that fewer than two end may be longer by the rest.
+
     Args:
         uri: the file's URI.
         most: bytes that a line may have.
@@ -91,7 +95,7 @@ def long_lines(uri: str, most: int, ends: bytes) -> list[LongLine]:
 
 def shorter_than(most: int) -> Mapping[str, str]:
     """The option that keeps what `long_lines` finds from Spark's reader; see `whole_files`."""
-    return {_MAX_LENGTH: str(most + 2)}
+    return {_MAX_LENGTH: str(most + _END_BYTES + 1)}
 
 
 @contextmanager
@@ -108,8 +112,8 @@ def whole_files(spark: SparkSession) -> Iterator[None]:
 
 
 def _found(file: IO[bytes], uri: str, size: int, most: int, ends: bytes) -> Iterator[LongLine]:
-    # as Hadoop counts: with the bytes that end the line, one of which is allowed for
-    length = most + 2
+    # as Hadoop counts: with the bytes that end the line
+    length = most + _END_BYTES + 1
     start = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
     number, counted = 1, start
     while size - start >= length:
@@ -117,7 +121,7 @@ def _found(file: IO[bytes], uri: str, size: int, most: int, ends: bytes) -> Iter
         if last is not None:
             start = last
             continue
-        end, is_ended = _next_end(file, start + length - 1, size, ends)
+        end, is_ended = _next_end(file, start + length - _END_BYTES, size, ends)
         number, counted = number + _count(file, counted, start, ends), start
         file.seek(start)
         beginning = file.read(_KEPT_BYTES)

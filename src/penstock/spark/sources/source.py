@@ -24,7 +24,7 @@ from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
-from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
@@ -310,6 +310,11 @@ class DataFrameSource:
             form=replace(self.form, stored=arrow_schema(times.stored)),
         )
 
+    @property
+    def _stored(self) -> StructType:
+        """The columns of the files."""
+        return self.schema if self.form.stored is None else spark_schema(self.form.stored)
+
     def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with
         arrival steps where they are cut into several: one read for each."""
@@ -378,7 +383,7 @@ class DataFrameSource:
                 path,
                 None,
                 rows_in_footer(path, self.kind),
-                f"unreadable {self.kind} file: {in_types(path, why, self.schema)}",
+                f"unreadable {self.kind} file: {in_types(path, why, self._stored)}",
             )
             for path, why in found.items()
         ]
