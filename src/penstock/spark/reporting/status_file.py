@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -13,6 +12,7 @@ from penstock.monitor.book import StatusBook
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.starting import read_status
+from penstock.spark.storage.documents import sealed
 from penstock.spark.storage.files import replace_bytes
 from penstock.spark.storage.layout import Layout
 
@@ -72,9 +72,7 @@ class StatusFile:
             return
         try:
             document = {**self.book.document(), "pairs_by_view": self.all_pairs()}
-            replace_bytes(
-                self._layout.status, json.dumps(document, separators=(",", ":"), default=str).encode()
-            )
+            replace_bytes(self._layout.status, sealed(document, default=str))
             self._written = changes
         except Exception as error:
             # a full disk, or whatever an event holds: the run goes on, its answers count

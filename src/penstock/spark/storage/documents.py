@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ CHECKSUM = "crc"
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
 
 
-def sealed(document: Mapping[str, Any]) -> bytes:
+def sealed(document: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> bytes:
     """A document as it is stored, with its checksum.
 
     Args:
         document: its members, one at least.
+        default: what becomes of a value that JSON does not know; by default a TypeError.
     """
-    behind = json.dumps(document, separators=(",", ":")).encode()[1:]
+    behind = json.dumps(document, separators=(",", ":"), default=default).encode()[1:]
     return b'{"%s":"%08x",%s' % (CHECKSUM.encode(), zlib.crc32(behind), behind)
 
 
