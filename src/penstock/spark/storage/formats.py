@@ -3,6 +3,10 @@
 The layout's version (`layout.LAYOUT_VERSION`) says which documents there are and where; a format's version says what
 one kind of them holds. A change that code of before, or documents of before, do not bear raises one or the other.
 docs/reference/files.md lists both.
+
+To change a format, raise its version here, or the layout's where files appear, move or disappear; update the list; and run
+`make checkpoint-sample`, which adds a checkpoint of the new layout to `tests/checkpoints/`. Tests start from each of these:
+the current layout continues, older ones are refused.
 """
 
 from __future__ import annotations
