@@ -4,7 +4,7 @@
 |---|---|
 | any language with `title="FILE"` | written to FILE; `title="FILE (add)"` appends |
 | `sh` | its commands run: those of `penstock` in this process, all others but `make` in bash |
-| `text` behind `sh` or `python` | its lines are printed by that block, in this order |
+| `text` behind `sh` or `python` | its lines are printed by that block, in any order and among others |
 | `python` without a title | executed, with the names of earlier blocks of the page |
 | `sql` without a title | a script of its own for `penstock check` |
 
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,9 +186,8 @@ def _write(block: Block) -> str:
 
 
 def _compare(printed: str, block: Block) -> None:
-    lines = iter([line.strip() for line in printed.splitlines()])
-    for expected in block.printed:
-        assert expected in lines, f"{block.text}\ndoes not print, or not here:\n{expected}\nbut:\n{printed}"
+    missing = Counter(block.printed) - Counter(line.strip() for line in printed.splitlines())
+    assert not missing, f"{block.text}does not print {list(missing)}, but\n{printed}"
 
 
 def _await(is_so: Callable[[], bool]) -> None:

@@ -50,8 +50,6 @@ def test_examples_with_kafka_run(
             broker.create_topic(topic)
     monkeypatch.chdir(tmp_path)
     Player(_make_folders).play(_of_a_user(text.replace(BROKER, broker.address)))
-    for topic in re.findall(r"make kafka TOPICS=([\w-]+)", text):
-        broker.delete_topic(topic)
 
 
 def _of_a_user(text: str) -> list[Block]:
