@@ -131,10 +131,12 @@ def penstock(arguments: list[str]) -> str:
     try:
         with contextlib.redirect_stdout(printed):
             main()
+        code = None
     except SystemExit as ended:
-        assert not ended.code, (arguments, printed.getvalue())
+        code = ended.code
     finally:
         sys.argv = before
+    assert not code, (arguments, printed.getvalue())
     return printed.getvalue()
 
 
