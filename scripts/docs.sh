@@ -3,7 +3,7 @@
 set -euo pipefail
 
 readonly venv=$1 site=out/site
-"$venv/bin/mkdocs" build --strict --quiet
+NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict --quiet
 if grep -rnoE '<(script|img|iframe)[^>]* src="?https?://[^ >]*|<link[^>]* href="?https?://[^ >]*' "$site" --include='*.html'; then
   echo "A page loads from another host" >&2
   exit 1

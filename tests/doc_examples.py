@@ -91,15 +91,14 @@ class Player:
             return _write(block)
         if block.language == "sh":
             return "".join(_command(command, call) for command in _commands(block.text))
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        with _captured() as printed:
             if block.language == "python":
                 exec(compile(block.text, "page", "exec"), self._names)
             elif block.language == "sql":
                 self._prepare(block.text)
                 Path("page.sql").write_text(block.text)
                 call(["check", "page.sql"])
-        return printed.getvalue()
+        return printed.buffer.getvalue().decode()
 
     def _run_beside(self, block: Block, beside: list[Block]) -> None:
         """Run the one command of `block` until the blocks beside it are played."""
@@ -126,18 +125,26 @@ class Player:
 
 def penstock(arguments: list[str]) -> str:
     """Run the command in this process, on the Spark session there is; return what it prints."""
-    before, printed = sys.argv, io.StringIO()
+    before, code = sys.argv, None
     sys.argv = ["penstock", *arguments]
-    try:
-        with contextlib.redirect_stdout(printed):
+    with _captured() as printed:
+        try:
             main()
-        code = None
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.argv = before
-    assert not code, (arguments, printed.getvalue())
-    return printed.getvalue()
+        except SystemExit as ended:
+            code = ended.code
+        finally:
+            sys.argv = before
+    text = printed.buffer.getvalue().decode()
+    assert not code, (arguments, text)
+    return text
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[io.TextIOWrapper]:
+    """Standard output, whether it is written as text or as bytes."""
+    printed = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    with contextlib.redirect_stdout(printed):
+        yield printed
 
 
 def penstock_process(arguments: list[str]) -> str:
