@@ -26,8 +26,12 @@ BROKER = "127.0.0.1:9092"
 _ELSEWHERE = re.compile(r"^(make (?!kafka )|pip |penstock .*(spark://|examples/))", re.MULTILINE)
 
 
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).with_suffix("").as_posix()
+
+
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, _, _ = page.read_text().partition(KAFKA)
     assert BROKER not in text
@@ -37,9 +41,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if KAFKA in page.read_text()], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if KAFKA in page.read_text()], ids=_name)
 def test_examples_with_kafka_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
