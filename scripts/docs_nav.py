@@ -16,13 +16,17 @@ def expanded(entry: Any, docs: Path) -> Any:
     """Return a navigation in which a list of files has replaced each pattern.
 
     Args:
-        entry: a page, a mapping of one title to an entry, or a list of entries.
+        entry: a page, a mapping of one title to an entry, or a list of entries; a pattern stands in a list.
         docs: the folder that pages are relative to.
     """
-    if isinstance(entry, list):
-        return [expanded(one, docs) for one in entry]
     if isinstance(entry, dict):
         return {title: expanded(one, docs) for title, one in entry.items()}
-    if "*" in entry:
-        return sorted(path.relative_to(docs).as_posix() for path in docs.glob(entry))
+    if isinstance(entry, list):
+        return [page for one in entry for page in _pages(one, docs)]
     return entry
+
+
+def _pages(entry: Any, docs: Path) -> list[Any]:
+    if isinstance(entry, str) and "*" in entry:
+        return sorted(path.relative_to(docs).as_posix() for path in docs.glob(entry))
+    return [expanded(entry, docs)]

@@ -28,10 +28,7 @@ def _expanded() -> Callable[[Any, Path], Any]:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     _, _, nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")
-    found = []
-    for entry in re.findall(r"[\w*/.-]+\.md", nav):
-        pages = _expanded()(entry, DOCS)
-        found += [pages] if isinstance(pages, str) else pages
+    found = _expanded()(re.findall(r"[\w*/.-]+\.md", nav), DOCS)
     assert sorted(found) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
@@ -39,7 +36,7 @@ def test_a_pattern_stands_for_its_files(tmp_path: Path) -> None:
     (tmp_path / "decisions").mkdir()
     for name in ("0002-b.md", "0001-a.md"):
         (tmp_path / "decisions" / name).touch()
-    nav = ["index.md", {"Decisions": "decisions/*.md"}]
+    nav = ["index.md", {"Decisions": ["decisions/*.md"]}]
     assert _expanded()(nav, tmp_path) == [
         "index.md",
         {"Decisions": ["decisions/0001-a.md", "decisions/0002-b.md"]},
