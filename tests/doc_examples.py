@@ -103,22 +103,29 @@ class Player:
     def _run_beside(self, block: Block, beside: list[Block]) -> None:
         """Run the one command of `block` until the blocks beside it are played."""
         failed: list[BaseException] = []
+        over = threading.Event()
 
         def play_beside() -> None:
             try:
-                _await(lambda: any(Path.cwd().rglob("status.json")))
+                _retry(_is_reported, over)
                 for one in beside:
-                    _await_printed(lambda one=one: self._printed(one, penstock_process), one)
+                    _retry(
+                        lambda one=one: _compare(self._printed(one, penstock_process), one), over, one.printed
+                    )
             except BaseException as error:
                 failed.append(error)
             finally:
-                os.kill(os.getpid(), signal.SIGINT)
+                if not over.is_set():
+                    os.kill(os.getpid(), signal.SIGINT)
 
         player = threading.Thread(target=play_beside, daemon=True)
         player.start()
         (command,) = _commands(block.text)
-        _compare(_command(command, penstock), block)
-        player.join()
+        try:
+            _compare(_command(command, penstock), block)
+        finally:
+            over.set()
+            player.join()
         if failed:
             raise failed[0]
 
@@ -199,20 +206,17 @@ def _compare(printed: str, block: Block) -> None:
     assert not missing, f"{block.text}does not print {list(missing)}, but\n{printed}"
 
 
-def _await(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + _ANSWERED_SECONDS
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.2)
+def _is_reported() -> None:
+    assert any(Path.cwd().rglob("status.json")), "no run reports its status"
 
 
-def _await_printed(print_it: Callable[[], str], block: Block) -> None:
-    """Repeat a block that prints until it prints what the page shows; play any other once."""
+def _retry(check: Callable[[], None], over: threading.Event, prints: object = True) -> None:
+    """Repeat a check that fails until it passes, `over` is set or it takes too long; one that prints nothing is made once."""
     until = time.monotonic() + _ANSWERED_SECONDS
     while True:
         try:
-            return _compare(print_it(), block)
+            return check()
         except AssertionError:
-            if not block.printed or time.monotonic() > until:
+            if not prints or over.is_set() or time.monotonic() > until:
                 raise
-            time.sleep(0.5)
+            over.wait(0.5)
