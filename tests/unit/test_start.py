@@ -104,12 +104,6 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
         layout.check()
 
 
-def test_an_engine_loads_no_pandas() -> None:
-    """It takes longer to load than PySpark, at each start."""
-    program = "import sys, penstock.spark.engine\nassert 'pandas' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
 def test_public_names_load_when_they_are_used() -> None:
     program = (
         "import sys, penstock\n"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.util import hash_array
 
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
@@ -47,9 +48,6 @@ def _row_hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 def value_hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
     """A hash of each value, the same on every machine; floating-point values are `canonical`."""
-    # pandas takes as long to load as Spark's own modules; a driver seldom needs it
-    from pandas.util import hash_array
-
     kind = values.type
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):

@@ -16,7 +16,6 @@ from penstock.operators.windows import required_slack
 if __name__ == "__main__":
     for module in ("windows.shard_task", "deadlines.orders"):
         import_module(f"penstock.spark.lanes.{module}")
-    import_module("pandas.util")
     selection.warm_up()
     required_slack.warm_up()
     # a worker collects garbage after every task: let it pass over all that is loaded here
