@@ -228,3 +228,42 @@ def test_insert_into_what_is_no_table_is_refused_with_its_place(kind: str, name:
 def test_insert_into_a_view_declared_before_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="Big is a view"):
         parse_script("INSERT INTO Big SELECT * FROM o", known={"o": "table", "big": "view"})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT semi.id FROM semi WHERE semi.semi > 3 AND anti = 5",
+        "SELECT anti FROM a WHERE anti > 5 OR id IN (1, semi)",
+        "SELECT id AS semi, id anti FROM a",
+        "SELECT anti.id FROM anti JOIN semi ON anti.id = semi.semi JOIN a ON a.anti = semi.id",
+        "SELECT x.id FROM a x JOIN semi ON x.id = semi.id WHERE semi = 3",
+        "SELECT semi, count(*) AS n FROM semi GROUP BY window(at, '1 minute'), semi",
+    ],
+)
+def test_semi_and_anti_are_names_too(query: str) -> None:
+    parse_script(f"{NAMESAKES} CREATE VIEW v AS {query};")
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT a.id FROM a SEMI JOIN anti ON a.id = anti.id", "SEMI JOIN is not supported"),
+        ("SELECT a.id FROM a LEFT ANTI JOIN anti ON a.id = anti.id", "ANTI JOIN: write LEFT JOIN"),
+        (
+            "SELECT a.id FROM a JOIN anti ON a.id = anti.id SEMI JOIN semi ON true",
+            "SEMI JOIN is not supported",
+        ),
+        # Spark gives a table no such alias
+        ("SELECT id FROM a AS semi WHERE semi.id > 3", "WHERE, or the end of the query is expected here"),
+    ],
+)
+def test_semi_and_anti_joins_are_refused(query: str, told: str) -> None:
+    with pytest.raises(SqlError, match=told):
+        parse_script(f"{NAMESAKES} CREATE VIEW v AS {query};")
+
+
+NAMESAKES = "".join(
+    f"CREATE TABLE {name} (id INT, semi INT, anti INT, at TIMESTAMP) USING csv OPTIONS (path 'in');"
+    for name in ("semi", "anti", "a")
+)

@@ -7,7 +7,7 @@ Spark, Arrow or numba are there.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,6 +91,8 @@ def open_script(
     parsed = parse_script(text, aggregates=aggregates)
     if purpose == "run" and not parsed.views and not parsed.inserts:
         raise InputError("nothing to run: declare at least one stream and one view on it")
+    if any(table.source.lower() == "kafka" for table in parsed.tables):
+        pairs |= _connector(pairs)
     engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
@@ -130,6 +132,19 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
         from penstock.spark.engine import Engine
 
         return Engine(session.result(), settings)
+
+
+def _connector(conf: dict[str, str]) -> Mapping[str, str]:
+    """The Spark settings that add the Kafka connector; prints where it is from.
+
+    Raises:
+        InputError: a variable of the environment names a folder without it.
+    """
+    from penstock.spark.sessions.connector import find_connector
+
+    connector = find_connector(conf)
+    Console(stderr=True, soft_wrap=True).print(str(connector), highlight=False, markup=False)
+    return connector.conf
 
 
 def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:

@@ -348,7 +348,7 @@ class Declaring:
     def _insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
         with table.pointing():
-            write = open_sink(table)
+            write = open_sink(self._spark, table)
         query = insert.query
         if (
             isinstance(query, SelectQuery)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
-from penstock.spark.sources.kafka_source import check_broker
+from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_target
 from penstock.sql.script.script import CreateTable
 
 #: given the rows of one view of one batch, with the columns BATCH and ORDINAL, of a selection SINK_DEFINITION too, and the
@@ -54,12 +54,13 @@ class Sink:
             raise SinkFailedError(self.name, self.view) from error
 
 
-def open_sink(table: CreateTable) -> SinkFunction:
+def open_sink(spark: SparkSession, table: CreateTable) -> SinkFunction:
     """The writer behind the target of an INSERT INTO.
 
     Raises:
         UnsupportedError: not a sink Penstock writes to.
-        InputError, ConnectionFailedError: options are missing, or no broker answers.
+        InputError, ConnectionFailedError: options are missing, no broker answers, the topic does not exist, or the session
+            has no Kafka connector.
     """
     kind = table.source.lower()
     if kind == "console":
@@ -76,6 +77,8 @@ def open_sink(table: CreateTable) -> SinkFunction:
         if needed not in options:
             raise InputError(f"INSERT INTO {table.name}: the option {needed} is missing")
     check_broker(table.name, options["kafka.bootstrap.servers"])
+    check_connector(spark, table.name)
+    check_target(spark, table.name, options)
     return _kafka(options)
 
 

@@ -19,6 +19,8 @@ PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", 
 #: kind of the files that the log of a view's rows names: those that were published
 ROWS_FILES = "rows"
 #: what `identity.json` is, for messages
+#: what `status.json` is, for messages
+STATUS = "the status of the newest run"
 IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 6

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of
+from penstock.sql.text.lexing import is_call, name_of, token_kinds
 from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
@@ -62,23 +62,21 @@ _WINDOWS = {"window", "session_window", "window_time"}
 def is_join(tokens: Sequence[Token]) -> bool:
     """Whether a query selects from several tables."""
     depth, after_from = 0, False
-    for position, token in enumerate(tokens):
-        kind = token.token_type
+    for position, kind in enumerate(token_kinds(tokens)):
         depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
         if depth:
             continue
         if not after_from:
             after_from = kind is TokenType.FROM
-        elif kind is TokenType.COMMA or _is_join_word(tokens, position):
+        elif kind is TokenType.COMMA or _is_join_word(kind, tokens, position):
             return True
         elif kind in _ENDS:
             return False
     return False
 
 
-def _is_join_word(tokens: Sequence[Token], position: int) -> bool:
+def _is_join_word(kind: TokenType, tokens: Sequence[Token], position: int) -> bool:
     """Whether a join begins there; LEFT and RIGHT are functions too."""
-    kind = tokens[position].token_type
     return kind in _JOINS and not (kind in (TokenType.LEFT, TokenType.RIGHT) and is_call(tokens, position))
 
 
@@ -187,7 +185,7 @@ class _JoinSplitter(Splitter):
         while (kind := self._kind()) is not None:
             nesting = self._nesting()
             if depth == 0 and (
-                _is_join_word(self.tokens, self.position)
+                _is_join_word(kind, self.tokens, self.position)
                 or (kind in _ENDS and not (kind in UNSUPPORTED and self._is_name()))
             ):
                 break

@@ -200,7 +200,7 @@ class Splitter:
         )
 
     def _kind(self) -> TokenType | None:
-        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
+        return self.kinds[self.position] if self.position < len(self.tokens) else None
 
     def _place(self) -> tuple[int, int]:
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
@@ -248,8 +248,9 @@ class Splitter:
         alias = None
         if self._kind() is TokenType.ALIAS:
             self.position += 1
-        if self._kind() in (TokenType.VAR, TokenType.IDENTIFIER):
-            alias = self.tokens[self.position].text
+        following = self.tokens[self.position] if self._kind() else None
+        if following is not None and following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            alias = following.text
             self.position += 1
         return name, clause, alias
 
