@@ -78,19 +78,19 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     document = folder_status(tmp_path / "out")
     assert document["views"]["pairs"]["rows"] == told.count()
     assert document["views"]["pairs"]["backlog"] == {"flights": 0, "weather": 0}
-    lines = "\n".join(status_lines(document))
+    lines = "\n".join(status_lines(document, verbose=True))
     assert f"join view pairs of flights, weather: {told.count():,} rows" in lines
     standing = document["views"]["pairs"]["standing"]
     assert {step["first"] for step in standing["steps"]} == {"f", "w"}
     if not document["views"]["pairs"]["switched"]:
         searched = sum(step["measured"]["rows"] for step in standing["steps"])
         assert searched > 0 < standing["measured_rate"]
-    assert f"a condition raised, so that {raised:,} joined rows are no match" in lines
+    assert f"a condition failed: {raised:,} joined rows left out" in lines
 
     lost = sum(tuples.column("n").to_pylist().count(0) for tuples in inputs.tuples["flights"])
     assert run.status()["flights"]["errors"] == {"dividing": lost}
     assert sum(event["counts"]["dividing"] for event in run.events("expression_raised")) == lost > 0
-    assert f"an expression raised, so that tuples are no match of: dividing {lost:,}" in lines
+    assert f"these tuples match nothing of the view: dividing {lost:,}" in lines
     run.stop()
 
 
@@ -239,8 +239,8 @@ def test_records_of_static_tables_that_do_not_fit_are_set_aside(
     assert {event["table"]: event["malformed"] for event in read} == reasons
     assert {event["lane"]: event["rows"] for event in read} == {"joins.0": 2, "joins.1": 1, "joins.2": 1}
     run.stop()
-    told = "\n".join(status_lines(folder_status(tmp_path / "out")))
-    assert "  static table by_csv, left out: 1 for: malformed csv record: tier is no INT\n" in told
+    told = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
+    assert "  static table by_csv, set aside: 1 record: malformed csv record: tier is no INT\n" in told
     assert "  static table by_json: 1 row, read " in told
 
     layout = folder_layout(tmp_path / "out")

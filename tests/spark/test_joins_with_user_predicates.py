@@ -90,12 +90,12 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert reordered["order"] == "is_three(w.n), half(f.x) BETWEEN 0 AND 1"
     assert "is predicted to take" in reordered["reason"]
     told = run.explain()
-    assert "  judged by is_three(w.n): measured " in told
+    assert "  user predicate is_three(w.n): measured " in told
     begin = told.index("  judged by is_three(w.n)")
     assert told.index("  judged by half(f.x) BETWEEN 0 AND 1: measured ", begin) > begin
     run.stop()
-    lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
-    assert "  judged by is_three(w.n): measured " in lines
+    lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
+    assert "  user predicate is_three(w.n): measured " in lines
     assert f": {reordered['order']}: {reordered['reason']}" in lines
 
 

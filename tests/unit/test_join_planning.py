@@ -105,8 +105,8 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     assert json.loads(json.dumps(document)) == document
     told = "\n".join(standing_lines(document))
     assert "measured: key 0 is equal in 0.2" in told
-    assert "the runner-up: new tuples of" in told
-    assert "rows/s put out, nothing measured" in told
+    assert "second-best order: new tuples of" in told
+    assert "not measured since the order changed" in told
 
 
 def test_nothing_is_predicted_before_it_is_known_how_fast_event_time_passes(planner: JoinPlanner) -> None:
@@ -116,9 +116,9 @@ def test_nothing_is_predicted_before_it_is_known_how_fast_event_time_passes(plan
     document = standing_document(PLAN, standing)
     assert document["predicted_rate"] is document["runner_up"] is None
     told = "\n".join(standing_lines(document))
-    assert "nothing predicted before it is known how fast event time passes" in told
-    assert ": nothing measured yet" in told
-    assert "predicted: " not in told
+    assert "no prediction yet, Penstock still measures how fast event time passes" in told
+    assert ": not measured yet" in told
+    assert "predicted " not in told
 
 
 def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: JoinPlanner) -> None:
@@ -143,10 +143,8 @@ def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: Joi
     assert step["predicted"]["rows"] == pytest.approx(rates[0])
     told = list(standing_lines(document))
     (line,) = (each for each in told if each.startswith("  new tuples of a0 meet a2"))
-    assert line.endswith(
-        "; measured 2,500 rows come, 400 pairs looked at, 350 go on a second, 2e-06 s for each"
-    )
-    assert "rows/s put out, measured 1,050; " in "\n".join(told)
+    assert line.endswith("; measured 2,500 tuples in, 400 pairs compared, 350 out a second, 2e-06 s a tuple")
+    assert ", measured 1,050; " in "\n".join(told)
 
 
 def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: JoinPlanner) -> None:

@@ -306,7 +306,7 @@ def test_the_status_says_what_became_of_the_packets() -> None:
     book.note({**reached, "created": 12_300, "arrived": 12_000, "under_way": 257, "lost": lost})
     assert book.stream("readings")["network"]["lost"] == lost
     assert book.document()["news"] == []
-    lines = list(status_lines({**book.document(), "output": "out"}))
+    lines = list(status_lines({**book.document(), "output": "out"}, verbose=True))
     assert (
         "  network: 61.5 s of 600 s | 12,300 packets created | 12,000 arrived | 257 under way | "
         "43 lost (no route 40, link break 3)"

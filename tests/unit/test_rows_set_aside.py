@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.monitor.report import event_line
+from penstock.monitor.news import event_line
 from penstock.spark.ingest.batch_events import BatchEvents
 from penstock.spark.sources.offenders import rows_in_footer
 from penstock.spark.storage.events import EventLog

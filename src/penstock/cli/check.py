@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 
 
 def check(

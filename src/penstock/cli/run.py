@@ -52,7 +52,7 @@ def run(
     """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
     from penstock.cli.watch import Watcher
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
     from penstock.spark.storage.layout import Layout

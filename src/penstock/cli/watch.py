@@ -11,7 +11,7 @@ from rich.console import Console
 
 from penstock.cli.common import read_script
 from penstock.errors import InputError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
     from penstock.spark.declaring import Reconciled

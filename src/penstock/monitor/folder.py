@@ -39,9 +39,9 @@ def folder_layout(folder: Path) -> Layout:
         InputError: there is none, or it is not Penstock's.
     """
     if not folder.is_dir():
-        raise InputError(f"no such results folder: {folder}")
+        raise InputError(f"Results folder {folder} does not exist.")
     if not (folder / "_penstock").is_dir():
-        raise InputError(f"{folder} is not a results folder of Penstock")
+        raise InputError(f"{folder} is not a results folder of Penstock: it has no folder _penstock.")
     return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
 
 
@@ -92,15 +92,19 @@ def folder_status(folder: Path) -> Document:
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
-        if pairs is not None:
-            _rank(catalog, name, stream, pairs.get(name, {}))
+        _rank(catalog, name, stream, None if pairs is None else pairs.get(name, {}))
     for name, view in joins.items():
         document["views"][name] = _of_join(document, layout, name, view)
     for name, view in catalog["views"].items():
         if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
             if name in derived:
-                shown.update(document.get("lanes", {}).get(derived[name], {}).get("views", {}).get(name, {}))
+                lane = document.get("lanes", {}).get(derived[name], {})
+                shown.update(lane.get("views", {}).get(name, {}))
+                shown["behind_seconds"] = lane.get("behind_seconds")
+            else:
+                stream = document["streams"].get(view["stream"], {})
+                shown["behind_seconds"] = stream.get("windows_seconds")
             if view.get("dropped"):
                 shown["dropped"] = view["dropped"]
             missing = _missing(document["streams"].get(view["stream"], {}))
@@ -120,7 +124,9 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
-    shown |= {name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables")}
+    shown |= {
+        name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables", "behind_seconds")
+    }
     reach = lanes[-1].get("streams") or {}
     whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
     newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}
@@ -229,8 +235,8 @@ def _judge(document: Document, holder: int | None) -> None:
     elif said == "running":
         document["state"] = "dead"
         document["reason"] = (
-            f"its process {document.get('pid', '')} is gone without a last word (killed, or the machine went down); "
-            "the same command goes on from here"
+            f"process {document.get('pid', '')} ended without a report (killed, out of memory, or the machine stopped). "
+            "Run the same command again to continue"
         )
     elif said not in _LEFT:
         document["state"] = "never started"
@@ -247,8 +253,8 @@ def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
     if holder is not None:
         return {**told, "state": "starting", "reason": None, "pid": holder}
     reason = (
-        f"its process {starting['pid']} is gone and had not begun to answer (killed while it was starting, or the "
-        "machine went down); the same command goes on from here"
+        f"process {starting['pid']} ended while it was starting (killed, out of memory, or the machine stopped). "
+        "Run the same command again to continue"
     )
     return {**told, "state": "dead", "reason": reason}
 
@@ -267,16 +273,18 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
         stream["samples"] = _samples(layout, name, stream["quarantined"])
 
 
-def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int]) -> None:
-    """The selections of a stream by how often they were satisfied."""
+def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int] | None) -> None:
+    """The selections of a stream by how often tuples satisfied them; None where nothing has counted them."""
     views = [
         view
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
     ]
-    busiest = sorted(((view, pairs[view]) for view in views if pairs.get(view)), key=lambda each: -each[1])
-    stream["busiest"] = dict(busiest)
-    stream["silent"] = len(views) - len(busiest)
+    if pairs is None:
+        stream["selections"] = dict.fromkeys(views)
+    else:
+        counts = ((view, pairs.get(view, 0)) for view in views)
+        stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
 
 
 def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from penstock.errors import TypeMismatchError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.spark.declared import Declared
 from penstock.spark.definitions import column_names, rows_schema
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition

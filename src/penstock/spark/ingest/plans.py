@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived

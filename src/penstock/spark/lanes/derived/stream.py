@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.spark.ingest.explaining import explain_window
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.derived.beneath import RowSource
