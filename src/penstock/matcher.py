@@ -48,7 +48,7 @@ class Matcher:
             time_zone(timezone)
         except ValueError as error:
             raise InputError(
-                f"timezone: {error}; allowed: a name such as Europe/Berlin, +08:00 or GMT+8"
+                f"timezone: {error}; write a name such as Europe/Berlin, +08:00 or GMT+8"
             ) from None
         bound = bind_selections(conditions, _spark_schema(schema), None, timezone)
         self._columns = {column.name: column.type for column in bound.columns}

@@ -239,7 +239,9 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     told = capsys.readouterr().out
     assert "out: ended" in told
     assert "stream orders: ended | 3 tuples in 1 batch" in told
-    assert {"large", "named"} == {line.split()[0] for line in told.splitlines() if " selection  ended " in line}
+    assert {"large", "named"} == {
+        line.split()[0] for line in told.splitlines() if " selection  ended " in line
+    }
     assert "in/orders.csv:5: 4,Oslo,much,2026-01-04" in told
     assert _call("quarantine", "out", "orders", "--format", "json") == 0
     (line,) = capsys.readouterr().out.splitlines()

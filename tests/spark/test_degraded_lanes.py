@@ -59,7 +59,8 @@ def test_selections_and_joins_go_on_beside_windows_that_cannot(spark: SparkSessi
         )
         _until(
             lambda: any(
-                "RETRYING: view by_name" in line for line in status_lines(folder_status(tmp_path / "out"), verbose=True)
+                "RETRYING: view by_name" in line
+                for line in status_lines(folder_status(tmp_path / "out"), verbose=True)
             )
         )
         assert run.status()["orders"]["state"] == "running"

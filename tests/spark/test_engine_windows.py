@@ -126,7 +126,9 @@ def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: 
     (line,) = (stream.line() for stream in take_snapshot(run.status()))
     assert "for a SUM or AVG that does not fit its type in huge" in line
     run.stop()
-    assert "NULL for a SUM or AVG that does not fit its type" in "\n".join(status_lines(folder_status(out), verbose=True))
+    assert "NULL for a SUM or AVG that does not fit its type" in "\n".join(
+        status_lines(folder_status(out), verbose=True)
+    )
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     windows = [event for event in events if event["kind"] == "windows"]
     # the last tuple of each file is 20 s late; those of the last files are of final windows

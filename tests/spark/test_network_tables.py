@@ -102,7 +102,9 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     }
     assert sum(causes.values()) > 0
     assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told
-    line = next(line for line in status_lines(folder_status(tmp_path / "out"), verbose=True) if "network:" in line)
+    line = next(
+        line for line in status_lines(folder_status(tmp_path / "out"), verbose=True) if "network:" in line
+    )
     assert f"{packets.num_rows:,} packets created | {arrived.num_rows:,} arrived" in line
     reached = run.events("network_reached")
     assert len(reached) == run.status()["readings"]["batches"]

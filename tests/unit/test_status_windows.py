@@ -122,9 +122,8 @@ def test_sums_that_do_not_fit_their_type_are_told(layout: Layout) -> None:
         }
         log.record("windows", stream="orders", batch=batch, views=views)
     log.close()
-    assert (
-        "\n  1 row with NULL for a SUM or AVG that does not fit its type; each revision counts\n"
-        in lines(layout)
+    assert "\n  1 row with NULL for a SUM or AVG that does not fit its type; each revision counts\n" in lines(
+        layout
     )
 
 

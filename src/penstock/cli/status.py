@@ -107,4 +107,4 @@ def quarantine(
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:
-            print(f"no records of {name} are set aside")
+            print(f"No records of {name} to show.")

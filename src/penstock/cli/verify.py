@@ -42,16 +42,16 @@ def verify(
         for each in found.faults:
             print(f"{each.path} {each.fault}")
         if found.writer is not None:
-            print(f"process {found.writer} writes to {found.checkpoint}: the checkpoint was not read")
-        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_said(len(found.faults))}")
+            print(f"Process {found.writer} is writing to checkpoint {found.checkpoint}; it was not checked.")
+        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_verdict(len(found.faults))}")
     if found.faults:
         raise typer.Exit(1)
 
 
-def _said(faults: int) -> str:
+def _verdict(faults: int) -> str:
     if not faults:
         return "no damage found"
     return (
-        f"{faults} {'file is' if faults == 1 else 'files are'} damaged; put them back from a copy of the folder, or start "
-        "with a new checkpoint and a new output folder, which answers all that the source still has"
+        f"{faults} {'file is' if faults == 1 else 'files are'} damaged; restore them from a copy of the folder, or start "
+        "with a new checkpoint and a new output folder, which answers everything that the source still has"
     )

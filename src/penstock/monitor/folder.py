@@ -141,15 +141,15 @@ def quarantined_stream(layout: Layout, stream: str | None) -> str:
         UnknownNameError: there is no such stream, or none is named and there is not exactly one.
     """
     streams, tables = _quarantines(layout)
-    existing = f"existing streams: {', '.join(streams) or 'none'}"
+    existing = f"Existing streams: {', '.join(streams) or 'none'}"
     if tables:
         existing += f"; static tables: {', '.join(tables)}"
     if stream is None:
         if len(streams) != 1:
-            raise UnknownNameError(f"name a stream; {existing}")
+            raise UnknownNameError(f"Name a stream. {existing}")
         return streams[0]
     if stream not in (*streams, *tables):
-        raise UnknownNameError(f"no stream {stream}; {existing}")
+        raise UnknownNameError(f"Stream {stream} does not exist. {existing}")
     return stream
 
 

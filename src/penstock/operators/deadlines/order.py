@@ -47,7 +47,7 @@ class OrderPlan:
         if self.calls and self.window.aggregates:
             raise ValueError(
                 f"view {self.window.name} has {len(self.window.aggregates)} built-in aggregates and {len(self.calls)} of the "
-                "user's: allowed are aggregates of one kind"
+                "user's: a view can have one kind only. Move one of them to another view."
             )
 
     @property

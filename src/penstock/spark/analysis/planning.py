@@ -77,7 +77,7 @@ def refused(text: str, message: str) -> SqlError:
     quoted = [each for each in literals if _quotes(message, each[1:-1]) or _quotes(message, string(each))]
     marked = max(quoted, key=len, default=text)
     start = text.index(marked)
-    return SqlError(f"Spark raises here before it reads a row: {told}", text, start, start + len(marked))
+    return SqlError(f"Spark fails here before it reads a row: {told}", text, start, start + len(marked))
 
 
 def _quotes(message: str, value: str) -> bool:
@@ -95,7 +95,7 @@ def _raised(selection: DataFrame) -> str | None:
     except (PySparkException, Py4JJavaError) as error:
         message = str(error)
         if _TOO_DEEP in message:
-            return "this is nested too deep."
+            return "this is nested too deeply."
         return None if any(each in message for each in _TOO_LONG) else message
     return None
 

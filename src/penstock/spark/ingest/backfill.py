@@ -134,7 +134,7 @@ class Backfill:
             try:
                 self._spark.sparkContext.cancelJobGroup(self._group)
             except Exception as error:
-                _log.info("nothing to cancel, the session is gone: %s", first_line(error))
+                _log.info("nothing to cancel, the Spark session has ended: %s", first_line(error))
             self._thread.join()
 
     def _follow(self) -> None:
@@ -246,9 +246,9 @@ class Backfill:
     def _make_whole(self, missing: _Missing) -> None:
         began = time.perf_counter()
         beginning = missing.beginning
-        assert beginning.newest is not None, "batches before brought tuples"
+        assert beginning.newest is not None, "earlier batches had tuples"
         if beginning.offset is None:
-            raise CannotReadAgainError("Spark's checkpoint does not say how far the source had been read")
+            raise CannotReadAgainError("Spark's checkpoint does not record how far it had read the source")
         published = read_published(self._layout, self._stream)
         before = [each for each in published.stretches if each.first < beginning.batch]
         reach = _reached(before, beginning.newest)

@@ -58,7 +58,7 @@ def window_query(definition: WindowDefinition) -> WindowQuery:
     views = {name.upper(): parse_query(text) for name, text in definition.beneath}
     query = flatten(parse_query(definition.sql), views)
     if not isinstance(query, WindowQuery):
-        raise InputError(f"view {definition.name} has no window in its GROUP BY, nor have the views beneath")
+        raise InputError(f"view {definition.name} has no window in its GROUP BY, and neither do the views it selects from")
     return query
 
 
@@ -247,6 +247,6 @@ def _time(bound: Sequence[BoundWindow], derived: Mapping[str, Derived], event_ti
         text = derived[time].expression if time in derived else quote(time)
         raise InputError(
             f"view {bound[0].plan.name} has windows over {text}, but the event time of its stream is "
-            f"{event_time}; name that one in window(...)"
+            f"{event_time}. Write that column in window(...)."
         )
     return time

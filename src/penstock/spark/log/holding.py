@@ -40,7 +40,7 @@ class Held:
 
     def event(self, log: LogReader) -> dict[str, Any]:
         """The fields of the event that tells of it."""
-        told = f"reader {self.reader} still needs entry {self.entry}, so that the log cannot go from there on"
+        told = f"reader {self.reader} still needs entry {self.entry}; newer parts of the log cannot be deleted"
         if not self.is_known:
             told += (
                 "; no lane of this run has that name: if none is to come again, remove "

@@ -110,7 +110,7 @@ class RowLog:
         if published.last < done:
             raise CheckpointError(
                 f"view {self._view}: the log of its rows goes to publication {done} of {self._lane}, and the results folder "
-                f"ends with {published.last}: it was set back to an older copy or has lost files; {REMEDY}"
+                f"ends with {published.last}: it was restored from an older copy, or files are missing; {REMEDY}"
             )
         for document in published.single:
             if self._last is not None and document["last"] > done:

@@ -154,7 +154,7 @@ class Retries:
 
     def _failure(self, cause: Cause) -> StreamFailedError:
         again = (
-            f"; tried again {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
+            f"; retried {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
         )
         named = {
             name: value

@@ -67,7 +67,7 @@ def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any]
     """The published matches of a stream as their files have them."""
     if stream not in catalog["streams"]:
         raise UnknownNameError(
-            f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
+            f"Stream {stream} does not exist. Existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
     schema = stored_schema(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
@@ -247,7 +247,7 @@ def project(
         return rows.drop(queries, DEFINITIONS)
     spark = frame.sparkSession
     if (reason := changing(rows.select(*(computed(spark, sql) for sql, _ in projection)))) is not None:
-        raise UnsupportedError(f"{reason} cannot be used here.")
+        raise UnsupportedError(refusal(reason))
     columns = [
         computed(spark, sql) if name is None else tried(spark, sql).alias(name) for sql, name in projection
     ]

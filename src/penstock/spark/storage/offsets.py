@@ -228,5 +228,5 @@ def refuse_others(stream: str, figures: Mapping[str, Any], offsets: str | None, 
     if known is not None and offsets is not None and known != offsets:
         raise CheckpointError(
             f"stream {stream}: batch {figures['batch']} is published, and Spark now reads other records for it: "
-            f"{checkpoint} was set back to an older copy or has lost files; {REMEDY}"
+            f"{checkpoint} was restored from an older copy, or files are missing; {REMEDY}"
         )

@@ -328,7 +328,7 @@ class KeyedQuery:
             raise CheckpointError(
                 f"the windows of stream {self.stream}: batch {figures['batch']} is published with the log up to "
                 f"{figures['entry']}, and Spark now takes it up to {entry}: "
-                f"{self._layout.keyed_spark(self.stream)} was set back to an older copy or has lost files; {REMEDY}"
+                f"{self._layout.keyed_spark(self.stream)} was restored from an older copy, or files are missing; {REMEDY}"
             )
 
     def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> Published:
