@@ -103,8 +103,8 @@ def _fitting(
             return _cast(column, kind, declared)
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"The batch does not fit the matcher's schema: column {name!r} is of type {kind} and holds what "
-                f"{declared} does not: {error}."
+                f"The batch does not fit the matcher's schema: column {name!r} is of type {kind}; some of its values do "
+                f"not fit {declared}: {error}."
             ) from error
     return column
 

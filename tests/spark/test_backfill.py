@@ -64,7 +64,7 @@ def test_a_source_that_cannot_be_read_again_leaves_windows_that_are_never_final(
     run = engine.start(out, available_now=True, ended=True)
     run.await_termination()
     (told,) = events_of(out, "backfill_impossible")
-    assert "read only once" in told["reason"]
+    assert "reads such a source once" in told["reason"]
     changes = run.changes("sums")
     unseen = changes.where(changes.w.start <= since)
     assert unseen.count() > 0

@@ -202,7 +202,7 @@ def test_windows_whose_log_was_set_back_are_refused(
     shutil.copytree(tmp_path / "copy", folder)
     told = "reader windows of stream orders goes on with entry 3 of the log, .* ends before entry 2"
     with pytest.raises(
-        StreamFailedError, match=rf"{told}: one of them was set back.*Put back the newest copy"
+        StreamFailedError, match=rf"{told}: one of them was restored.*Restore the newest copy"
     ):
         _follow(spark, log)
 

@@ -86,7 +86,7 @@ WITHOUT_SPARK = {
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
         [],
-        "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window",
+        "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
     "setting": (
@@ -137,7 +137,7 @@ WITH_SPARK = {
     ),
     "unclosed parenthesis": (
         f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders WHERE (amount > 5",
-        "This is never closed.",
+        "This parenthesis is not closed.",
     ),
     "type mismatch": (
         f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders WHERE day > TRUE",
@@ -403,7 +403,10 @@ def test_a_run_stops_when_told_and_goes_on_where_it_stopped(
         threading.Thread(target=stop_after, args=(batches,), daemon=True).start()
         assert _call("run", "script.sql", "--output", "out") == 0
         printed = capsys.readouterr()
-        assert "stopping; the same command goes on from here\nresults in out\n" in printed.out
+        assert (
+            "Stopping. Run the same command again to continue.\nResults: out; state: penstock status out\n"
+            in printed.out
+        )
         assert "Traceback" not in printed.err
         (folder / "in" / "more.csv").write_text("id,city,amount,day\n7,Bern,3000,2026-01-05\n")
     assert _call("results", "out", "large", "--format", "csv") == 0
@@ -431,21 +434,21 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
         return out.getvalue()[before:]
 
     assert look(4) == "", "an editor may take the file away for a moment"
-    assert look(5).count("not followed: cannot read script") == 1
+    assert look(5).count("not applied, the run continues unchanged: cannot read script") == 1
     assert look(2, good) == ""
     told = look(3, good.replace("amount > 900", "price > 900"))
-    assert told.count("not followed: Column price does not exist") == 1
+    assert told.count("not applied, the run continues unchanged: Column price does not exist") == 1
     assert look(1, longer) == "", "it may not be saved whole yet"
     assert look(1) == f"{path}: followed: 1 view added (small)\n"
     assert engine.declared == {"orders": ["large", "small"]}
     for cut, refusal in (
-        (longer[:-4], "it is cut off within a statement"),
-        (longer[:-40], "it is cut off within a statement"),
-        (longer[: len(TABLE) + 1], "the script has no view"),
-        ("", "it is cut off"),
+        (longer[:-4], "the script ends within a statement"),
+        (longer[:-40], "the script ends within a statement"),
+        (longer[: len(TABLE) + 1], "The script has no view"),
+        ("", "the script ends"),
     ):
         assert look(4, cut) == "", "it may be saved whole soon"
-        assert f"not followed: {refusal}" in look(4)
+        assert f"not applied, the run continues unchanged: {refusal}" in look(4)
         assert engine.declared == {"orders": ["large", "small"]}
         assert look(2, longer) == ""
     assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))

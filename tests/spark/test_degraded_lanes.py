@@ -89,8 +89,8 @@ def test_what_is_available_is_answered_beside_a_view_that_cannot_be_and_that_is_
     run = engine.sink("by_name", write).start(tmp_path / "out", available_now=True, ended=True)
     with pytest.raises(
         StreamFailedError,
-        match=r"^not everything is answered: views by_name, busy: sink write of view by_name failed: ValueError: never 0\. "
-        r"All else is; the same command goes on from here$",
+        match=r"^some views are incomplete: views by_name, busy: sink write of view by_name failed: ValueError: never 0\. "
+        r"All others are complete$",
     ):
         run.await_termination(600)
     run.stop()

@@ -157,7 +157,7 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
     ("text", "message"),
     [
         ("CREATE TABLE t (a INT) USING parquet OPTIONS (path '/no/such/place');", "does not exist"),
-        ("CREATE TABLE t (a INT) USING parquet;", "path is missing"),
+        ("CREATE TABLE t (a INT) USING parquet;", "set the option path"),
         ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "allowed: parquet"),
         ("CREATE TABLE t (__penstock_step INT) USING parquet OPTIONS (path '{path}');", "reserved"),
         (
@@ -215,7 +215,7 @@ def test_redefining_and_dropping_views_that_others_select_from(spark: SparkSessi
     engine.view("huge", "SELECT id FROM Large WHERE amount > 900")
     with pytest.raises(InputError, match="huge selects from Large"):
         engine.drop("large")
-    with pytest.raises(InputError, match="select from itself"):
+    with pytest.raises(InputError, match="selects from itself"):
         engine.view("large", "SELECT * FROM huge")
     with pytest.raises(InputError, match="is a table or stream"):
         engine.view("Orders", "SELECT * FROM orders")
@@ -255,8 +255,8 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
             same.replace("seen'", "seen', max_files_per_trigger '1'") + console,
             "other options .*\n.*line 1: CREATE",
         ),
-        (script(tmp_path / "in", {}) + console, "the script has no view"),
-        ("", "the script has no view"),
+        (script(tmp_path / "in", {}) + console, "The script has no view"),
+        ("", "The script has no view"),
     ):
         with pytest.raises(InputError, match=refusal):
             engine.reconcile(text)

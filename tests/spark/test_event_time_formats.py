@@ -119,7 +119,7 @@ def _usable(text: str) -> str:
         ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "csv is decoded by Spark"),
         ("parquet", "millis", "in the scan"),
         ("parquet", "nanos", "in the scan"),
-        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "the event time's format is read by Spark only"),
+        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "only Spark reads the format of the event time"),
     ],
 )
 def test_views_over_stored_times_are_those_of_spark(
@@ -195,7 +195,7 @@ def test_a_topic_has_such_times_decoded_in_the_worker(
     )
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute"}
     engine.views(views)
-    assert "JSON is decoded in the worker" in engine.explain()
+    assert "Python workers decode JSON" in engine.explain()
     run = _ended(engine, tmp_path / "out")
     (tmp_path / "clicks").mkdir()
     (tmp_path / "clicks" / "1.json").write_text("\n".join(lines))
@@ -247,7 +247,7 @@ def test_the_worker_reads_numbers_as_spark_does(spark: SparkSession) -> None:
         ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "no format that Spark reads: .*; allowed: 'seconds'|no format"),
         ("ts BIGINT", "event_time 'ts', event_time_format 'milliseconds'", SqlError, "did you mean 'millis'"),
         ("ts STRING", "event_time 'ts', event_time_format 'EEEE'", SqlError, "event_time_format 'EEEE'"),
-        ("ts BIGINT", "event_time_format 'millis'", SqlError, "name its column: event_time 'column'"),
+        ("ts BIGINT", "event_time_format 'millis'", SqlError, "needs the option event_time 'column'"),
         ("ts BIGINT", "event_time 'at', event_time_format 'millis'", UnknownNameError, "existing columns: ts"),
         ("ts BIGINT", "static true, event_time_format 'millis'", SqlError, "leave event_time_format out"),
     ],

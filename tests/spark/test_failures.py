@@ -323,7 +323,7 @@ def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now", PYSPARK_PYTHON=python)
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1
-    assert "the workers' Python lacks something" in told
+    assert "the Python of the workers lacks a module" in told
     assert "No module named" in told
     assert "Traceback" not in told
     assert "\tat " not in told

@@ -207,7 +207,7 @@ def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: P
     (query,) = [each for each in spark.streams.active if each.name.endswith(":t")]
     threading.Timer(1, stopped.set).start()
     query.stop()
-    with pytest.raises(StreamFailedError, match="stopped from outside"):
+    with pytest.raises(StreamFailedError, match="another program stopped"):
         run.await_termination(300)
     run.stop()
     assert [event["cause"] for event in run.events("run_failed")] == ["stopped_outside"]

@@ -147,7 +147,7 @@ def test_the_command_line_says_which_definition_it_shows(
         )
     for refused, message in (
         ({"all_definitions": True, "changes": True}, "--all: not with --changes"),
-        ({"definition": 1, "misses": True}, "--definition: not with --misses"),
+        ({"definition": 1, "misses": True}, "--definition and --misses exclude each other"),
         ({"definition": 0}, "no definition 0"),
     ):
         with pytest.raises(InputError, match=message):

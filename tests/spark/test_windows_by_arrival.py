@@ -100,7 +100,10 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
             "USING parquet OPTIONS (path '{0}', arrival 'penstock_batch')",
             "column name penstock_batch is reserved",
         ),
-        ("USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')", "leave one of both out"),
+        (
+            "USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')",
+            "set either `arrival` or `event_time`",
+        ),
         ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "leave arrival out"),
         (
             "USING replay OPTIONS (path '{0}', arrival 'a', arrival_time 'x')",

@@ -293,7 +293,7 @@ class _Jvm:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(52, "its memory was used up"), (-9, "was killed"), (None, "spark.stop() was called")]
+    ("code", "told"), [(52, "its memory was full"), (-9, "was killed"), (None, "spark.stop() was called")]
 )
 def test_a_java_process_whose_memory_is_used_up_is_told_from_others(
     monkeypatch: pytest.MonkeyPatch, code: int | None, told: str

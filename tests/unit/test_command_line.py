@@ -17,7 +17,7 @@ from penstock.cli import main as command_line
 from penstock.errors import InputError
 from penstock.spark.sessions.output import OUTPUT
 
-WORDS = r"penstock: an error that Penstock did not foresee: (.*)\. The traceback is in (\S+)\. Please report it\.\n"
+WORDS = r"penstock: Unexpected error: (.*)\. The traceback is in (\S+); please report it\.\n"
 
 
 def _ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, app: Callable[[], None]) -> object:

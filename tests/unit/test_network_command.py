@@ -91,7 +91,7 @@ def test_a_network_of_which_nothing_comes_has_no_delays(
         (["--set", "colour"], "--set colour: allowed: NAME=VALUE"),
         (["--set", "max_speed=3"], "--set max_speed: it has an option of its own, --max-speed"),
         (["--start", "soon"], "Option start is 'soon'; allowed: a moment such as"),
-        (["--output", "."], "--output . is a folder; allowed: the name of a file"),
+        (["--output", "."], "--output . is a folder; name a file"),
         (["--lost", "nowhere/lost.parquet"], "--lost nowhere/lost.parquet: there is no folder nowhere"),
         (["--lost", "./trace.parquet"], "--lost trace.parquet is the file of --output"),
     ],

@@ -162,7 +162,7 @@ def test_a_start_that_was_cut_off_is_begun_anew(tmp_path: Path, simulated: list[
     _prepared(_opened("nodes '20'"), tmp_path)
     (_replay(tmp_path) / "schedule.json").unlink()
     _prepared(_opened("nodes '30'"), tmp_path)
-    with pytest.raises(CheckpointError, match="has nodes 30, and the script says nodes 20"):
+    with pytest.raises(CheckpointError, match="has nodes 30, but the script has nodes 20"):
         _prepared(_opened("nodes '20'"), tmp_path)
     assert len(simulated) == 2
 
@@ -183,8 +183,9 @@ def test_another_network_than_that_of_the_checkpoint_is_refused(
     _prepared(_opened(""), tmp_path)
     with pytest.raises(CheckpointError) as error:
         _prepared(_opened(options), tmp_path)
-    assert f"the network of its checkpoint has {then}, and the script says {now}; put that back" in str(
-        error.value
+    assert (
+        f"the network of its checkpoint has {then}, but the script has {now}. Restore the old value"
+        in str(error.value)
     )
 
 
@@ -192,7 +193,7 @@ def test_another_network_than_that_of_the_checkpoint_is_refused(
 def test_the_checkpoint_of_a_replay_is_refused(tmp_path: Path) -> None:
     _prepared(_opened(""), tmp_path)
     (_replay(tmp_path) / "network.json").unlink()
-    with pytest.raises(CheckpointError, match="is that of a replay of a stored table"):
+    with pytest.raises(CheckpointError, match="belongs to a replay of a stored table"):
         _prepared(_opened(""), tmp_path)
 
 
@@ -202,7 +203,7 @@ def test_the_checkpoint_of_a_network_is_refused_by_a_replay(tmp_path: Path) -> N
     _prepared(network, tmp_path)
     pace = Pace(1.0, 100_000)
     replay = ReplaySource(network.schema, lambda: pa.table({}), "measured", "arrived", pace, in_scan=True)
-    with pytest.raises(CheckpointError, match="is that of a simulated network, not of a stored table"):
+    with pytest.raises(CheckpointError, match="belongs to a simulated network, not to a stored table"):
         _prepared(replay, tmp_path)
 
 

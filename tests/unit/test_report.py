@@ -89,9 +89,9 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
 
 def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
     assert list(unused({"orders": ["large"], "clicks": []})) == [
-        "clicks: no view reads it, nothing will be answered"
+        "no view reads stream clicks; add a view or remove the table"
     ]
-    assert list(unused({})) == ["no stream is declared, there is nothing to run"]
+    assert list(unused({})) == ["the script declares no stream; nothing will run"]
 
 
 def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
@@ -154,7 +154,7 @@ def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
     [
         ("malformed csv record: x is no INT", None, "options sep and header"),
         ("malformed JSON", None, "multiLine 'true'"),
-        ("malformed json record: no JSON object", None, "one JSON object a line"),
+        ("malformed json record: not a JSON object", None, "one JSON object a line"),
         ("not UTF-8", None, "option encoding"),
         (
             "unreadable file",

@@ -56,10 +56,10 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     (tmp_path / "json" / "1.json").write_text('{"id": 1, "City": "Bern"}\nbroken\n{"amount": 2}\n')
     (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'"))
     assert warning.startswith(
-        "the records looked at have no city, which will be NULL; did you mean City? They have: "
+        "the sampled records have no city, which will be NULL; did you mean City? They have: "
     )
     (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'", "(id INT, nowhere STRING)"))
-    assert warning == "the records looked at have no nowhere, which will be NULL. They have: City, amount, id"
+    assert warning == "the sampled records have no nowhere, which will be NULL. They have: City, amount, id"
     (tmp_path / "parquet").mkdir()
     pq.write_table(
         pa.table({"ID": pa.array([1], pa.int32()), "city": ["a"], "amuont": [2.0]}),
@@ -67,7 +67,7 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     )
     (tmp_path / "parquet" / "2.parquet").write_text("no Parquet")
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path / 'parquet'}'"))
-    assert warning.startswith("the files looked at have no amount, which will be NULL; did you mean amuont?")
+    assert warning.startswith("the sampled files have no amount, which will be NULL; did you mean amuont?")
     assert table_warnings(_table("json", f"path '{tmp_path / 'none'}'")) == []
 
 
@@ -96,7 +96,7 @@ def test_types_that_parquet_files_do_not_have_are_told(
     assert len(found) == (not is_read)
     if not is_read:
         assert found == [
-            f"the files looked at have x as {own} (declared {declared}), which Spark does not read so: their rows will be set aside unread"
+            f"the sampled files have x as {own} (declared {declared}), which Spark does not read so: their rows will be set aside unread"
         ]
 
 
@@ -129,7 +129,7 @@ def test_timestamps_in_nanoseconds_are_told_with_a_remedy(tmp_path: Path) -> Non
         ("1;Bern;2.5\n2;Basel;3\n", "", "have 1 field, and .* 3 columns.*separated by ';', not by ',': add the option sep ';'"),
         ("id\tcity\tamount\n1\tBern\t2\n", "header true,", "add the option sep '.t'"),
         ("id;city;amount;\n1;Bern;2;\n", "header true, sep ';',", "have 4 fields.*The last field is empty; declare a column for it"),
-        ("1,Bern,2,x\n", "", "have 4 fields, and the table declares 3 columns: such records will be set aside. Declare the columns"),
+        ("1,Bern,2,x\n", "", "have 4 fields, and the table declares 3 columns: Penstock will set such records aside. Declare the columns"),
         ("1,Bern\n", "", "have 2 fields"),
         ("id,city,amount,more\n", "header true,", "have 4 fields"),
         ('# a,b\n1,"a,b",2\n', "comment '#',", None),
@@ -196,7 +196,7 @@ def test_a_folder_without_files_is_told(tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
     for kind in ("csv", "json", "parquet", "orc"):
         assert table_warnings(_table(kind, f"path '{tmp_path}'")) == [
-            f"{tmp_path} has no files yet: the stream waits for the first one"
+            f"{tmp_path} has no files yet; the stream waits for the first one"
         ]
 
 
@@ -212,7 +212,7 @@ def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "2.json.gz").write_bytes(whole[:12] + bytes(200))
     (tmp_path / "3.json").write_text("[" * 200_000 + '\n{"id": 1, "City": "Bern", "amount": 2}\n')
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}/[23]*'"))
-    assert "the records looked at have no city" in warning
+    assert "the sampled records have no city" in warning
     assert table_warnings(_table("json", f"path '{tmp_path}/[12]*'")) == []
     assert table_warnings(_table("csv", f"path '{tmp_path}/2*', header true")) == []
 
@@ -233,7 +233,9 @@ def test_of_a_large_folder_some_files_are_looked_at(tmp_path: Path, monkeypatch:
 def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("1,Bern,2\n")
     (warning,) = table_warnings(_table("csv", f"path '{tmp_path}', Nonsense 'x', max_files_per_trigger 1"))
-    assert warning == "option nonsense is known neither to Penstock nor to Spark's reader of csv"
+    assert (
+        warning == "option nonsense is unknown to Penstock and to Spark's reader of csv; check its spelling"
+    )
     assert table_warnings(_table("kafka", "subscribe 'x', kafka.whatever 'y', failOnDataLoss false")) == []
 
 
@@ -252,7 +254,7 @@ def test_a_mistake_of_a_table_points_to_its_place() -> None:
 
 @pytest.mark.parametrize("name", ["batch rows", "batchrows", "Batch_Row", "batch-rows"])
 def test_a_slip_in_a_setting_is_answered_by_the_one_that_was_meant(name: str) -> None:
-    with pytest.raises(InputError, match=f"there is no {name}; did you mean batch_rows"):
+    with pytest.raises(InputError, match=f"{name} does not exist; did you mean batch_rows"):
         tuned(Settings(), {name: "2048"})
-    with pytest.raises(InputError, match="there is no colour; existing settings: batch_rows, "):
+    with pytest.raises(InputError, match="colour; existing settings: batch_rows, "):
         tuned(Settings(), {"colour": "red"})

@@ -94,7 +94,7 @@ def test_what_is_no_aggregate_is_refused(given: object, told: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "3d", "a.b", "größe", None])
 def test_a_name_that_sql_cannot_call_is_refused(name: Any) -> None:
-    with pytest.raises(InputError, match="its name must be letters, digits and _"):
+    with pytest.raises(InputError, match="the name may have letters, digits and _"):
         user_aggregate(name, Whole, pa.int64(), "BIGINT")
 
 
@@ -139,7 +139,7 @@ def test_values_take_the_declared_type(value: object, kind: pa.DataType, expecte
         (
             pa.array([1.0]),
             pa.float64(),
-            "returned DoubleArray, which .*: one value is expected, not an array",
+            "returned DoubleArray, which .*: return one value, not an array",
         ),
         ({"name": "a"}, COUNTED, "field n is NULL, but NOT NULL"),
         (pa.scalar({"n": None}, COUNTED), COUNTED, "field n is NULL, but NOT NULL"),
@@ -257,8 +257,8 @@ TABLE = "CREATE TABLE orders (amount INT) USING parquet OPTIONS (path 'in');\n"
 @pytest.mark.parametrize(
     ("module", "query", "told"),
     [
-        ("", "SELECT * FROM orders", "it must define FUNCTIONS = .*, AGGREGATES = .* or both"),
-        ("FUNCTIONS = {'f': len}", "SELECT * FROM orders", "it must define FUNCTIONS = {'name': "),
+        ("", "SELECT * FROM orders", "the file must define FUNCTIONS = .*, AGGREGATES = .* or both"),
+        ("FUNCTIONS = {'f': len}", "SELECT * FROM orders", "the file must define FUNCTIONS = {'name': "),
         (
             "AGGREGATES = [len]",
             "SELECT * FROM orders",

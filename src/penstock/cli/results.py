@@ -43,7 +43,8 @@ def results(
     misses: Annotated[
         bool,
         typer.Option(
-            "--misses", help="Windows of a view with a deadline that were not released in time, with the reason."
+            "--misses",
+            help="Windows of a view with a deadline that were not released in time, with the reason.",
         ),
     ] = False,
     definition: Annotated[
@@ -142,9 +143,7 @@ class Asked:
             yield f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
         if self.final_only or (self.changes and "lanes" not in entry):
             mark = "corrected_after_final" if self.final_only else "its revisions start at 1,000,000"
-            yield (
-                f"final rows change only if a tuple arrives later than the horizon ({mark})"
-            )
+            yield (f"final rows change only if a tuple arrives later than the horizon ({mark})")
 
 
 def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:

@@ -28,7 +28,9 @@ def run(
     output: Annotated[Path, typer.Option(help="Results folder.", metavar="DIR")] = Path("penstock-out"),
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder with the state for restarts; default: inside the results folder.", metavar="DIR"),
+        typer.Option(
+            help="Folder with the state for restarts; default: inside the results folder.", metavar="DIR"
+        ),
     ] = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Answer the current input, then stop.")

@@ -33,9 +33,7 @@ def simulate(
     what: Annotated[  # noqa: ARG001 - there is one
         Simulated, typer.Argument(help="A wireless network of sensors.", metavar="network")
     ],
-    output: Annotated[
-        Path, typer.Option(help="Parquet file for the packets that arrived.", metavar="FILE")
-    ],
+    output: Annotated[Path, typer.Option(help="Parquet file for the packets that arrived.", metavar="FILE")],
     lost: Annotated[
         Path | None, typer.Option(help="Parquet file for the packets that were lost.", metavar="FILE")
     ] = None,
@@ -53,7 +51,11 @@ def simulate(
     traffic: Annotated[Traffic, typer.Option(help="Where packets are sent.")] = _DEFAULT.traffic,
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Another option of the network; repeat the option for several.", metavar="NAME=VALUE"),
+        typer.Option(
+            "--set",
+            help="Another option of the network; repeat the option for several.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     start: Annotated[
         str | None, typer.Option(help="Start of the simulated time, in UTC.", metavar="MOMENT")

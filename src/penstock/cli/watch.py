@@ -110,7 +110,9 @@ class Watcher:
         told = str(error) if isinstance(error, InputError) else _cause(error)
         if told != self._told:
             self._told = told
-            self._console.print(f"{self._path}: not applied, the run continues unchanged: {told}", style="red")
+            self._console.print(
+                f"{self._path}: not applied, the run continues unchanged: {told}", style="red"
+            )
 
 
 def _cause(error: Exception) -> str:

@@ -237,8 +237,8 @@ def _tell_once(folder: Path, error: OSError) -> None:
     if not _Told.yet:
         _Told.yet = True
         _log.warning(
-            "compiled kernels cannot be kept in %s (%s): every process compiles them anew, some 10 seconds; "
-            "NUMBA_CACHE_DIR names another folder",
+            "cannot cache compiled code in %s (%s); every process compiles it again, about 10 seconds. "
+            "Set NUMBA_CACHE_DIR to a writable folder",
             folder,
             error.strerror or error,
         )

@@ -164,7 +164,9 @@ class Declared:
         if found is None:
             shown = sorted(self.views)
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            raise UnknownNameError(f"View {name} does not exist. Existing views: {', '.join(shown[:20]) or 'none'}{more}")
+            raise UnknownNameError(
+                f"View {name} does not exist. Existing views: {', '.join(shown[:20]) or 'none'}{more}"
+            )
         return found
 
     def stream_name(self, query: SelectQuery | WindowQuery) -> str:

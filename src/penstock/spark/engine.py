@@ -95,7 +95,9 @@ class Engine:
             DuplicateNameError: the name is taken.
         """
         if not frame.isStreaming:
-            raise InputError(f"Stream {name}: the DataFrame is not a streaming DataFrame. Use spark.readStream.")
+            raise InputError(
+                f"Stream {name}: the DataFrame is not a streaming DataFrame. Use spark.readStream."
+            )
         source = stream_source(frame, event_time)
         if event_time_format is not None:
             if event_time is None:
@@ -271,7 +273,9 @@ class Engine:
             if self._run is not None and self._run.active:
                 raise InputError("The engine is running. Stop it before you start it again.")
             if not self._declared.views:
-                raise InputError("The engine has nothing to run: declare at least one stream and one view on it.")
+                raise InputError(
+                    "The engine has nothing to run: declare at least one stream and one view on it."
+                )
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)

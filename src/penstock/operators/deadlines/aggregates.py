@@ -18,7 +18,7 @@ from penstock.operators.python_values import python_values
 from penstock.plan.deadlines import AggregateSignature, Arity
 
 _ALLOWED = (
-    "allowed: a function that takes a pyarrow.Array an argument and returns a value, or a class with "
+    "give a function that takes one pyarrow.Array for each argument and returns a value, or a class with "
     "add(arrays...), remove(arrays...) and result()"
 )
 _METHODS = ("add", "remove", "result")
@@ -146,7 +146,7 @@ def user_aggregate(name: str, given: object, kind: pa.DataType, type_sql: str) -
     """
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise InputError(
-            f"aggregate {name!r}: its name must be letters, digits and _, and not begin with a digit"
+            f"aggregate {name!r}: the name may have letters, digits and _, and must not start with a digit"
         )
     if isinstance(given, type):
         _check_class(name, given)
@@ -203,7 +203,9 @@ def _arity(what: str, function: Callable[..., object]) -> Arity:
     ]
     for each in parameters:
         if each.kind is each.KEYWORD_ONLY and each.default is each.empty:
-            raise InputError(f"{what}: it needs {each.name}= by name, but Penstock passes arguments by position")
+            raise InputError(
+                f"{what}: it needs {each.name}= by name, but Penstock passes arguments by position"
+            )
     least = sum(each.default is each.empty for each in positional)
     is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     return Arity(least, None if is_open else len(positional))

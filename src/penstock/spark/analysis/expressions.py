@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
+from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import (
     boxed,
     changing,

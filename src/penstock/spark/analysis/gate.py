@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
-from penstock.spark.analysis.functions import ALLOWED, REFUSED
+from penstock.spark.analysis.functions import ALLOWED, REFUSED, refusal
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _UNRESOLVED = frozenset(
@@ -184,7 +184,9 @@ def _shallow(text: str) -> Iterator[None]:
     except Py4JJavaError as error:
         if "StackOverflowError" not in str(error.java_exception):
             raise
-        raise UnsupportedError("This is nested too deeply for Spark. Move a part to its own view.", text, 0, len(text)) from None
+        raise UnsupportedError(
+            "This is nested too deeply for Spark. Move a part to its own view.", text, 0, len(text)
+        ) from None
 
 
 def _caught(spark: SparkSession, guarded: str) -> Column:

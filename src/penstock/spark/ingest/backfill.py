@@ -23,6 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.errors import StreamFailedError
+from penstock.monitor.figures import counted
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
@@ -373,5 +374,7 @@ def _refuse_less(reports: Sequence[TaskReport], needed: Sequence[Stretch], every
             if place.reason not in known:
                 raise CannotReadAgainError(f"{place.origin} cannot be read: {place.reason}")
     for reason, number in (aside - known).items():
-        raise CannotReadAgainError(f"records that were read before cannot be now ({number:,}): {reason}")
-    raise CannotReadAgainError(f"the source has {tuples:,} of {before:,} tuples that were read before")
+        raise CannotReadAgainError(
+            f"{counted(number, 'record')} readable before cannot be read now: {reason}"
+        )
+    raise CannotReadAgainError(f"the source still has {tuples:,} of {counted(before, 'tuple')} read before")

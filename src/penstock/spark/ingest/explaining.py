@@ -50,7 +50,9 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
 def explain_bound(bound: BoundSelections) -> list[str]:
     """Bound selections in lines: compared columns, columns that Spark computes, conditions."""
     attributes, derived = bound.selections.attributes, bound.derived
-    lines = [f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]]
+    lines = [
+        f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]
+    ]
     if len(attributes) > _SHOWN:
         lines.append(f"  ... {len(attributes)} compared columns in total")
     lines += [

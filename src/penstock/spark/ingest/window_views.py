@@ -58,7 +58,9 @@ def window_query(definition: WindowDefinition) -> WindowQuery:
     views = {name.upper(): parse_query(text) for name, text in definition.beneath}
     query = flatten(parse_query(definition.sql), views)
     if not isinstance(query, WindowQuery):
-        raise InputError(f"view {definition.name} has no window in its GROUP BY, and neither do the views it selects from")
+        raise InputError(
+            f"view {definition.name} has no window in its GROUP BY, and neither do the views it selects from"
+        )
     return query
 
 
@@ -240,8 +242,8 @@ def _time(bound: Sequence[BoundWindow], derived: Mapping[str, Derived], event_ti
     for each in bound:
         if each.plan.time != time:
             raise InputError(
-                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times; "
-                "those of a stream share one"
+                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times. "
+                "All windows of a stream must use the same one."
             )
     if event_time is not None and time != event_time:
         text = derived[time].expression if time in derived else quote(time)

@@ -176,8 +176,8 @@ class Compaction:
         if batch >= first:
             return next((figures for figures in merged.batches if figures["batch"] == batch), None)
         raise CheckpointError(
-            f"batch {batch} of {self._manifests.name} is published, and Spark wants to answer it again; what was read "
-            f"for it is known of batch {first} and later ones only: the checkpoint was set back to an old copy; {REMEDY}"
+            f"Spark repeats batch {batch} of {self._manifests.name}, which was published before batch {first}, the oldest that "
+            f"can be repeated. The checkpoint was restored from an old copy; {REMEDY}"
         )
 
     def compact(self, last: int, patience_seconds: float | None = None) -> tuple[int, int] | None:

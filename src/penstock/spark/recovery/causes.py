@@ -34,8 +34,8 @@ SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
 _ENDED = "the Spark session has ended: spark.stop() was called, or its Java process was killed"
 _HEAP_USED_UP = (
-    "Spark's Java process has ended, because its memory was used up: give it more (--conf spark.driver.memory=4g), "
-    "or smaller records or batches"
+    "Spark's Java process has ended, because its memory was full. Give it more (--conf spark.driver.memory=4g), "
+    "or use smaller records or batches"
 )
 #: with what a JVM ends in which Spark met that its memory is used up, and how long its last steps may take
 _HEAP_EXIT = 52
@@ -147,6 +147,12 @@ _RULES = (
         "no permission to read a file",
     ),
     _rule("disk_full", r"No space left on device|Disk quota exceeded", True, "the disk is full"),
+    _rule(
+        "file_name",
+        r"URISyntaxException: Relative path in absolute URI",
+        False,
+        "Spark cannot read a file whose name has a colon; rename the file",
+    ),
     _rule(
         "file_missing",
         r"FileNotFoundException|FILE_NOT_EXIST|No such file or directory|PATH_NOT_FOUND",

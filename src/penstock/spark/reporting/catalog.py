@@ -82,9 +82,7 @@ def find_rows(
     if all_definitions:
         _refuse_all(name, entry, definition)
     if final_only and (is_selection(entry) or "lanes" in entry):
-        raise InputError(
-            f"{name} is not a window view: its rows are neither early nor final"
-        )
+        raise InputError(f"{name} is not a window view: its rows are neither early nor final")
     return name, entry
 
 
@@ -94,8 +92,7 @@ def _refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> Non
         raise InputError(f"{view}: choose either definition {definition} or all definitions")
     if not is_selection(entry):
         raise InputError(
-            f"{view} is no selection: its definitions have columns of their own, which make no one table; ask for one "
-            "definition by its number"
+            f"{view} is not a selection: its definitions have different columns. Choose one definition by its number"
         )
 
 

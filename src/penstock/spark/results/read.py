@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from penstock.errors import CheckpointError, InputError, UnknownNameError, UnsupportedError
 from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.plan.names import free_name
+from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import folder_of, results_of, view_kind
@@ -169,8 +170,8 @@ def results(
         return _selected(spark, layout, name, entry, definition, all_definitions)
     except UnsupportedError as error:
         raise InputError(
-            f"{layout.output / '_penstock'} says of view {name} what Penstock never writes. Somebody else did: trust nothing "
-            f"in this folder. {error}"
+            f"{layout.output / '_penstock'} has a text of view {name} that Penstock never writes. Another program changed this "
+            f"folder: do not trust it. {error}"
         ) from None
 
 

@@ -140,7 +140,9 @@ def check_java() -> str:
         f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
     )
     if java is None:
-        raise ConnectionFailedError(f"Java is missing: no java on the PATH, and JAVA_HOME is not set. {wanted}")
+        raise ConnectionFailedError(
+            f"Java is missing: no java on the PATH, and JAVA_HOME is not set. {wanted}"
+        )
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:

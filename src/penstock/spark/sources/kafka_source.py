@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.json_decode import decodable
 from penstock.operators.ingest.malformed import RecordForm
-from penstock.monitor.figures import counted
 from penstock.operators.windows.arrival_steps import OffsetSteps
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
@@ -178,9 +178,7 @@ class KafkaJsonSource:
     def place(self, derived: tuple[Derived, ...]) -> str:
         """In the worker's own JSON decoder, or behind Spark's."""
         why = self._why_not(derived)
-        return (
-            f"slower path: {why}" if why else "fast path: Python workers decode JSON"
-        )
+        return f"slower path: {why}" if why else "fast path: Python workers decode JSON"
 
     def named(self, cause: Cause) -> Cause:
         """As it is."""

@@ -221,7 +221,7 @@ class TopicsSource:
 
 def _recreated(topic: str) -> TopicRecreatedError:
     return TopicRecreatedError(
-        f"topic {topic} was deleted and created again; its stream goes on from its beginning"
+        f"topic {topic} was deleted and created again; its stream continues from the beginning of the new topic"
     )
 
 

@@ -82,9 +82,9 @@ def other_version(found: object, read: int, what: str) -> str:
         what: which version it is: of a format, the layout, a state.
     """
     if isinstance(found, int) and found > read:
-        age, remedy = "a newer", "go on with that version of Penstock"
+        age, remedy = "a newer", "continue with that version of Penstock"
     else:
-        age, remedy = "an older", "go on with the version of Penstock that wrote it"
+        age, remedy = "an older", "continue with the version of Penstock that wrote it"
     has = f"{what} {found}" if found is not None else f"no {what} version"
     return (
         f"was written by {age} version of Penstock: it has {has}, this version reads {what} {read}; {remedy}, or start "

@@ -206,7 +206,7 @@ class Layout:
                 and not (self.output / "_penstock").is_dir()
             ):
                 raise InputError(
-                    f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+                    f"output folder {self.output} exists and is not a results folder of Penstock. Name a new or an empty folder."
                 )
             for folder in (self.output, self.checkpoint):
                 _refuse_unwritable(folder)

@@ -47,7 +47,7 @@ _UNREADABLE = "unreadable "
 #: names of 100,000 views fit; beyond it Parquet would write each name out
 _DICTIONARY_BYTES = 64 << 20
 #: why a tuple is in no window though it could be read
-TOO_LATE = "too late: all its windows are final, and the history does not go back to them"
+TOO_LATE = "too late: all its windows are final and older than the history"
 
 
 @dataclass(frozen=True, slots=True)

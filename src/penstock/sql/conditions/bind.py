@@ -248,7 +248,9 @@ class _Binder:
             for column, kind in zip(every, types, strict=True):
                 if pa.types.is_boolean(column.type) and kind not in (pa.bool_(), pa.null()):
                     text = column.expression
-                    message = f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
+                    message = (
+                        f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
+                    )
                     raise TypeMismatchError(message, text, 0, len(text))
             return self._host.may_raise([column.expression for column in computed])
         except SqlError as error:

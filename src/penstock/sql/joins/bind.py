@@ -152,7 +152,9 @@ def _require_refused(text: PlacedText, host: JoinHost, error: UnknownNameError) 
         host.schema_of(text.text)
     except SqlError:
         return
-    message = "This name is ambiguous in a join view. Write columns with the name of their input, such as f.k."
+    message = (
+        "This name is ambiguous in a join view. Write columns with the name of their input, such as f.k."
+    )
     raise UnsupportedError(message, error.text, error.start, error.end)
 
 

@@ -196,7 +196,7 @@ class _JoinSplitter(Splitter):
             depth += nesting
             self.position += 1
         if first == self.position:
-            raise self._expected("A condition")
+            raise self._expected("a condition")
         clause = self._clause(first, self.position)
         _refuse(parse_tree(clause), clause)
         return clause

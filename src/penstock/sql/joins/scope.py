@@ -153,9 +153,7 @@ class Scope:
         """
         found = self.expression(clause).column
         if found is None:
-            raise clause.error(
-                UnknownNameError, "Expected the name of a column here.", 0, len(clause.text)
-            )
+            raise clause.error(UnknownNameError, "Expected the name of a column here.", 0, len(clause.text))
         return found
 
     def star(self, clause: Clause, qualifier: str | None) -> Sequence[Column]:

@@ -187,7 +187,9 @@ def parse_script(
                 parser.declare(statement.name, names)
                 kinds[statement.name.upper()] = "view"
             elif statement.table.upper() not in names:
-                sinks = [each.name for each in statements if isinstance(each, CreateTable) and each.source in SINKS]
+                sinks = [
+                    each.name for each in statements if isinstance(each, CreateTable) and each.source in SINKS
+                ]
                 message = (
                     f"Table {statement.table} does not exist. INSERT INTO needs a table USING kafka or console; "
                     f"existing ones: {', '.join(sinks) or 'none'}."
@@ -277,7 +279,9 @@ def _refuse_in_where(where: Clause, users: Collection[str]) -> None:
     tokens = tokenize(where.text, where.start, where.script)
     for position, token in enumerate(tokens):
         if is_aggregate(tokens, position) and not any(each.token_type is TokenType.SELECT for each in tokens):
-            message = f"WHERE cannot use an aggregate such as {token.text}; use GROUP BY window(...) and HAVING."
+            message = (
+                f"WHERE cannot use an aggregate such as {token.text}; use GROUP BY window(...) and HAVING."
+            )
             raise where.error(UnsupportedError, message, token.start, token.end + 1)
         if is_users_aggregate(tokens, position, users):
             message = (

@@ -144,9 +144,7 @@ def _deadline(arguments: list[str]) -> float:
     is_string = len(arguments) == 1 and given[0] in "'\""
     length = microseconds_of(given) if is_string else None
     if length is None:
-        allowed = (
-            "a length of time, in days to microseconds, such as '3 seconds' or '1 minute 30 seconds'"
-        )
+        allowed = "a length of time, in days to microseconds, such as '3 seconds' or '1 minute 30 seconds'"
         raise ValueError(f"expected {allowed}; got {given or 'nothing'}.")
     if length <= 0:
         raise ValueError(f"the length of time must be above 0; got {given}.")

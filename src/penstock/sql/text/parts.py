@@ -338,7 +338,10 @@ class Splitter:
         clause = self._clause(first, last)
         if last - first == 1 or clause.text.strip() == "*":
             return Item(clause, clause, None, None)
-        if self.tokens[first].token_type is TokenType.STAR and self.tokens[first + 1].text.upper() in ("EXCEPT", "EXCLUDE"):
+        if self.tokens[first].token_type is TokenType.STAR and self.tokens[first + 1].text.upper() in (
+            "EXCEPT",
+            "EXCLUDE",
+        ):
             message = f"`* {self.tokens[first + 1].text.upper()}` is not supported; name the columns."
             raise clause.error(UnsupportedError, message, 0, len(clause.text))
         tree = parse_tree(clause)

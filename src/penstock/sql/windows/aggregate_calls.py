@@ -236,9 +236,7 @@ class _Reader:
         }
         for what, is_there in refused.items():
             if is_there:
-                message = (
-                    f"{what} is not supported with your aggregate {name}. Write {name}(expression[, expression, ...])."
-                )
+                message = f"{what} is not supported with your aggregate {name}. Write {name}(expression[, expression, ...])."
                 raise self._error(UnsupportedError, message, self.position, self.end)
         texts = tuple(self._text(*each) for each in found)
         return AggregateCall(name.upper(), texts, None, None, self._place(), is_users=True)
@@ -275,7 +273,9 @@ class _Reader:
                     SqlError, "An aggregate cannot contain another aggregate.", position, position + 1
                 )
             if self.tokens[position].token_type is TokenType.SELECT:
-                raise self._unsupported("A subquery is not supported; make it a view, or JOIN the static table.")
+                raise self._unsupported(
+                    "A subquery is not supported; make it a view, or JOIN the static table."
+                )
             if self.tokens[position].token_type is TokenType.OVER:
                 raise self._unsupported("A window function (OVER) is not supported.")
 

@@ -161,9 +161,7 @@ class WindowBinder:
         for entry in query.group_by:
             name = _single_name(entry.text) if not entry.is_qualified() else None
             if name is not None and name in visible and name not in keys:
-                message = (
-                    "This is also the name of a source column, and Spark groups by that column. Rename the alias."
-                )
+                message = "This is also the name of a source column, and Spark groups by that column. Rename the alias."
                 raise entry.error(UnsupportedError, message, 0, len(entry.text))
 
     def _time(self, query: WindowQuery) -> _Used:

@@ -228,9 +228,7 @@ class PlannedDiscipline:
             shed = [(each, len(each.instances), _MISSES) for each in backlogs]
             return Choice(None, shed, "")
         place = len(backlogs[number].instances) - 1
-        return _only(
-            backlogs, number, place, "no prediction fits: measured again", firm=False
-        )
+        return _only(backlogs, number, place, "no prediction fits: measured again", firm=False)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:

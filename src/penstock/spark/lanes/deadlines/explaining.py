@@ -24,7 +24,11 @@ def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
         passed += f" + slack, which Penstock learns so that {error} for {100 * (1 - bound.delta):.4g} % of the groups"
     loss = query.constraint
     late = "; lost windows are answered late, as revision 1, when cores are idle" if view.late else ""
-    how = "each window continues from the state of the previous one" if query.incremental else "each window is computed from scratch"
+    how = (
+        "each window continues from the state of the previous one"
+        if query.incremental
+        else "each window is computed from scratch"
+    )
     return (
         f"view {name} on {stream} with a deadline: windows are answered within {query.deadline:g} s after the stream's time "
         f"{passed}; at most {loss.k} of {loss.m} consecutive windows may be lost{late}; {how}"

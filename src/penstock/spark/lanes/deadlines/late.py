@@ -103,7 +103,9 @@ class LateOrders:
             if each.outcome not in OWING or not view.registered.view.late:
                 continue
             lost = OwedWindow(instance.start, instance.end, instance.created)
-            reason = f"more than {self._most} windows of the view waited for a late answer (setting late_windows)"
+            reason = (
+                f"more than {self._most} windows of the view waited for a late answer (setting late_windows)"
+            )
             for oldest in self._debts.owe(instance.view, lost):
                 self._news.late.append(LateOutcome(view.name, oldest, reason))
                 del self._tried[instance.view, oldest]

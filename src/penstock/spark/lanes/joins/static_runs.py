@@ -126,7 +126,9 @@ class StaticRuns:
                 raise
             return self._last(number, known, first_line(error))
         if known is None:
-            raise StreamFailedError(f"Static table {table.name} in {table.path} changes during every read. Pause its writer.")
+            raise StreamFailedError(
+                f"Static table {table.name} in {table.path} changes during every read. Pause its writer."
+            )
         return self._last(number, known, "its files change during every read")
 
     def _last(self, number: int, known: str, reason: str) -> str:

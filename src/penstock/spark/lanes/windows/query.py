@@ -326,8 +326,8 @@ class KeyedQuery:
         entry = max((report.entry for report in reports), default=figures["entry"])
         if entry != figures["entry"]:
             raise CheckpointError(
-                f"the windows of stream {self.stream}: batch {figures['batch']} is published with the log up to "
-                f"{figures['entry']}, and Spark now takes it up to {entry}: "
+                f"the windows of stream {self.stream}: batch {figures['batch']} was published with log entries up "
+                f"to {figures['entry']}, but Spark now plans it up to {entry}: "
                 f"{self._layout.keyed_spark(self.stream)} was restored from an older copy, or files are missing; {REMEDY}"
             )
 
