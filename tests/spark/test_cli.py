@@ -75,7 +75,7 @@ def _assert_refused(code: int, message: str, told: str, folder: Path) -> None:
 
 
 WITHOUT_SPARK = {
-    "missing script": (None, [], "cannot read script script.sql: No such file or directory"),
+    "missing script": (None, [], "Cannot read script script.sql: No such file or directory"),
     "bad SQL": ("CREATE VIEW v AS SELEC * FROM orders", [], "line 2: CREATE VIEW v AS SELEC * FROM orders\n"),
     "unknown table": ("CREATE VIEW v AS SELECT * FROM order WHERE amount > 1", [], "Existing ones: orders"),
     "GROUP BY": (
@@ -97,7 +97,7 @@ WITHOUT_SPARK = {
     "functions": (
         "CREATE VIEW v AS SELECT * FROM orders",
         ["--functions", "none.py"],
-        "none.py: no such Python module",
+        "none.py: this Python file does not exist",
     ),
 }
 
@@ -165,12 +165,12 @@ WITH_SPARK = {
     "misspelt option": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_file_per_triger '1');"
         "CREATE VIEW v AS SELECT * FROM orders",
-        "table orders: there is no option max_file_per_triger; did you mean max_files_per_trigger?",
+        "table orders: option max_file_per_triger does not exist; did you mean max_files_per_trigger?",
     ),
     "misspelt option of a reader": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in',\n  heder 'true');"
         "CREATE VIEW v AS SELECT * FROM orders",
-        "table orders: there is no option heder; did you mean header?\n  line 2:   heder 'true');",
+        "table orders: option heder does not exist; did you mean header?\n  line 2:   heder 'true');",
     ),
     "unknown type": (
         "CREATE TABLE orders (id INT,\n  city STRNG) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
@@ -179,7 +179,7 @@ WITH_SPARK = {
     "no number": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_files_per_trigger 'x');"
         "CREATE VIEW v AS SELECT * FROM orders",
-        "table orders: max_files_per_trigger is 'x'; allowed: a whole number from 1",
+        "table orders: max_files_per_trigger is 'x'. Write a whole number from 1",
     ),
     "reserved column": (
         "CREATE TABLE orders (id INT, penstock_batch STRING) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
@@ -191,7 +191,7 @@ WITH_SPARK = {
     ),
     "unknown source": (
         "CREATE TABLE orders USING carrier_pigeon; CREATE VIEW v AS SELECT * FROM orders",
-        "source carrier_pigeon is not supported; allowed: parquet, csv",
+        "source carrier_pigeon is not supported. Use parquet, csv",
     ),
     "no view": (TABLE, "nothing to run: declare at least one stream and one view on it"),
 }
@@ -218,7 +218,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     assert capsys.readouterr().out == "stream orders: 2 views\nscript.sql is good\n"
     assert _call("explain", "script.sql") == 0
     told = capsys.readouterr().out
-    assert "map stage behind the DataFrame: csv is decoded by Spark" in told
+    assert "slower path: Spark decodes csv before the rules run" in told
     assert "= length(city)" in told
     assert not (folder / "out").exists()
 
@@ -267,9 +267,9 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
     for arguments, message in (
-        (("out", "huge"), "no view huge; existing views: large, named"),
+        (("out", "huge"), "View huge does not exist. Existing views: large, named"),
         (("in", "large"), "in is not a results folder of Penstock"),
-        (("nowhere", "large"), "no such results folder: nowhere"),
+        (("nowhere", "large"), "Results folder nowhere does not exist"),
     ):
         assert _call("results", *arguments) == 2
         assert message in capsys.readouterr().err
@@ -283,8 +283,8 @@ def test_columns_in_another_order_than_the_header_are_told(
     (folder / "script.sql").write_text(f"{swapped};\nCREATE VIEW v AS SELECT * FROM orders WHERE amount > 5")
     assert _call("check", "script.sql") == 0
     told = capsys.readouterr().out
-    assert told.startswith("warning: orders: the columns are declared in another order than the header of ")
-    assert "so amount holds what the header calls city" in told
+    assert told.startswith("warning: orders: the declared columns and the header of ")
+    assert "so amount gets the values of city" in told
     assert told.endswith("script.sql is good\n")
 
 
@@ -369,7 +369,7 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
 
     threading.Thread(target=rewrite, daemon=True).start()
     assert _call("run", "script.sql", "--output", "out", "--watch") == 0
-    assert "script.sql: followed: 1 view added (comes), 1 view dropped (goes)" in capsys.readouterr().out
+    assert "script.sql: applied: 1 view added (comes), 1 view dropped (goes)" in capsys.readouterr().out
 
     batches = read_published(Layout(folder / "out", folder / "out"), "orders").batches
     assert [(figures["plan"], figures["tuples"]) for figures in batches] == [(0, 600), (1, 600)]
@@ -434,12 +434,12 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
         return out.getvalue()[before:]
 
     assert look(4) == "", "an editor may take the file away for a moment"
-    assert look(5).count("not applied, the run continues unchanged: cannot read script") == 1
+    assert look(5).count("not applied, the run continues unchanged: Cannot read script") == 1
     assert look(2, good) == ""
     told = look(3, good.replace("amount > 900", "price > 900"))
     assert told.count("not applied, the run continues unchanged: Column price does not exist") == 1
     assert look(1, longer) == "", "it may not be saved whole yet"
-    assert look(1) == f"{path}: followed: 1 view added (small)\n"
+    assert look(1) == f"{path}: applied: 1 view added (small)\n"
     assert engine.declared == {"orders": ["large", "small"]}
     for cut, refusal in (
         (longer[:-4], "the script ends within a statement"),
@@ -453,7 +453,7 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
         assert look(2, longer) == ""
     assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
     told = look(8, good)
-    assert told == f"{path}: followed: 1 view dropped (small)\n"
+    assert told == f"{path}: applied: 1 view dropped (small)\n"
     assert engine.declared == {"orders": ["large"]}
     told = look(3, f"{good}\nCREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');")
-    assert "followed: no view has changed\nwarning: more: option nonsense is known neither" in told
+    assert "applied: no view changed\nwarning: more: option nonsense is unknown" in told

@@ -246,7 +246,7 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
     assert set(engine.declared["orders"]) == set(changed)
     for text, refusal in (
         (same + console + "CREATE TABLE other (a INT) USING nothing;", "allowed: parquet"),
-        (same, "table shown is gone from the script; .* stop the run"),
+        (same, "no longer declares table shown.* restart the run"),
         (
             same.replace("amount INT", "amount BIGINT") + console,
             "table orders has other columns than the run",
@@ -353,7 +353,7 @@ def test_warnings_of_views_come_and_go_with_them(spark: SparkSession, tmp_path: 
     views = {"cast": "SELECT * FROM orders WHERE name > 5", "fine": "SELECT * FROM orders WHERE name > '5'"}
     engine = Engine(spark).execute(script(tmp_path / "in", views))
     (warning,) = engine.warnings
-    assert warning.startswith("cast: `name` is of type STRING")
+    assert warning.startswith("cast: `name` is STRING")
     engine.view("cast", "SELECT * FROM orders WHERE name > '5'")
     assert engine.warnings == []
 

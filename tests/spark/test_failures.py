@@ -54,7 +54,7 @@ def _failing() -> dict[str, Callable[..., Any]]:
     ("function", "told"),
     [
         ("raises", "function rate raised: ValueError: no rate for True"),
-        ("short", r"function rate returned 99 values for 100 rows; it must return one a row"),
+        ("short", r"function rate returned 99 values for 100 rows; return one value for each row"),
         ("text", "function rate returned string, which does not fit its type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),
         ("exits", "function rate ended its process: SystemExit: 3"),
@@ -339,7 +339,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now")
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1, told
-    assert "stream orders stopped: a file may not be read: " in told
+    assert "stream orders stopped: no permission to read a file: " in told
     assert f"{folder}/1.csv (Permission denied)" in told
     assert "Traceback" not in told
     (failed,) = [

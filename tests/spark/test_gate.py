@@ -145,7 +145,7 @@ def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_pa
         )
         with pytest.raises(
             InputError,
-            match=r"_penstock says of view large what Penstock never writes(.|\n)*cannot be used here",
+            match=r"_penstock has a text of view large that Penstock never writes(.|\n)*cannot be used here",
         ):
             open_results(spark, folder, "large").collect()
     assert spark._jvm.java.lang.System.getProperty("pwned") is None

@@ -58,7 +58,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     told_of = run.explain()
     assert "stream flights: plan 0, 0 selections, 0 window views, map stage " in told_of
     assert "measured: f" in told_of
-    assert "nothing predicted before it is known how fast event time passes, measured " in told_of
+    assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
     progress = {each.name: each.line() for each in take_lanes(run.status())}
     assert progress["pairs"].startswith(f"pairs: {told.count():,} rows | ")
 
@@ -232,7 +232,7 @@ def test_records_of_static_tables_that_do_not_fit_are_set_aside(
         },
         "by_json": {
             "malformed json record: tier is no INT": 1,
-            "malformed json record: no JSON value": 1,
+            "malformed json record: not a JSON value": 1,
         },
     }
     read = run.events("static_table_read")
@@ -327,7 +327,7 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
     for options, told in (
-        ("static 'yes'", "static is 'yes'; allowed: 'true' or 'false'"),
+        ("static 'yes'", "static is 'yes'. Write 'true' or 'false'"),
         ("static 'true', event_time 'ts'", "has no event time"),
         ("static 'true', max_files_per_trigger '1'", "is an option of streams"),
     ):

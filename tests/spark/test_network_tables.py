@@ -192,7 +192,7 @@ def test_a_stream_stopped_in_the_middle_goes_on_there(
     assert before["arrived"] < arrived_readings(packets, BEGINNING).num_rows
     assert before["seconds"] < 60
     with pytest.raises(
-        CheckpointError, match="has protocol dual-channel, and the script says protocol multipath"
+        CheckpointError, match="has protocol dual-channel, but the script has protocol multipath"
     ):
         _engine(spark, speed="6", protocol="multipath").start(out)
     run = _answered(_engine(spark, speed="6"), out)

@@ -293,7 +293,7 @@ def test_folders_of_another_layout_are_refused(layout: Layout, version: int, sai
         (pickle.dumps((4, {})), "was stored by another version of Penstock; start with a new checkpoint"),
         (
             b'{"format": 7, "tables": []}\n',
-            "is of version 7, this program reads 6; start with a new checkpoint",
+            "has version 7, this program reads 6; start with a new checkpoint",
         ),
     ],
     ids=["of before versions", "newer"],

@@ -79,9 +79,7 @@ def test_who_holds_tuples_to_read_them_again_is_known(tmp_path: Path) -> None:
     log.put_mark("inner", now, **{SINCE: announced})
     (left,) = holding.look({"left"})
     assert (left.reader, left.entry, left.seconds, left.reason) == ("left", 7, now - 7, "age")
-    assert (
-        left.event(log)["told"] == "reader left still needs entry 7, so that the log cannot go from there on"
-    )
+    assert left.event(log)["told"] == "reader left still needs entry 7, so the log is kept from there on"
     log.put_mark("left", now, **{SINCE: announced})
     assert holding.look({"left"}) == []
     segments.tidy()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import CheckpointError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.planning import refused
 from penstock.spark.recovery.causes import cause_of
+from penstock.spark.results.read_plain import _ordered
 from penstock.spark.sources.table_checks import table_warnings
+from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import CreateTable, parse_script
 
 TABLE = "CREATE TABLE o USING csv OPTIONS (path 'x');\n"
@@ -122,3 +125,20 @@ def _table(kind: str, folder: Path, columns: str, options: str) -> CreateTable:
     text = f"CREATE TABLE t ({columns}) USING {kind} OPTIONS (path '{folder}', {options})"
     (table,) = parse_script(text).tables
     return table
+
+
+def test_a_missing_checkpoint_is_named_as_missing(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "out", tmp_path / "checkpoint")
+    layout.open()
+    shutil.rmtree(layout.checkpoint)
+    with pytest.raises(CheckpointError, match=r"has results, but its checkpoint .* does not exist\. Restore"):
+        layout.check()
+
+
+def test_rows_of_windows_are_ordered_by_window_and_keys() -> None:
+    windows = [{"start": 20, "end": 30}, {"start": 10, "end": 20}, {"start": 10, "end": 20}]
+    rows = pa.table({"n": [1, 2, 3], "w": windows, "key": ["b", "b", "a"], "list": [[1], [2], [3]]})
+    ordered = _ordered(rows)
+    assert ordered.column("w").to_pylist() == [windows[1], windows[1], windows[0]]
+    assert ordered.column("n").to_pylist() == [3, 2, 1]
+    assert _ordered(rows.select(["n"])).column("n").to_pylist() == [1, 2, 3]

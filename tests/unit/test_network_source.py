@@ -121,8 +121,8 @@ def test_a_table_has_the_columns_of_a_reading() -> None:
         ("start '1970-01-01T00:00+00:01'", "allowed: a moment from 1970 on"),
         ("start '9998-12-31 23:50:01'", "that leaves the 600 simulated seconds before 9999"),
         ("start '9999-12-31 23:59:59-05:00'", "that leaves the 600 simulated seconds before 9999"),
-        ("speed '0'", "speed is '0'; allowed: 'max' or a number above 0"),
-        ("path 'data'", "a network has no option path; allowed: protocol, nodes, load"),
+        ("speed '0'", "speed is '0'. Write 'max' or a number above 0"),
+        ("path 'data'", "a network has no option path. Options: protocol, nodes, load"),
         ("static 'true'", "a network has no option static"),
     ],
 )
@@ -141,9 +141,7 @@ def test_a_network_may_begin_in_1970_and_end_with_9998() -> None:
 
 
 def test_declared_columns_are_refused() -> None:
-    with pytest.raises(
-        InputError, match="a network has columns of its own: sensor, sequence, value, measured"
-    ):
+    with pytest.raises(InputError, match="a network has fixed columns: sensor, sequence, value, measured"):
         _opened("", "(sensor INT)")
 
 

@@ -28,10 +28,10 @@ def _table(source: str, options: str, columns: str = "(id INT, city STRING, amou
     [
         ("id,city,amount", None),
         ("ID, City ,amount,extra", None),
-        ("id,amount,city", "another order than the header of .*: id, amount, city"),
-        ("amount,id,city", "so id holds what the header calls amount"),
-        ("id,town,amount", "has no city; CSV is read by position, so city holds what the header calls town"),
-        ("id,city", "has no amount; CSV is read by position, so amount is NULL"),
+        ("id,amount,city", "differ in order.*: id, amount, city"),
+        ("amount,id,city", "so id gets the values of amount"),
+        ("id,town,amount", "has no city; Spark reads CSV by position, so city gets the values of town"),
+        ("id,city", "has no amount; Spark reads CSV by position, so amount is NULL"),
     ],
 )
 def test_columns_are_compared_with_a_csv_header(tmp_path: Path, header: str, told: str | None) -> None:
@@ -48,7 +48,7 @@ def test_other_separators_and_compressed_files_are_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "1.csv.gz", "wt") as file:
         file.write("'id';'amount';'city'\n")
     (warning,) = table_warnings(_table("csv", f"path '{tmp_path}/*', header true, sep ';', quote \"'\""))
-    assert "city holds what the header calls amount" in warning
+    assert "city gets the values of amount" in warning
 
 
 def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_types_that_parquet_files_do_not_have_are_told(
     assert len(found) == (not is_read)
     if not is_read:
         assert found == [
-            f"the sampled files have x as {own} (declared {declared}), which Spark does not read so: their rows will be set aside unread"
+            f"the sampled files have x as {own} (declared {declared}), which Spark cannot read: Penstock will set their rows aside"
         ]
 
 
@@ -105,8 +105,10 @@ def test_every_type_that_a_column_has_in_some_file_is_told(tmp_path: Path) -> No
     pq.write_table(pa.table({"n": [1.0], "u8": pa.array([200], pa.uint8())}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"n": [2], "u8": pa.array([200], pa.uint8())}), tmp_path / "2.parquet")
     unread, wrapped = table_warnings(_table("parquet", f"path '{tmp_path}'", "(n DOUBLE, u8 TINYINT)"))
-    assert "have n as int64 (declared DOUBLE), which Spark does not read so" in unread
-    assert "have u8 as uint8 (declared TINYINT): values that do not fit are read as other numbers" in wrapped
+    assert "have n as int64 (declared DOUBLE), which Spark cannot read" in unread
+    assert (
+        "have u8 as uint8 (declared TINYINT): Spark reads values that do not fit as other numbers" in wrapped
+    )
     assert table_warnings(_table("parquet", f"path '{tmp_path}/1*'", "(n DOUBLE, u8 SMALLINT)")) == []
 
 
@@ -115,7 +117,7 @@ def test_timestamps_in_nanoseconds_are_told_with_a_remedy(tmp_path: Path) -> Non
         pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns", "UTC"))}), tmp_path / "1.parquet"
     )
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path}'", "(id BIGINT, at TIMESTAMP)"))
-    assert "have at as timestamp[ns, tz=UTC] (declared TIMESTAMP), which Spark does not read so" in warning
+    assert "have at as timestamp[ns, tz=UTC] (declared TIMESTAMP), which Spark cannot read" in warning
     assert "coerce_timestamps='us'" in warning
     assert (
         "declare at BIGINT and, if it is the event time, add the option event_time_format 'nanos'" in warning
@@ -154,7 +156,7 @@ def test_a_field_of_a_header_without_a_name_may_be_any_column(tmp_path: Path) ->
     options = f"path '{tmp_path}', header true, sep ';', encoding 'ISO-8859-1'"
     assert table_warnings(_table("csv", options, "(id INT, größe INT, rest STRING)")) == []
     (warning,) = table_warnings(_table("csv", options, "(größe INT, id INT, rest STRING)"))
-    assert "so größe holds what the header calls id" in warning
+    assert "so größe gets the values of id" in warning
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
@@ -181,7 +183,7 @@ def test_epoch_milliseconds_in_a_timestamp_are_told(tmp_path: Path) -> None:
     columns = "(id INT, at TIMESTAMP, b BOOLEAN)"
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}', event_time 'at'", columns))
     assert warning == (
-        "at holds numbers such as 1767225600000, which Spark reads as seconds, in the year 57971. "
+        "at has numbers such as 1767225600000, which Spark reads as seconds, in the year 57971. "
         "Declare at BIGINT and add the option event_time_format 'millis'"
     )
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}'", columns))
@@ -256,5 +258,5 @@ def test_a_mistake_of_a_table_points_to_its_place() -> None:
 def test_a_slip_in_a_setting_is_answered_by_the_one_that_was_meant(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} does not exist; did you mean batch_rows"):
         tuned(Settings(), {name: "2048"})
-    with pytest.raises(InputError, match="colour; existing settings: batch_rows, "):
+    with pytest.raises(InputError, match="colour does not exist; existing settings: batch_rows, "):
         tuned(Settings(), {"colour": "red"})

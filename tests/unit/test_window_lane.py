@@ -116,7 +116,7 @@ def test_a_machine_that_stays_busy_for_an_hour_is_told(lane: Any, monkeypatch: p
     keyed = Keyed([slow() for _ in range(5)])
     windows, _ = lane(keyed)
     windows.start()
-    with pytest.raises(StreamFailedError, match=r"did not start in time.*tried again 4 times"):
+    with pytest.raises(StreamFailedError, match=r"did not start in time.*retried 4 times"):
         windows.await_termination(60)
 
 
@@ -161,7 +161,7 @@ def test_what_fails_too_often_is_told(lane: Any) -> None:
     windows, events = lane(keyed)
     windows.start()
     with pytest.raises(
-        StreamFailedError, match=r"a Python worker process ended unexpectedly.*tried again 4 times"
+        StreamFailedError, match=r"a Python worker process ended unexpectedly.*retried 4 times"
     ):
         windows.await_termination(60)
     assert keyed.starts == 5
@@ -171,7 +171,7 @@ def test_what_fails_too_often_is_told(lane: Any) -> None:
 @pytest.mark.parametrize(
     ("keyed", "told"),
     [
-        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again once"),
+        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; retried once"),
         (Keyed([StreamFailedError("gone")]), "gone"),
     ],
 )

@@ -107,4 +107,15 @@ def quarantine(
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:
-            print(f"No records of {name} to show.")
+            print(_why_none(folder, name))
+
+
+def _why_none(folder: Path, name: str) -> str:
+    from penstock.monitor.figures import counted
+    from penstock.monitor.folder import folder_status
+
+    stream = folder_status(folder)["streams"].get(name, {})
+    count = sum((stream.get("quarantined") or {}).values())
+    if not count:
+        return f"Penstock has set aside no records of {name}."
+    return f"Penstock has set aside {counted(count, 'record')} of {name}, but their files were deleted."

@@ -151,7 +151,7 @@ def _require_own(folder: Path) -> None:
     """Raises PermissionError where others may change what a folder holds."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise PermissionError(f"{folder} is no folder but a link")
+        raise PermissionError(f"{folder} is a link, not a folder")
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(f"others may write to {folder}")
 

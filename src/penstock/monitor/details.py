@@ -160,7 +160,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         counts += f", {view['final_corrected']:,} corrected after being final ({rows})"
     parts = [f"window view {name} of {view['stream']}: {counts}"]
     standing = view.get("standing") or {}
-    if view.get("slack_us") is not None:
+    # negative where the end of a run answered windows before their end
+    if (view.get("slack_us") or -1) >= 0:
         parts.append(f"slack {length(view['slack_us'] / 1e6)}")
     if standing.get("horizon") is not None:
         parts.append(f"horizon {length(standing['horizon'] / 1e6)}")

@@ -40,9 +40,7 @@ class Held:
 
     def event(self, log: LogReader) -> dict[str, Any]:
         """The fields of the event that tells of it."""
-        told = (
-            f"reader {self.reader} still needs entry {self.entry}; newer parts of the log cannot be deleted"
-        )
+        told = f"reader {self.reader} still needs entry {self.entry}, so the log is kept from there on"
         if not self.is_known:
             told += (
                 "; no view of this run uses this reader. If you do not need it again, delete "

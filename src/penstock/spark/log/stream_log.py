@@ -353,6 +353,6 @@ def first_needed(readers: Mapping[str, Mapping[str, Any]]) -> int:
 def _set_back(reader: str, entry: int, found: str) -> CheckpointError:
     """Says that the log and what a reader has come to do not belong together."""
     return CheckpointError(
-        f"{reader} continues with entry {entry} of the log, but {found}: one of them was set back to an older copy or has lost "
-        f"files; {REMEDY}"
+        f"{reader} continues with entry {entry} of the log, but {found}: one of them was restored from an older copy, or "
+        f"files are missing; {REMEDY}"
     )

@@ -282,7 +282,7 @@ def _open_replay(
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
         raise InputError(
-            f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column that says when a tuple arrived."
+            f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column with the arrival time."
         )
     declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)

@@ -34,7 +34,7 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         place, kind = query.source_clause, "join" if isinstance(below.over, BeneathJoin) else "window"
         message = (
             f"{query.source} aggregates a {kind} view; an aggregation over it is not supported yet. "
-            f"Allowed: an aggregation over the {kind} view beneath, a selection over {query.source}."
+            f"Allowed: an aggregation over the {kind} view that it reads, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.hints.deadline_seconds is not None:
