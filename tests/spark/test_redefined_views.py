@@ -92,7 +92,7 @@ def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> Non
     assert sorted(map(tuple, every.collect())) == sorted(
         (each, number) for number, rows in ROWS.items() for each in rows
     )
-    with pytest.raises(UnknownNameError, match="rule has no definition 4. Existing definitions: 1, 2"):
+    with pytest.raises(UnknownNameError, match=r"rule has no definition 4\. Existing definitions: 1, 2"):
         run.results("rule", definition=4)
     with pytest.raises(InputError, match="rule: choose either definition 1 or all definitions"):
         run.results("rule", 1, all_definitions=True)

@@ -64,7 +64,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
     assert declared(layout, "id > 1", stream="other") == 5, "on another stream it is another one"
     assert find_view(layout, "rule", definition=2)[1]["condition"] == "ID > 2"
     with pytest.raises(
-        UnknownNameError, match="rule has no definition 6. Existing definitions: 1, 2, 3, 4, 5"
+        UnknownNameError, match=r"rule has no definition 6\. Existing definitions: 1, 2, 3, 4, 5"
     ):
         find_view(layout, "rule", definition=6)
 

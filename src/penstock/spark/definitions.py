@@ -195,10 +195,10 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
         _check_computable(call, aggregate, bound, arrow_schema(source.schema))
     _refuse_reserved(name, [output.name for output in bound.outputs])
     if source.event_time is None or bound.plan.time.lower() != source.event_time.lower():
-        declared = f"which is {source.event_time}" if source.event_time else "but none is declared"
+        declared = f" ({source.event_time})" if source.event_time else ", but none is declared"
         raise flat.time_clause.error(
             UnsupportedError,
-            f"A window needs the event time column of the stream, {declared}. "
+            f"A window needs the event time column of the stream{declared}. "
             "Set the table option event_time 'column'. If the column is a number or text, also set event_time_format, such "
             "as 'millis'; queries then see a TIMESTAMP.",
             0,
