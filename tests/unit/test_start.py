@@ -94,7 +94,7 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     layout.open()
     layout.check()
-    with pytest.raises(CheckpointError, match="results of another checkpoint"):
+    with pytest.raises(CheckpointError, match=r"has results, but its checkpoint .* does not exist"):
         Layout.of(tmp_path / "out", tmp_path / "other").check()
     (tmp_path / "other").touch()
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):

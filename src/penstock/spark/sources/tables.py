@@ -300,7 +300,7 @@ def _open_replay(
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(
             f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp; "
-            "one stored otherwise has to be the event time too, with event_time_format",
+            "declare it TIMESTAMP, or use it as event_time too, with event_time_format",
             *table.at("arrival_time"),
         )
     check_columns(table.name, stored.schema, event_time)

@@ -177,9 +177,8 @@ class TopicsSource:
                     "topic_recreated",
                     stream=self._stream,
                     topic=topic,
-                    told=f"topic {topic} was deleted and created again: read to {_listed(expected)} before, it holds "
-                    f"{_listed(begin)} to {_listed(end)} now, all of which is read; records of the old topic that "
-                    "had not been read are lost, how many is unknown",
+                    told=f"topic {topic} was deleted and created again. Penstock reads the new topic from its start, "
+                    f"{_listed(begin)} to {_listed(end)}. Unread records of the old topic, from {_listed(expected)} on, are lost",
                     was=known[topic],
                     now=found[topic],
                     expected=expected,
