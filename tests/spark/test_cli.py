@@ -88,7 +88,7 @@ WITHOUT_SPARK = {
         [],
         "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window",
     ),
-    "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "allowed: KEY=VALUE"),
+    "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "write --conf KEY=VALUE"),
     "setting": (
         "CREATE VIEW v AS SELECT * FROM orders",
         ["--set", "idle_seconds=-1"],
@@ -119,7 +119,7 @@ def test_a_java_too_old_is_refused(folder: Path) -> None:
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
     ended = _process("run", "script.sql", "--output", "out", JAVA_HOME=str(folder / "java11"))
-    _assert_refused(ended.returncode, ended.stderr, "is Java 11; Penstock needs Java 17 or newer", folder)
+    _assert_refused(ended.returncode, ended.stderr, "is Java 11. Penstock needs Java 17 or newer", folder)
 
 
 def test_help_names_every_command() -> None:
@@ -145,7 +145,7 @@ WITH_SPARK = {
     ),
     "missing path": (
         "CREATE TABLE orders USING parquet OPTIONS (path 'nowhere'); CREATE VIEW v AS SELECT * FROM orders",
-        "table orders: path nowhere does not exist\n  line 1: CREATE TABLE orders USING parquet OPTIONS (path 'nowhere');",
+        "table orders: path nowhere does not exist. Create the folder, or correct the option path.\n  line 1: CREATE TABLE orders USING parquet OPTIONS (path 'nowhere');",
     ),
     "unknown option": (
         "CREATE TABLE orders USING replay OPTIONS (path 'in', speed 'fast', format 'csv'); CREATE VIEW v AS SELECT * FROM orders",
@@ -215,7 +215,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
         "CREATE VIEW named AS SELECT id, array(city, 'x') AS pair FROM orders WHERE length(city) > 3;\n"
     )
     assert _call("check", "script.sql") == 0
-    assert capsys.readouterr().out == "stream orders: 2 views\nscript.sql is good\n"
+    assert capsys.readouterr().out == "stream orders: 2 views\nscript.sql: no mistakes found\n"
     assert _call("explain", "script.sql") == 0
     told = capsys.readouterr().out
     assert "slower path: Spark decodes csv before the rules run" in told
@@ -285,7 +285,7 @@ def test_columns_in_another_order_than_the_header_are_told(
     told = capsys.readouterr().out
     assert told.startswith("warning: orders: the declared columns and the header of ")
     assert "so amount gets the values of city" in told
-    assert told.endswith("script.sql is good\n")
+    assert told.endswith("script.sql: no mistakes found\n")
 
 
 def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
     second = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
     assert second.returncode == 2
-    assert f"is in use by process {os.getpid()}; stop that first" in second.stderr
+    assert f"is in use by process {os.getpid()}. Stop that process" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
     held.release()
     third = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
@@ -451,7 +451,7 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
         assert f"not applied, the run continues unchanged: {refusal}" in look(4)
         assert engine.declared == {"orders": ["large", "small"]}
         assert look(2, longer) == ""
-    assert "table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
+    assert "Table orders has other columns" in look(3, longer.replace("amount DOUBLE", "amount INT"))
     told = look(8, good)
     assert told == f"{path}: applied: 1 view dropped (small)\n"
     assert engine.declared == {"orders": ["large"]}

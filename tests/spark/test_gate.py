@@ -158,10 +158,10 @@ def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_pa
         "serializedClass": "AA==",
     }
     edited(folder, lambda document: document["streams"]["t"]["fields"][0].update(type=kind))
-    with pytest.raises(InputError, match="code of its own"):
+    with pytest.raises(InputError, match="user-defined type"):
         open_results(spark, folder, "large").collect()
     assert not pwned.exists()
-    with pytest.raises(InputError, match="code of its own"):
+    with pytest.raises(InputError, match="user-defined type"):
         stored_schema(
             {"type": "struct", "fields": [{"name": "a", "type": kind, "nullable": True, "metadata": {}}]}
         )

@@ -53,7 +53,7 @@ def test_two_columns_of_one_name_are_refused(
     engine = engine_on(spark, tmp_path)
     with pytest.raises(DuplicateNameError) as told:
         engine.execute(script)
-    assert told.value.message.startswith(f"Two columns have the name {name}: ")
+    assert told.value.message.startswith(f"Two columns have the name {name}. ")
     assert underlined(told.value) == place
     assert engine.declared == {"orders": []}, "nothing of the script is declared"
 

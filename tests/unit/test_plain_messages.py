@@ -84,7 +84,7 @@ def _texts() -> Iterator[tuple[str, str]]:
         name = path.relative_to(SOURCES).as_posix()
         if not name.startswith(NOT_MESSAGES):
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            skipped = set(map(id, _docstrings(tree)))
+            skipped = set(map(id, _docstrings(tree))) - set(map(id, _help_texts(name, tree)))
             for node in ast.walk(tree):
                 if isinstance(node, ast.JoinedStr):
                     skipped.update(map(id, node.values))
@@ -105,6 +105,15 @@ def _text(node: ast.AST) -> str | None:
 def _is_sentence(text: str) -> bool:
     """Whether a text is words for people: not SQL, not a pattern, not the text of an assertion of ours."""
     return text.count(" ") >= 1 and re.search(r"[a-z]{2} [a-z(]|[a-z] \{|\} [a-z]", text) is not None
+
+
+def _help_texts(name: str, tree: ast.Module) -> Iterator[ast.AST]:
+    """The docstrings of commands, which `--help` prints."""
+    for node in tree.body if name.startswith("cli/") else ():
+        if isinstance(node, ast.FunctionDef) and node.name in (Path(name).stem, "quarantine", "_options"):
+            first = node.body[0]
+            if isinstance(first, ast.Expr):
+                yield first.value
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.AST]:

@@ -223,7 +223,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     MANIFEST.replace(
         layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
     )
-    reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 rows)"
+    reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 row)"
     place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}
     pq.write_table(pa.table(place), layout.quarantine("orders") / str(aside["name"]))
     told = lines(layout)

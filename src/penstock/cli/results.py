@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from penstock.errors import InputError, PenstockError
+from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +130,7 @@ class Asked:
         from penstock.spark.reporting.catalog import find_view
 
         name, entry = find_view(layout, self.view)
-        _print(rows, f"{name}: {count:,} rows", output_format)
+        _print(rows, f"{name}: {counted(count, 'row')}", output_format)
         if output_format is Format.TABLE:
             for note in self._notes(name, entry):
                 print(note)
@@ -152,7 +153,7 @@ def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) 
 
     rows = missed_windows(layout, view)
     shown = rows.slice(max(0, rows.num_rows - limit)) if limit else rows
-    _print(shown, f"{view}, misses: {rows.num_rows:,} rows", output_format)
+    _print(shown, f"{view}, misses: {counted(rows.num_rows, 'row')}", output_format)
 
 
 def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:

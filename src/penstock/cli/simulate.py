@@ -61,7 +61,7 @@ def simulate(
         str | None, typer.Option(help="Start of the simulated time, in UTC.", metavar="MOMENT")
     ] = None,
 ) -> None:
-    """Simulate a network and write what came through, for a replay."""
+    """Simulate a wireless network and write the arrived packets to a file for a replay."""
     chosen = {
         **{"protocol": protocol, "nodes": nodes, "load": load, "seconds": seconds, "seed": seed},
         **{"mobility": mobility, "max_speed": max_speed, "traffic": traffic},

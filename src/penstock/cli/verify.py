@@ -24,8 +24,9 @@ def verify(
         VerifyFormat, typer.Option("--format", help="text or json.")
     ] = VerifyFormat.TEXT,
 ) -> None:
-    """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 then."""
+    """Check every file of a results folder and its checkpoint; exit code 1 if one is damaged."""
     from penstock.monitor import verification
+    from penstock.monitor.figures import counted
 
     found = verification.verify(folder)
     if output_format is VerifyFormat.JSON:
@@ -43,7 +44,9 @@ def verify(
             print(f"{each.path} {each.fault}")
         if found.writer is not None:
             print(f"Process {found.writer} is writing to checkpoint {found.checkpoint}; it was not checked.")
-        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_verdict(len(found.faults))}")
+        print(
+            f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} read: {_verdict(len(found.faults))}"
+        )
     if found.faults:
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.errors import CheckpointError, DamagedError
+from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.log.programs import refuse_lost_program
@@ -208,7 +209,7 @@ def _check_listed(path: Path, file: ListedFile) -> None:
         raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
     if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
         raise DamagedError(
-            str(path), f"is damaged: it does not have the {file.rows:,} rows that Penstock published"
+            str(path), f"is damaged: it does not have the {counted(file.rows, 'row')} that Penstock published"
         )
 
 

@@ -168,7 +168,7 @@ class FileWatch:
             "files_changed",
             stream=self._stream,
             count=len(found),
-            told=f"{len(found):,} files changed after Penstock read them, their new content is not answered: "
+            told=f"{counted(len(found), 'file')} changed after Penstock read them; their new content is not answered: "
             f"first {found[0][0]}, {_bytes(found[0][1].size)} then, {_bytes(found[0][2].size)} now",
             files=[
                 {"path": path, "size_then": then.size, "size_now": now.size}
@@ -283,7 +283,7 @@ def _as_read(path: str, modified_ms: int, stamp: Stamp | None) -> _Seen:
 
 
 def _bytes(size: int | None) -> str:
-    return "of unknown size" if size is None else f"{size:,} bytes"
+    return "of unknown size" if size is None else counted(size, "byte")
 
 
 def _found(path: str) -> _Seen | None:

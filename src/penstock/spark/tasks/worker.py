@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
 from penstock.operators.python_values import python_values
@@ -70,7 +71,7 @@ class SetAside:
     def origin(self) -> str:
         """The place and the number of rows, as the quarantine says them."""
         place = self.path if self.row_group is None else f"{self.path}#{self.row_group}"
-        return place if self.rows is None else f"{place} ({self.rows:,} rows)"
+        return place if self.rows is None else f"{place} ({counted(self.rows, 'row')})"
 
 
 @dataclass(slots=True)
