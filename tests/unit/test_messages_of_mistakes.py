@@ -13,6 +13,7 @@ from penstock.errors import CheckpointError, SqlError, UnknownNameError, Unsuppo
 from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.planning import refused
 from penstock.spark.recovery.causes import cause_of
+from penstock.spark.recovery.messages import first_line
 from penstock.spark.results.read_plain import _ordered
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.storage.layout import Layout
@@ -110,7 +111,8 @@ def test_javas_words_and_stack_are_left_out_of_a_bad_pattern() -> None:
 def test_a_colon_in_a_files_name_is_explained() -> None:
     text = "java.net.URISyntaxException: Relative path in absolute URI: 12:30.csv"
     cause = cause_of(RuntimeError(f"An error occurred\n: java.lang.IllegalArgumentException: {text}"))
-    assert cause.told.startswith("Spark cannot read a file whose name has a colon; rename the file")
+    told = "Spark cannot read a file whose name has a colon; rename the file: 12:30.csv"
+    assert cause.told == first_line(RuntimeError(f"\n{text}")) == told
     assert not cause.is_transient
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.monitor.figures import counted, event_moment, listed
 from penstock.monitor.overview import WIDTH, view_rows
+from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
@@ -115,12 +116,21 @@ def test_everything_set_aside_names_the_remedy_and_the_command(layout: Layout) -
     )
     log.close()
     document = large_document()
-    document["streams"] = {"orders": {"tuples": 0, "quarantined": {"malformed csv record: a is no INT": 1}}}
+    reason = "malformed csv record: a is no INT"
+    sample = {"origin": "/data/prices.csv:2", "record": "3,50", "reason": reason, "batch": "7"}
+    stream = {"tuples": 0, "quarantined": {reason: 1}, "samples": {reason: sample}}
+    document["streams"] = {"orders": stream}
     document["views"] = document["lanes"] = {}
     lines = list(status_lines(document))
     assert lines[1] == "2 problems:"
     assert lines[2].startswith(
         "  stream orders: NOTHING READ: the only record so far was set aside, malformed csv"
+    )
+    assert "(for example /data/prices.csv:2)" in " ".join(line.strip() for line in lines)
+    stream["tuples"] = 5
+    (problem,) = problem_lines(document)
+    assert problem.startswith(
+        "stream orders: 1 record set aside, all: malformed csv record: a is no INT (for example /data"
     )
     assert "  stream orders: see the records: penstock quarantine out orders" in lines
 

@@ -42,6 +42,8 @@ def nothing_read(stream: Mapping[str, Any]) -> str:
     text = " ".join((most, str(sample.get("reason") or ""), str(stream.get("aside") or "")))
     remedy = next((told for pattern, told in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _ANY)
     count = sum(reasons.values())
+    if sample.get("origin"):
+        most = f"{most} (for example {sample['origin']})"
     what = "the only record so far was" if count == 1 else f"all {count:,} records so far were"
     why = most if len(reasons) == 1 else f"most for: {most}"
     return f"NOTHING READ: {what} set aside, {why}. {remedy}"

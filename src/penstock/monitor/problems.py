@@ -73,7 +73,8 @@ def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: 
         yield f"stream {name}: see the records: penstock quarantine {output} {name}"
     elif aside:
         most = max(aside, key=lambda reason: aside[reason])
-        why = f"all: {most}" if len(aside) == 1 else f"most: {most}"
+        origin = ((stream.get("samples") or {}).get(most) or {}).get("origin")
+        why = f"{'all' if len(aside) == 1 else 'most'}: {most}{f' (for example {origin})' if origin else ''}"
         yield (
             f"stream {name}: {counted(sum(aside.values()), 'record')} set aside, {why}: "
             f"penstock quarantine {output} {name}"

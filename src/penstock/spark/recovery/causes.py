@@ -25,7 +25,7 @@ from penstock.errors import (
     StoppedOutsideError,
     StreamFailedError,
 )
-from penstock.spark.recovery.messages import first_line
+from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
 
 SESSION_ENDED = "session_ended"
 STOPPED_OUTSIDE = "stopped_outside"
@@ -149,9 +149,9 @@ _RULES = (
     _rule("disk_full", r"No space left on device|Disk quota exceeded", True, "the disk is full"),
     _rule(
         "file_name",
-        r"URISyntaxException: Relative path in absolute URI",
+        COLON.pattern,
         False,
-        "Spark cannot read a file whose name has a colon; rename the file",
+        COLON_TOLD,
     ),
     _rule(
         "file_missing",
@@ -266,6 +266,8 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
             return Cause(rule.kind, rule.told, rule.is_transient)
         line = text[text.rfind("\n", 0, hit.start()) + 1 :].partition("\n")[0]
         says = reason if rule.pattern.search(reason) else line.strip().removeprefix(": ")
+        if rule.pattern.groups:
+            says = hit.group(1)
         found = _FILE.search(says) if rule.kind.startswith("file_") else None
         file = found.group(1) if found else None
         return Cause(rule.kind, f"{rule.told}: {_QUALIFIED.sub('', says)}", rule.is_transient, file=file)
