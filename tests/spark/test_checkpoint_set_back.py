@@ -81,7 +81,7 @@ def test_a_published_batch_that_would_read_other_records_is_refused(
     shutil.copytree(copy, checkpoint)
     folder.add()
     for _ in range(2):
-        with pytest.raises(StreamFailedError, match=r"batch 1 is published.*set back to an older copy"):
+        with pytest.raises(StreamFailedError, match=r"batch 1 is published.*restored from an older copy"):
             folder.run()
         shutil.rmtree(checkpoint)
         shutil.copytree(copy, checkpoint)

@@ -30,7 +30,7 @@ def test_results_equal_spark_sql_on_parquet(
 ) -> None:
     write_orders(tmp_path / "in", files=3, rows=2_000)
     engine = Engine(spark).execute(script(tmp_path / "in", views, options=", max_files_per_trigger '1'"))
-    place = "in the scan" if views is VIEWS else "behind the DataFrame"
+    place = "fast path" if views is VIEWS else "slower path"
     assert place in engine.explain()
     answers = _answers(engine, tmp_path / "out", views)
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))

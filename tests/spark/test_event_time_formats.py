@@ -117,8 +117,8 @@ def _usable(text: str) -> str:
     [
         ("json", "millis", "Spark decodes json"),
         ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "Spark decodes csv"),
-        ("parquet", "millis", "in the scan"),
-        ("parquet", "nanos", "in the scan"),
+        ("parquet", "millis", "fast path"),
+        ("parquet", "nanos", "fast path"),
         ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "only Spark reads the format of the event time"),
     ],
 )

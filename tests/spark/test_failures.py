@@ -118,9 +118,7 @@ def test_a_worker_that_dies_every_time_is_told_in_the_end(spark: SparkSession, t
     engine = Engine(spark, retry_attempts=1, retry_seconds=0.01).function("rate", rate, "INT")
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
     run = engine.start(tmp_path / "out", available_now=True)
-    with pytest.raises(
-        StreamFailedError, match=r"a Python worker .* \(view v calls rate\); tried again once"
-    ):
+    with pytest.raises(StreamFailedError, match=r"a Python worker .* \(view v calls rate\); retried once"):
         run.await_termination(300)
     run.stop()
 

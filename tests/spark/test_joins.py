@@ -41,7 +41,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     views = {"pairs": PAIRS, "computed": computed, "dividing": dividing}
     engine = Engine(spark).execute(inputs.script()).views(views)
     declared = engine.explain()
-    assert "stream flights: 3 views, map stage " in declared
+    assert "stream flights: 3 views, fast path" in declared
     assert "0 queries" not in declared
     assert "new tuples of f meet w (merge by key 0)" in declared
     engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
@@ -56,7 +56,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
 
     told_of = run.explain()
-    assert "stream flights: plan 0, 0 selections, 0 window views, map stage " in told_of
+    assert "stream flights: 0 selections, 0 window views, fast path" in told_of
     assert "measured: f" in told_of
     assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
     progress = {each.name: each.line() for each in take_lanes(run.status())}
@@ -188,7 +188,7 @@ def test_a_static_table_that_stays_away_ends_the_run(spark: SparkSession, tmp_pa
     engine.view("named", "SELECT f.k, a.name FROM flights f JOIN airports a ON f.k = a.k")
     (tmp_path / "in" / "airports" / "all.parquet").unlink()
     run = engine.start(tmp_path / "out", available_now=True)
-    with pytest.raises(StreamFailedError, match=r"static table airports: No such file .*tried again once"):
+    with pytest.raises(StreamFailedError, match=r"static table airports: No such file .*retried once"):
         run.await_termination()
     assert [event["cause"] for event in run.events("run_failed")] == ["file_missing"]
     run.stop()
@@ -317,7 +317,7 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
     engine = Engine(spark).execute(inputs.script()).view("pairs", PAIRS)
     for text, told in (
         ("SELECT f.k FROM flights f JOIN weather w ON f.k = w.k", "bound"),
-        ("SELECT * FROM airports WHERE k = 1", "airports is a static table"),
+        ("SELECT * FROM airports WHERE k = 1", "Table airports is static"),
         (PAIRS.replace("w.x", "w.x AS _row"), "the column name _row is reserved"),
         (
             PAIRS.replace(" JOIN", " LEFT JOIN").replace("f.k = w.k", "f.k + w.k = 1"),

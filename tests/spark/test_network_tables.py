@@ -162,7 +162,7 @@ def test_what_the_command_writes_is_a_table_to_replay(
     )
     # windows are those of the test above
     engine.views({name: VIEWS[name] for name in ("every", "warm")})
-    assert "map stage in the scan" in engine.explain()
+    assert "fast path" in engine.explain()
     run = _answered(engine, tmp_path / "out")
     spark.read.parquet(str(trace)).createOrReplaceTempView("readings")
     wanted = spark.sql(VIEWS["every"])

@@ -248,9 +248,7 @@ class Declaring:
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
         for (name, below), derived in declared.derived.items():
-            lines.append(
-                f"stream {rows_of(name, below)}: the rows of {below}, {counted(len(derived), 'view')}"
-            )
+            lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
                 f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
             ]
