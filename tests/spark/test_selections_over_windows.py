@@ -69,7 +69,7 @@ def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str
 
 def assert_shared(explained: str, *views: str) -> None:
     """One operator computes all of these."""
-    operators = explained.split("window operator ")[1:]
+    operators = explained.split("window group ")[1:]
     assert any(all(f"    {view}: windows" in each for view in views) for each in operators), explained
 
 

@@ -247,7 +247,7 @@ class Declaring:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
-        for (name, below), derived in declared.derived.items():
+        for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
                 f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
