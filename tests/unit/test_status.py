@@ -193,7 +193,7 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
         )
     status.close()
     assert "rides.fares" not in status.book.document()["streams"]
-    assert "window view daily of rides.fares: 4 early, 2 corrected, 0 final" in lines(layout)
+    assert "window view daily of fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:
@@ -423,3 +423,11 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
     told_later = lines(layout)
     assert "second-best" not in told_later, "what an earlier run has measured says nothing of this one"
     assert "its order changed 7 times" in told_later
+
+
+def test_a_view_with_a_deadline_is_one_before_its_first_window(layout: Layout) -> None:
+    views = {"in_time": {"stream": "deadlines.0", "id": "in_time:1", "sql": ""}}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    told = lines(layout)
+    assert "view in_time with a deadline: 0 of 0 windows released in time" in told
+    assert "deadlines.0" not in told

@@ -158,7 +158,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if view.get("final_corrected"):
         rows = counted(view.get("final_corrected_rows", 0), "row")
         counts += f", {view['final_corrected']:,} corrected after being final ({rows})"
-    parts = [f"window view {name} of {view['stream']}: {counts}"]
+    # of a view over another one the stream is PLACE.VIEW
+    parts = [f"window view {name} of {view['stream'].rpartition('.')[2]}: {counts}"]
     standing = view.get("standing") or {}
     # negative where the end of a run answered windows before their end
     if (view.get("slack_us") or -1) >= 0:

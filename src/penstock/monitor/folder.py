@@ -18,6 +18,7 @@ from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.joins import join_lane
@@ -98,6 +99,8 @@ def folder_status(folder: Path) -> Document:
     for name, view in catalog["views"].items():
         if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
+            if view["stream"] == DEADLINES_NAME:
+                shown.setdefault("released", 0)
             if name in derived:
                 lane = document.get("lanes", {}).get(derived[name], {})
                 shown.update(lane.get("views", {}).get(name, {}))
