@@ -158,7 +158,7 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
     [
         ("CREATE TABLE t (a INT) USING parquet OPTIONS (path '/no/such/place');", "does not exist"),
         ("CREATE TABLE t (a INT) USING parquet;", "set the option path"),
-        ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "allowed: parquet"),
+        ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "Use parquet"),
         ("CREATE TABLE t (__penstock_step INT) USING parquet OPTIONS (path '{path}');", "reserved"),
         (
             "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}', event_time 'b');",
@@ -245,7 +245,7 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
     assert engine.reconcile(same + console).dropped == [hidden]
     assert set(engine.declared["orders"]) == set(changed)
     for text, refusal in (
-        (same + console + "CREATE TABLE other (a INT) USING nothing;", "allowed: parquet"),
+        (same + console + "CREATE TABLE other (a INT) USING nothing;", "Use parquet"),
         (same, "no longer declares table shown.* restart the run"),
         (
             same.replace("amount INT", "amount BIGINT") + console,

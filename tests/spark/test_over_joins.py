@@ -159,7 +159,7 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
         ),
         (
             "SELECT /*+ MAX_ERROR(0.1, 0.1) */ " + day.format("ts", "pairs"),
-            "Hints are not supported over pairs",
+            "Hints are not supported over join view pairs",
         ),
         ("SELECT " + day.format("w", "by_ts"), "by_ts aggregates a join view; an aggregation over it"),
         (

@@ -93,7 +93,7 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("USING parquet OPTIONS (path '{0}', arrival 'X')", "column X stands twice"),
+        ("USING parquet OPTIONS (path '{0}', arrival 'X')", "column X is declared twice"),
         (
             "USING parquet OPTIONS (path '{0}', arrival 'penstock_batch')",
             "column name penstock_batch is reserved",
@@ -102,7 +102,7 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
             "USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')",
             "set either `arrival` or `event_time`",
         ),
-        ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "leave arrival out"),
+        ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "Remove the option arrival"),
         (
             "USING replay OPTIONS (path '{0}', arrival 'a', arrival_time 'x')",
             "has the arrival time arrival_time",

@@ -15,7 +15,7 @@ _REMEDIES = (
         "Write Parquet timestamps in microseconds (pandas: to_parquet(..., coerce_timestamps='us')).",
     ),
     (r"csv", "Compare the options sep and header, and the declared columns, with a line of the file."),
-    (r"not a JSON object", "Write one JSON object a line, not an array or a plain value."),
+    (r"not a JSON object", "Write one JSON object a line."),
     (
         r"json",
         "Compare the declared columns with a record. If an object spans several lines, set the option multiLine 'true'.",
