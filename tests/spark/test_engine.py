@@ -249,7 +249,7 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
         (same, "no longer declares table shown.* restart the run"),
         (
             same.replace("amount INT", "amount BIGINT") + console,
-            "table orders has other columns than the run",
+            "Table orders has other columns than the run",
         ),
         (
             same.replace("seen'", "seen', max_files_per_trigger '1'") + console,

@@ -38,6 +38,7 @@ def test_250_views_fit_one_screen() -> None:
     assert lines[1] == "6 problems:"
     assert "\n  RETRYING: view j_dev_3 of stream payments, since " in text
     assert "view rule_2_079 matches nothing, Spark refuses it: a division by zero" in text
+    assert "\n    penstock quarantine out payments\n" in text, "a command remains whole"
     assert "\n  view in_time_5: LOSS promise broken 2 times\n" in text
     assert "\n3 streams: 9,624,755 tuples, 380,896 matched, 17 records set aside\n" in text
     assert "\n250 views: 200 selections, 40 window views, 6 deadline views, 4 join views\n" in text

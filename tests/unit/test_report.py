@@ -49,13 +49,11 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     events.append(
         {"time": "y", "kind": "files_changed", "stream": "orders", "files": ["a", "b"], "rows": 1_200}
     )
-    assert news.lines() == [
-        "y stream orders: files changed after Penstock read them (files a, b, rows 1,200)"
-    ]
+    assert news.lines() == ["y stream orders: files changed after the first read (files a, b, rows 1,200)"]
     events.append(
         {"time": "z", "kind": "files_changed", "told": "a was replaced", "files": [{"path": "a"}], "count": 1}
     )
-    assert news.lines() == ["z files changed after Penstock read them: a was replaced (count 1)"]
+    assert news.lines() == ["z files changed after the first read: a was replaced (count 1)"]
     counts = {
         "views": 2,
         "selections": 2,

@@ -89,10 +89,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     if stream.get("rows_set_aside"):
         yield f"  unreadable: {counted(stream['rows_set_aside'], 'row')}, not answered"
     if stream.get("files_changed"):
-        yield (
-            f"  {counted(stream['files_changed'], 'file')} changed after Penstock read "
-            f"{'it' if stream['files_changed'] == 1 else 'them'}; the new content is not answered"
-        )
+        files = counted(stream["files_changed"], "file")
+        yield f"  {files} changed after the first read; the new content is not answered"
     if stream.get("files_passed_over"):
         yield f"  skipped: {counted(stream['files_passed_over'], 'name')} of FIFOs, sockets or devices"
     if stream.get("topics_recreated"):

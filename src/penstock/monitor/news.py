@@ -99,7 +99,7 @@ _WORDS = {
     "compaction_failed": "files could not be merged",
     "segment_unmerged": "small log files could not be merged",
     "events_delayed": "earlier events were written late",
-    "files_changed": "files changed after Penstock read them",
+    "files_changed": "files changed after the first read",
     "files_passed_over": "names that are not files were skipped",
     "topic_recreated": "topic created again",
 }

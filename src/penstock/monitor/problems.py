@@ -13,6 +13,8 @@ from penstock.monitor.troubles import open_troubles, trouble_words
 
 #: views named at the most
 _NAMED = 3
+#: stands between the words of a command, which a line break must not divide
+UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def problem_lines(document: Document) -> Iterator[str]:
@@ -69,20 +71,18 @@ def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:
     aside: Mapping[str, int] = stream.get("quarantined") or {}
+    command = f"penstock quarantine {output} {name}".replace(" ", UNBROKEN)
     if is_named:
-        yield f"stream {name}: see the records: penstock quarantine {output} {name}"
+        yield f"stream {name}: see the records: {command}"
     elif aside:
         most = max(aside, key=lambda reason: aside[reason])
         origin = ((stream.get("samples") or {}).get(most) or {}).get("origin")
         why = f"{'all' if len(aside) == 1 else 'most'}: {most}{f' (for example {origin})' if origin else ''}"
-        yield (
-            f"stream {name}: {counted(sum(aside.values()), 'record')} set aside, {why}: "
-            f"penstock quarantine {output} {name}"
-        )
+        yield (f"stream {name}: {counted(sum(aside.values()), 'record')} set aside, {why}: {command}")
     if stream.get("rows_set_aside"):
         yield f"stream {name}: {counted(stream['rows_set_aside'], 'row')} unreadable, not answered"
     if stream.get("files_changed"):
-        yield f"stream {name}: {counted(stream['files_changed'], 'file')} changed after Penstock read them, not answered"
+        yield f"stream {name}: {counted(stream['files_changed'], 'file')} changed after the first read, not answered"
     if stream.get("topics_recreated"):
         yield f"stream {name}: {counted(stream['topics_recreated'], 'topic')} deleted and created again"
     errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])

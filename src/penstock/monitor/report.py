@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -17,10 +18,10 @@ from penstock.monitor.overview import (
     view_table,
     view_totals,
 )
-from penstock.monitor.problems import problem_lines
+from penstock.monitor.problems import UNBROKEN, problem_lines
 
 #: problems on one screen, and characters of one
-_MOST_PROBLEMS, _MOST_CHARACTERS = 8, 280
+_MOST_PROBLEMS, _MOST_CHARACTERS = 8, 380
 
 
 def status_lines(document: Document, *, verbose: bool = False) -> Iterator[str]:
@@ -67,10 +68,10 @@ def _run(document: Document) -> str:
 
 def _wrapped(problem: str, most: int | None) -> Iterator[str]:
     """Yield a problem in lines that fit, cut at `most` characters; a command within it remains whole."""
-    text = " ".join(problem.split())
+    text = re.sub(r"[ \t\r\n]+", " ", problem)
     if most is not None and len(text) > most:
         text = f"{text[: most - 3]}..."
-    yield from textwrap.wrap(
+    lines = textwrap.wrap(
         text,
         WIDTH,
         initial_indent="  ",
@@ -78,3 +79,4 @@ def _wrapped(problem: str, most: int | None) -> Iterator[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+    yield from (line.replace(UNBROKEN, " ") for line in lines)

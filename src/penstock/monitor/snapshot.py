@@ -113,7 +113,7 @@ class StreamSnapshot:
         if self.rows_set_aside:
             parts.append(f"{counted(self.rows_set_aside, 'row')} unreadable")
         if self.files_changed:
-            parts.append(f"{counted(self.files_changed, 'file')} changed after Penstock read them")
+            parts.append(f"{counted(self.files_changed, 'file')} changed after the first read")
         if self.files_passed_over:
             parts.append(f"{counted(self.files_passed_over, 'name')} skipped: not a file")
         if self.unusable_times:

@@ -168,7 +168,7 @@ class FileWatch:
             "files_changed",
             stream=self._stream,
             count=len(found),
-            told=f"{counted(len(found), 'file')} changed after Penstock read them; their new content is not answered: "
+            told=f"{counted(len(found), 'file')} changed after the first read; the new content is not answered: "
             f"first {found[0][0]}, {_bytes(found[0][1].size)} then, {_bytes(found[0][2].size)} now",
             files=[
                 {"path": path, "size_then": then.size, "size_now": now.size}
