@@ -170,7 +170,7 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
-    with pytest.raises(InputError, match="view by_ts selects from pairs; drop by_ts too"):
+    with pytest.raises(InputError, match=r"View by_ts selects from pairs\. Drop by_ts too"):
         engine.drop("pairs")
 
 

@@ -129,7 +129,7 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     engine = engine_on(spark, data).views(views)
     run = engine.start(out)
     wait_for(run, 4_000)
-    with pytest.raises(InputError, match="view busy selects from fares; drop busy too"):
+    with pytest.raises(InputError, match=r"View busy selects from fares\. Drop busy too"):
         engine.drop("fares")
     with pytest.raises(InputError, match="Column n does not exist"):
         engine.view("fares", VIEWS["fares"].replace(" AS n", " AS m"))
