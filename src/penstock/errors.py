@@ -172,8 +172,8 @@ class DamagedError(CheckpointError):
         self.path = path
         self.fault = fault
         super().__init__(
-            f"{path} {fault}; put it back from a copy of the folder, or start with a new checkpoint and a new output "
-            "folder, which answers all that the source still has"
+            f"{path} {fault}; restore it from a copy of the folder, or start with a new checkpoint and a new output "
+            "folder, which answers everything that the source still has"
         )
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[str, str]]:

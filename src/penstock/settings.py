@@ -95,7 +95,7 @@ def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """
     for name in changes:
         if name not in Settings.model_fields:
-            raise InputError(f"settings: there is no {name}{_meant(name)}")
+            raise InputError(f"settings: {name} does not exist{_meant(name)}")
     try:
         return Settings.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:

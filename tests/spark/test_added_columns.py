@@ -234,7 +234,7 @@ def test_a_replay_plays_the_columns_it_was_made_with(spark: SparkSession, tmp_pa
     source = f"replay OPTIONS (path '{data}', event_time 'seen', speed 'max')"
     views = {"large": "SELECT * FROM orders WHERE amount > 500"}
     answer(spark, script(NARROW, source, views), out)
-    with pytest.raises(CheckpointError, match="made without weight, note; leave the columns as they were"):
+    with pytest.raises(CheckpointError, match=r"made without weight, note\. Restore the columns"):
         Engine(spark).execute(script(WIDE, source, views)).start(out, available_now=True)
     shutil.rmtree(out)
     run = answer(spark, script(WIDE, source, views), out)

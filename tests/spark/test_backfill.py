@@ -64,7 +64,7 @@ def test_a_source_that_cannot_be_read_again_leaves_windows_that_are_never_final(
     run = engine.start(out, available_now=True, ended=True)
     run.await_termination()
     (told,) = events_of(out, "backfill_impossible")
-    assert "read only once" in told["reason"]
+    assert "reads such a source once" in told["reason"]
     changes = run.changes("sums")
     unseen = changes.where(changes.w.start <= since)
     assert unseen.count() > 0
@@ -197,7 +197,7 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
     assert [[path[-5:] for path in paths] for paths in read.files()] == [["1.csv", "2.csv"]]
     assert next(read.files())[0] == f"file://{data}/1.csv"
     (data / "2.csv").unlink()
-    with pytest.raises(CannotReadAgainError, match=r"2\.csv is gone"):
+    with pytest.raises(CannotReadAgainError, match=r"2\.csv does not exist any more"):
         list(read.files())
     (data / "2.csv").write_text("y")
     os.utime(data / "2.csv", (1, 1))

@@ -51,7 +51,7 @@ def test_engine_selects_what_spark_selects(spark: SparkSession, tmp_path: Path, 
         f"CREATE TABLE tuples ({columns}) USING parquet OPTIONS (path '{tmp_path / 'in'}')"
     )
     engine.views({name: f"SELECT * FROM tuples WHERE {text}" for name, text in conditions.items()})
-    assert ("in the scan" in engine.explain()) is not needs_spark
+    assert ("fast path" in engine.explain()) is not needs_spark
     run = engine.start(tmp_path / "out", available_now=True)
     run.await_termination()
     run.stop()

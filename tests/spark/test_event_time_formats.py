@@ -115,11 +115,11 @@ def _usable(text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "form", "place"),
     [
-        ("json", "millis", "json is decoded by Spark"),
-        ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "csv is decoded by Spark"),
-        ("parquet", "millis", "in the scan"),
-        ("parquet", "nanos", "in the scan"),
-        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "the event time's format is read by Spark only"),
+        ("json", "millis", "Spark decodes json"),
+        ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "Spark decodes csv"),
+        ("parquet", "millis", "fast path"),
+        ("parquet", "nanos", "fast path"),
+        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "only Spark reads the format of the event time"),
     ],
 )
 def test_views_over_stored_times_are_those_of_spark(
@@ -195,7 +195,7 @@ def test_a_topic_has_such_times_decoded_in_the_worker(
     )
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute"}
     engine.views(views)
-    assert "JSON is decoded in the worker" in engine.explain()
+    assert "Python workers decode JSON" in engine.explain()
     run = _ended(engine, tmp_path / "out")
     (tmp_path / "clicks").mkdir()
     (tmp_path / "clicks" / "1.json").write_text("\n".join(lines))
@@ -236,20 +236,20 @@ def test_the_worker_reads_numbers_as_spark_does(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "kind", "told"),
     [
-        ("ts BIGINT", "event_time 'ts'", SqlError, "is bigint; it must be a timestamp. Say which unit .* 'millis'"),
-        ("ts STRING", "event_time 'ts'", SqlError, "must be a timestamp. Declare it TIMESTAMP, or say how its text"),
+        ("ts BIGINT", "event_time 'ts'", SqlError, "is bigint; it must be a timestamp. Set the unit .* 'millis'"),
+        ("ts STRING", "event_time 'ts'", SqlError, "must be a timestamp. Declare it TIMESTAMP, or set the format of its text"),
         ("ts BOOLEAN", "event_time 'ts'", SqlError, "is boolean; it must be a timestamp\n"),
-        ("ts STRING", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers .* is string; allowed for text"),
+        ("ts STRING", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers .* is string\\. For text use"),
         ("ts DOUBLE", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers"),
-        ("ts BIGINT", "event_time 'ts', event_time_format 'yyyy'", SqlError, "a pattern of text, and column ts is bigint"),
-        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'millis'", SqlError, "declare ts BIGINT, as what it is stored"),
-        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'yyyy'", SqlError, "declare ts STRING"),
-        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "no format that Spark reads: .*; allowed: 'seconds'|no format"),
+        ("ts BIGINT", "event_time 'ts', event_time_format 'yyyy'", SqlError, "a pattern for text, but column ts is bigint"),
+        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'millis'", SqlError, "Declare ts BIGINT"),
+        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'yyyy'", SqlError, "Declare ts STRING"),
+        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "not a format that Spark reads: .* allowed: 'seconds'|not a format"),
         ("ts BIGINT", "event_time 'ts', event_time_format 'milliseconds'", SqlError, "did you mean 'millis'"),
         ("ts STRING", "event_time 'ts', event_time_format 'EEEE'", SqlError, "event_time_format 'EEEE'"),
-        ("ts BIGINT", "event_time_format 'millis'", SqlError, "name its column: event_time 'column'"),
+        ("ts BIGINT", "event_time_format 'millis'", SqlError, "needs the option event_time 'column'"),
         ("ts BIGINT", "event_time 'at', event_time_format 'millis'", UnknownNameError, "existing columns: ts"),
-        ("ts BIGINT", "static true, event_time_format 'millis'", SqlError, "leave event_time_format out"),
+        ("ts BIGINT", "static true, event_time_format 'millis'", SqlError, "event_time_format"),
     ],
 )  # fmt: skip
 def test_a_format_that_does_not_fit_is_refused_in_words(

@@ -54,7 +54,7 @@ def _failing() -> dict[str, Callable[..., Any]]:
     ("function", "told"),
     [
         ("raises", "function rate raised: ValueError: no rate for True"),
-        ("short", r"function rate returned 99 values for 100 rows; it must return one a row"),
+        ("short", r"function rate returned 99 values for 100 rows; return one value for each row"),
         ("text", "function rate returned string, which does not fit its type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),
         ("exits", "function rate ended its process: SystemExit: 3"),
@@ -118,9 +118,7 @@ def test_a_worker_that_dies_every_time_is_told_in_the_end(spark: SparkSession, t
     engine = Engine(spark, retry_attempts=1, retry_seconds=0.01).function("rate", rate, "INT")
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
     run = engine.start(tmp_path / "out", available_now=True)
-    with pytest.raises(
-        StreamFailedError, match=r"a Python worker .* \(view v calls rate\); tried again once"
-    ):
+    with pytest.raises(StreamFailedError, match=r"a Python worker .* \(view v calls rate\); retried once"):
         run.await_termination(300)
     run.stop()
 
@@ -323,7 +321,7 @@ def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now", PYSPARK_PYTHON=python)
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1
-    assert "the workers' Python lacks something" in told
+    assert "the Python of the workers lacks a module" in told
     assert "No module named" in told
     assert "Traceback" not in told
     assert "\tat " not in told
@@ -339,7 +337,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now")
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1, told
-    assert "stream orders stopped: a file may not be read: " in told
+    assert "stream orders stopped: no permission to read a file: " in told
     assert f"{folder}/1.csv (Permission denied)" in told
     assert "Traceback" not in told
     (failed,) = [

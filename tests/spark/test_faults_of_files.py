@@ -77,7 +77,7 @@ def test_a_file_that_is_gone_before_its_batch_stops_the_stream(
     with monkeypatch.context() as patched:
         patched.setattr(ParquetSource, "run", run_later)
         run = Engine(spark, retry_attempts=0).execute(text).start(tmp_path / "out", available_now=True)
-        with pytest.raises(StreamFailedError, match=r"file or folder is gone.*001\.parquet"):
+        with pytest.raises(StreamFailedError, match=r"file or folder does not exist any more.*001\.parquet"):
             run.await_termination()
         run.stop()
     away.rename(victim)

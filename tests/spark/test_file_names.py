@@ -168,7 +168,7 @@ def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     run = _run(Engine(spark, retry_attempts=0).execute(text), tmp_path / "out")
     assert _ids(run, "v") == [0, 1, 10, 11]
     file = tmp_path / "other" / "x*.csv"
-    with pytest.raises(SqlError, match=r"is a file; a stream reads a folder"):
+    with pytest.raises(SqlError, match=r"is a file. A stream reads a folder"):
         Engine(spark).execute(_table("one", "csv", file))
 
 

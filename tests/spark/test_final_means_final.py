@@ -154,7 +154,7 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     assert sum(found.rows["corrected_after_final"].to_pylist()) == again
     results(out, "v", final_only=True, limit=3)
     assert "one that comes later than the horizon corrects it all the same" in capfd.readouterr().out
-    with pytest.raises(InputError, match="all is no window view"):
+    with pytest.raises(InputError, match="all is not a window view"):
         run.results("all", final_only=True)
 
 
@@ -207,7 +207,7 @@ def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: P
     (query,) = [each for each in spark.streams.active if each.name.endswith(":t")]
     threading.Timer(1, stopped.set).start()
     query.stop()
-    with pytest.raises(StreamFailedError, match="stopped from outside"):
+    with pytest.raises(StreamFailedError, match="another program stopped"):
         run.await_termination(300)
     run.stop()
     assert [event["cause"] for event in run.events("run_failed")] == ["stopped_outside"]

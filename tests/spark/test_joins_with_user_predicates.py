@@ -59,7 +59,7 @@ def test_a_function_of_constants_is_not_called_as_a_view_is_declared(
 
     engine.function("never", never, "DOUBLE")
     engine.view("judged", f"SELECT f.k {FROM} WHERE apart(f.x, w.x, never(1.5D)) AND apart(f.x, w.x, 2.5D)")
-    assert "judged last, by users' functions: apart(f.x, w.x, 2.5D)\n" in engine.explain()
+    assert "checked last, by your functions: apart(f.x, w.x, 2.5D)\n" in engine.explain()
     assert not (tmp_path / "called").exists()
 
 
@@ -75,9 +75,9 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     }
     engine = engine_over(spark, inputs).views(views)
     explained = engine.explain()
-    assert "judged last, by users' functions: half(f.x) BETWEEN 0 AND 1, is_three(w.n)" in explained
-    assert "judged last, by users' functions: NOT apart(f.x, w.x * 2, 1.5D)\n" in explained
-    assert "judged last, by users' functions: IS_THREE(w.n)\n" in explained
+    assert "checked last, by your functions: half(f.x) BETWEEN 0 AND 1, is_three(w.n)" in explained
+    assert "checked last, by your functions: NOT apart(f.x, w.x * 2, 1.5D)\n" in explained
+    assert "checked last, by your functions: IS_THREE(w.n)\n" in explained
     run = engine.start(tmp_path / "out", available_now=True)
     assert run.await_termination(600)
     inputs.register(spark)
@@ -90,12 +90,12 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert reordered["order"] == "is_three(w.n), half(f.x) BETWEEN 0 AND 1"
     assert "is predicted to take" in reordered["reason"]
     told = run.explain()
-    assert "  judged by is_three(w.n): measured " in told
+    assert "  user predicate is_three(w.n): measured " in told
     begin = told.index("  judged by is_three(w.n)")
     assert told.index("  judged by half(f.x) BETWEEN 0 AND 1: measured ", begin) > begin
     run.stop()
-    lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
-    assert "  judged by is_three(w.n): measured " in lines
+    lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
+    assert "  user predicate is_three(w.n): measured " in lines
     assert f": {reordered['order']}: {reordered['reason']}" in lines
 
 

@@ -147,7 +147,7 @@ def test_clean_records_are_decoded_in_the_worker(
     kafka.create_topic("clean")
     kafka.produce("clean", _orders(300))
     engine = Engine(spark).execute(_script(kafka, "clean"))
-    assert "decoded in the worker" in engine.explain()
+    assert "Python workers decode JSON" in engine.explain()
     run = _run(engine, tmp_path)
     assert {name: rows(run.results(name)) for name in VIEWS} == expected(
         spark, _tuples(spark, kafka, "clean"), VIEWS

@@ -82,10 +82,10 @@ CASES: dict[str, tuple[str, str, str, str, str, dict[int, str], int]] = {
             7: "day is no DATE",
             8: "paid is no DECIMAL(4, 2)",
             9: "place.x is no INT",
-            10: "no JSON value",
+            10: "not a JSON value",
             11: "paid is no DECIMAL(4, 2)",
-            12: "no JSON object",
-            13: "no JSON object",
+            12: "not a JSON object",
+            13: "not a JSON object",
         },
         3,
     ),
@@ -177,4 +177,4 @@ def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession,
             "unreadable Parquet file: column at is stored as timestamp[ns, tz=UTC], which Spark does not read as "
             "TIMESTAMP; write it in microseconds (pandas: to_parquet(..., coerce_timestamps='us'))"
         )
-        assert "1 place with 2 rows in all could not be read" in event["told"]
+        assert "1 file or row group unreadable, 2 rows skipped" in event["told"]

@@ -60,5 +60,5 @@ def test_names_that_cannot_lie_on_disk_are_refused_when_declared(spark: SparkSes
             engine.view(name, grouped)
     # a selection has no folder of its own
     engine.view("x" * 300, "SELECT k FROM s")
-    with pytest.raises(InputError, match="are one view"):
+    with pytest.raises(InputError, match="are the same name"):
         engine.views({"A": "SELECT k FROM s", "a": "SELECT k FROM s WHERE k > 1"})

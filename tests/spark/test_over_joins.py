@@ -103,7 +103,7 @@ def test_windows_over_joins_come_and_go_and_change_while_the_engine_runs(
     engine.view("by_ts", text)
     engine.sink("by_ts", lambda rows, _: taken.append(rows.toArrow()))
     inputs.feed(1)
-    assert "stream joins.0.pairs: the rows of pairs, 1 view" in run.explain()
+    assert "rows of view pairs: 1 view" in run.explain()
     wait_for(run, lambda: is_told(spark, inputs, run))
     wait_for(run, lambda: sum(rows.num_rows for rows in taken) >= run.changes("by_ts").count())
     assert run.status()["flights"]["lanes"]["joins.0.pairs.results"]["active"]
@@ -149,14 +149,17 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     left = JOINS["pairs"].replace(" JOIN", " LEFT JOIN").replace(", f.n + w.n AS total", "")
     views = {**JOINS, "by_ts": WINDOWS["by_ts"], "shifted": shifted, "outer": left}
     engine = Engine(spark).execute(inputs.script()).views(views)
-    assert "stream joins.pairs: the rows of pairs, 1 view\n    by_ts: windows of 10 s" in engine.explain()
+    assert "rows of view pairs: 1 view\n    by_ts: windows of 10 s" in engine.explain()
     day = "window({0}, '1 day') AS d, count(*) AS c FROM {1} GROUP BY d"
     for text, told in (
         ("SELECT " + day.format("tomorrow", "shifted"), "over the event time .* Columns that are one: ts"),
-        ("SELECT " + day.format("ts + INTERVAL 1 DAY", "pairs"), "over one of its columns: the event time"),
+        (
+            "SELECT " + day.format("ts + INTERVAL 1 DAY", "pairs"),
+            "needs a column of it that is the event time",
+        ),
         (
             "SELECT /*+ MAX_ERROR(0.1, 0.1) */ " + day.format("ts", "pairs"),
-            "Hints are not supported over pairs",
+            "Hints are not supported over join view pairs",
         ),
         ("SELECT " + day.format("w", "by_ts"), "by_ts aggregates a join view; an aggregation over it"),
         (
@@ -167,7 +170,7 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
-    with pytest.raises(InputError, match="view by_ts selects from pairs; drop by_ts too"):
+    with pytest.raises(InputError, match=r"View by_ts selects from pairs\. Drop by_ts too"):
         engine.drop("pairs")
 
 

@@ -92,9 +92,9 @@ def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> Non
     assert sorted(map(tuple, every.collect())) == sorted(
         (each, number) for number, rows in ROWS.items() for each in rows
     )
-    with pytest.raises(UnknownNameError, match="rule has no definition 4; existing definitions: 1, 2"):
+    with pytest.raises(UnknownNameError, match=r"rule has no definition 4\. Existing definitions: 1, 2"):
         run.results("rule", definition=4)
-    with pytest.raises(InputError, match="rule: ask for definition 1, or for all of them"):
+    with pytest.raises(InputError, match="rule: choose either definition 1 or all definitions"):
         run.results("rule", 1, all_definitions=True)
 
 
@@ -147,7 +147,7 @@ def test_the_command_line_says_which_definition_it_shows(
         )
     for refused, message in (
         ({"all_definitions": True, "changes": True}, "--all: not with --changes"),
-        ({"definition": 1, "misses": True}, "--definition: not with --misses"),
+        ({"definition": 1, "misses": True}, "--definition and --misses exclude each other"),
         ({"definition": 0}, "no definition 0"),
     ):
         with pytest.raises(InputError, match=message):
@@ -168,7 +168,7 @@ def test_definitions_of_window_views_are_told_apart(told: tuple[Story, Run]) -> 
         assert sum(plain.rows["n"].to_pylist()) >= tuples
         assert run.results("hours", definition=number).count() == plain.count
         assert run.changes("hours", definition=number).count() >= plain.count
-    with pytest.raises(InputError, match="hours is no selection: its definitions have columns of their own"):
+    with pytest.raises(InputError, match="hours is not a selection: its definitions have different columns"):
         run.results("hours", all_definitions=True)
 
 

@@ -85,7 +85,7 @@ def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, 
     engine.sink("daily", lambda rows, cut: taken.append((cut, rows.count())))
     run = engine.start(out)
     wait_for(run, lambda: run.changes("daily").where("revision = 0 AND NOT is_final").count() > 0)
-    with pytest.raises(InputError, match="view daily selects from fares; drop daily too"):
+    with pytest.raises(InputError, match=r"View daily selects from fares\. Drop daily too"):
         engine.drop("fares")
     engine.views({"ended": OVER["ended"], "busiest": OVER["busiest"]})
     assert "daily: windows of 4 s" in run.explain()

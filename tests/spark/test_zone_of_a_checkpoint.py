@@ -69,7 +69,7 @@ def test_another_zone_is_refused_with_what_to_do(spark: SparkSession, tmp_path: 
     put(tmp_path, 0)
     answer(spark, tmp_path, "Europe/Kiev")
     with pytest.raises(
-        CheckpointError, match=r"time zone Europe/Kiev, this session is in UTC: (.|\n)*timeZone=Europe/Kiev"
+        CheckpointError, match=r"time zone Europe/Kiev, this session uses UTC: (.|\n)*timeZone=Europe/Kiev"
     ):
         answer(spark, tmp_path, "UTC")
     put(tmp_path, 1)

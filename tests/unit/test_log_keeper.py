@@ -175,7 +175,7 @@ def test_a_log_that_cannot_be_written_for_a_while_is_tried_again(keeper: Callabl
 def test_a_log_that_cannot_be_written_at_all_is_told(keeper: Callable[..., Made]) -> None:
     kept, events, _ = keeper(Ingest(Log(refused=100)))
     kept.start()
-    with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*tried again 4 times"):
+    with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*retried 4 times"):
         kept.await_termination(60)
     assert not kept.is_complete
     assert events.recent[-1]["kind"] == "lane_failed"

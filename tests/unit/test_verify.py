@@ -77,9 +77,9 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     found = _verify(layout)
     assert found.exit_code == 1
     kept = layout.kept(layout.matches("s")) / matches.name
-    assert f"{kept} is damaged: its content is not what was published\n" in found.stdout
+    assert f"{kept} is damaged: its content differs from what Penstock published\n" in found.stdout
     assert f"{run} (tuples of a log) is damaged: its content does not match its checksum\n" in found.stdout
-    assert "2 files are damaged; put them back from a copy" in found.stdout
+    assert "2 files are damaged; restore them from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
     assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
 
@@ -105,7 +105,7 @@ def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> N
     finally:
         lock.release()
     assert found.exit_code == 0
-    assert "the checkpoint was not read" in found.stdout
+    assert "it was not checked" in found.stdout
     assert _verify(layout).exit_code == 1
 
 

@@ -30,7 +30,7 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     from penstock.cli.common import build_engine, read_settings
     from penstock.cli.demo_gates import AGGREGATES
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
 
     engine = build_engine(None, {}, read_settings(None), "whole")

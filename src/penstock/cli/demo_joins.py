@@ -28,7 +28,7 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
     from penstock.cli.common import build_engine, read_settings
     from penstock.cli.demo_storms import FUNCTIONS
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
 
     engine = build_engine(None, {}, read_settings(None), "whole")

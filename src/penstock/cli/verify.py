@@ -30,6 +30,7 @@ def verify(
 ) -> None:
     """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 if a file is lost."""
     from penstock.monitor import verification
+    from penstock.monitor.figures import counted
 
     found = verification.verify(folder)
     if output_format is VerifyFormat.JSON:
@@ -46,19 +47,22 @@ def verify(
         for each in found.faults:
             print(f"{each.path} {each.fault}")
         if found.writer is not None:
-            print(f"process {found.writer} writes to {found.checkpoint}: the checkpoint was not read")
-        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_said(found.faults)}")
+            print(f"Process {found.writer} is writing to checkpoint {found.checkpoint}; it was not checked.")
+        print(
+            f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} read: {_verdict(found.faults)}"
+        )
     if not all(each.is_mended for each in found.faults):
         raise typer.Exit(1)
 
 
-def _said(faults: Sequence[Fault]) -> str:
+def _verdict(faults: Sequence[Fault]) -> str:
     mended = sum(each.is_mended for each in faults)
     damaged = len(faults) - mended
-    told = "no damage found"
+    verdict = "no damage found"
     if damaged:
-        told = (
-            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged; put them back from a copy of the folder, or start "
-            "with a new checkpoint and a new output folder, which answers all that the source still has"
+        verdict = (
+            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged; restore them from a copy of the folder, or start "
+            "with a new checkpoint and a new output folder, which answers everything that the source still has"
         )
-    return f"{told}. Nothing is lost of {mended} more: the next start mends them" if mended else told
+    others = f"{mended} more {'file' if mended == 1 else 'files'}"
+    return f"{verdict}. The next start restores {others}" if mended else verdict

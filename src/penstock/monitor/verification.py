@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.errors import CheckpointError, DamagedError
+from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.log.programs import refuse_lost_program
@@ -198,7 +199,7 @@ def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> 
     if stream and operator.isdigit() and not described.exists():
         found.note(str(described), f"({RESULT_VIEWS.kind}) is missing")
     if not shown.exists():
-        found.note(str(shown), "is missing; the next start puts it back", is_mended=True)
+        found.note(str(shown), "is missing; the next start restores it", is_mended=True)
     elif not shown.samefile(path):
         found.look(shown, lambda: _check_listed(shown, file))
 
@@ -207,10 +208,10 @@ def _check_listed(path: Path, file: ListedFile) -> None:
     if file.crc is None:
         _read_parquet(path)
     elif checksum_of(path) != file.crc:
-        raise DamagedError(str(path), "is damaged: its content is not what was published")
+        raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
     if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
         raise DamagedError(
-            str(path), f"is damaged: it does not have the {file.rows:,} rows that were published"
+            str(path), f"is damaged: it does not have the {counted(file.rows, 'row')} that Penstock published"
         )
 
 
@@ -288,7 +289,7 @@ def _log(log: LogReader, found: Findings) -> None:
     for reader, mark in (found.look(log.folder / "readers", log.marks) or {}).items():
         if mark > newest.number:
             path = log.entry_path(newest.number + 1)
-            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has come to entry {mark}")
+            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
     named: dict[tuple[str, str], None] = {}
     for number in range(kept.first, newest.number + 1):
         entry = found.look(log.entry_path(number), lambda number=number: log.entry(number))  # type: ignore[misc]

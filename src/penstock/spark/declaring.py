@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -118,7 +118,7 @@ class Declaring:
         before = staged.texts
         parsed = parse_script(script, aggregates=self.aggregates)
         if not (parsed.views or parsed.inserts):
-            raise InputError("the script has no view; to end all of them, stop the run")
+            raise InputError("The script has no view. To end all views, stop the run.")
         staged.refuse_other_tables(parsed)
         known = {name.upper() for name in staged.tables}
         self._tables(staged, [table for table in parsed.tables if table.name.upper() not in known], parsed)
@@ -151,7 +151,7 @@ class Declaring:
         """
         if any(name.upper() == taken.upper() for taken in staged.names):
             raise DuplicateNameError(
-                f"{name} exists already. Names are case-insensitive; choose another one."
+                f"{name} exists already. Names are case-insensitive; choose another name."
             )
         staged.streams[name] = self._new_stream(source)
 
@@ -170,7 +170,7 @@ class Declaring:
                 query, text = view.query, view.text
             if (known_as := declared.setdefault(name.upper(), name)) in written:
                 raise DuplicateNameError(
-                    f"{name} and {known_as} are one view: names are case-insensitive; choose another one."
+                    f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
             written[known_as] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
@@ -225,8 +225,8 @@ class Declaring:
         for name, seconds in short.items():
             if seconds <= floor:
                 staged.warnings.setdefault(name, []).append(
-                    f"its deadline of {seconds:g} s is below what an order takes here whatever it computes, {floor:.2f} s as measured: "
-                    "all of its windows will miss it"
+                    f"the deadline of view {name}, {seconds:g} s, is too short: on this machine an answer takes at least "
+                    f"{floor:.2f} s. All of its windows will miss it; use a longer deadline."
                 )
 
     def explain(self, declared: Declared) -> str:
@@ -239,7 +239,7 @@ class Declaring:
             bound = self._bind(stream.source.schema, stream.host, conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
-            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, map stage {place}")
+            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
             lines += [*(explain_bound(bound) if selections else ()), *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             lines.append(explain_deadline(name, stream_name, deadline.bound.view))
@@ -247,10 +247,8 @@ class Declaring:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
-        for (name, below), derived in declared.derived.items():
-            lines.append(
-                f"stream {rows_of(name, below)}: the rows of {below}, {counted(len(derived), 'view')}"
-            )
+        for (_, below), derived in declared.derived.items():
+            lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
                 f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
             ]
@@ -396,7 +394,7 @@ def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:
     while reached:
         for source, _ in sources_of(views[reached.pop()]):
             if source.upper() == name.upper():
-                raise InputError(f"view {name} would select from itself")
+                raise InputError(f"View {name} selects from itself. Change its FROM.")
             if source.upper() in views and source.upper() not in passed:
                 passed.add(source.upper())
                 reached.append(source.upper())

@@ -95,11 +95,13 @@ class Engine:
             DuplicateNameError: the name is taken.
         """
         if not frame.isStreaming:
-            raise InputError(f"stream {name}: the DataFrame is not a streaming one; use spark.readStream")
+            raise InputError(
+                f"Stream {name}: the DataFrame is not a streaming DataFrame. Use spark.readStream."
+            )
         source = stream_source(frame, event_time)
         if event_time_format is not None:
             if event_time is None:
-                raise InputError(f"stream {name}: event_time_format needs event_time, the name of a column")
+                raise InputError(f"Stream {name}: event_time_format needs event_time, the name of a column.")
             source = source.timed(
                 stored_times(self._spark, name, frame.schema, event_time, event_time_format)
             )
@@ -265,13 +267,15 @@ class Engine:
         """
         trigger_microseconds(trigger)
         if ended and not available_now:
-            raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
+            raise InputError("ended=True requires available_now=True.")
         require_meaning(self._spark)
         with self._lock:
             if self._run is not None and self._run.active:
-                raise InputError("the engine is running; stop it before it is started again")
+                raise InputError("The engine is running. Stop it before you start it again.")
             if not self._declared.views:
-                raise InputError("nothing to run: declare at least one stream and one view on it")
+                raise InputError(
+                    "The engine has nothing to run: declare at least one stream and one view on it."
+                )
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)
@@ -310,7 +314,7 @@ class Engine:
                 try:
                     self._run.stop()
                 except Exception as second:
-                    error.add_note(f"stopping what had started failed too: {second}")
+                    error.add_note(f"stopping the started parts failed too: {second}")
                 raise
             finally:
                 self._run.is_starting = False
@@ -349,5 +353,5 @@ class Engine:
 def _refuse_taken(what: str, name: str, taken: Iterable[str], kind: str) -> None:
     if str(name).upper() in map(str.upper, taken):
         raise DuplicateNameError(
-            f"{what}: {kind} has that name already. Names are case-insensitive; choose another one."
+            f"{what}: {kind} has that name already. Names are case-insensitive; choose another name."
         )

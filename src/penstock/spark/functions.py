@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 #: why a function has an argument
-_NEEDS_ONE = "it must take one pyarrow.Array at least, which says of how many rows it is asked"
+_NEEDS_ONE = "it must take at least one pyarrow.Array, whose length is the number of rows"
 
 
 def named(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
     def failed(error: BaseException) -> FunctionFailedError:
         words = " ".join(str(error).split())
         is_over = isinstance(error, SystemExit)
-        what = "ended its process" if is_over else "raised"
+        what = "ended its Python process" if is_over else "raised"
         kind = FunctionFailedError if is_over else FunctionRaisedError
         return kind(f"function {name} {what}: {type(error).__name__}{': ' if words else ''}{words}")
 
@@ -60,7 +60,7 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
     @functools.wraps(function)
     def call(*arguments: Any, **keyed: Any) -> Any:
         if not (arguments or keyed):
-            raise FunctionFailedError(f"function {name} is called without arguments; {_NEEDS_ONE}")
+            raise FunctionFailedError(f"Function {name} is called without arguments; {_NEEDS_ONE}")
         try:
             result = function(*arguments, **keyed)
         except (Exception, SystemExit) as error:
@@ -74,14 +74,14 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
         given = next(iter((*arguments, *keyed.values())))
         if len(result) != len(given):
             raise FunctionFailedError(
-                f"function {name} returned {len(result)} values for {len(given)} rows; it must return one a row"
+                f"function {name} returned {len(result)} values for {len(given)} rows; return one value for each row"
             )
         if result.type != expected:
             try:
                 result.cast(expected)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise FunctionFailedError(
-                    f"function {name} returned {result.type}, which does not fit its type {returns}: {error}"
+                    f"function {name} returned {result.type}, which does not fit its declared type {returns}: {error}"
                 ) from error
         return result
 
@@ -122,7 +122,7 @@ def refuse_builtin(what: str, name: str) -> None:
         DuplicateNameError: it is.
     """
     if is_spark_s(name):
-        raise DuplicateNameError(f"{what}: Spark has a function of that name; choose another one")
+        raise DuplicateNameError(f"{what}: Spark has a function of that name. Choose another name.")
 
 
 def _refuse_no_arguments(name: str, function: Callable[..., Any]) -> None:
@@ -131,7 +131,7 @@ def _refuse_no_arguments(name: str, function: Callable[..., Any]) -> None:
     except (TypeError, ValueError):  # compiled ones may not tell
         return
     if not parameters:
-        raise InputError(f"function {name} takes no arguments; {_NEEDS_ONE}")
+        raise InputError(f"Function {name} takes no arguments; {_NEEDS_ONE}")
 
 
 def _arrow_type(what: str, returns: str) -> pa.DataType:
@@ -141,5 +141,5 @@ def _arrow_type(what: str, returns: str) -> pa.DataType:
         return to_arrow_type(DataType.fromDDL(returns), timezone="UTC")
     except (PySparkException, TypeError) as error:
         raise InputError(
-            f"{what}: returns {returns!r}, which is no Spark SQL type; allowed: 'DOUBLE', 'STRING', ..."
+            f"{what}: {returns!r} is not a Spark SQL type. Write one such as 'DOUBLE' or 'STRING'."
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from penstock.errors import TypeMismatchError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.spark.declared import Declared
 from penstock.spark.definitions import column_names, rows_schema
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -34,8 +34,8 @@ def check_width(declared: Declared, insert: InsertInto, table: CreateTable, view
         return
     _, place = sources_of(insert.query)[0]
     message = (
-        f"{table.name} has {counted(len(wanted), 'column')} ({', '.join(wanted)}), what is inserted has {len(given)} "
-        f"({', '.join(given)}). Select as many, or declare {table.name} without columns: it takes what it is given."
+        f"Table {table.name} has {counted(len(wanted), 'column')} ({', '.join(wanted)}), the query has {len(given)} "
+        f"({', '.join(given)}). Select {len(wanted)}, or declare {table.name} without columns."
     )
     raise TypeMismatchError(message, place.script, insert.start, insert.end)
 

@@ -613,7 +613,11 @@ class Run:
                 for name, value in lane.status().items():
                     told[name] = {**told[name], **value}
         for name, told_lane in told["lanes"].items():
-            told_lane["views"] = self._status.book.lane(name).get("views", {})
+            known_lane = self._status.book.lane(name)
+            told_lane |= {
+                "views": known_lane.get("views", {}),
+                "behind_seconds": known_lane.get("behind_seconds"),
+            }
         return told
 
     def _troubles(self, *lanes: str) -> dict[str, Any]:

@@ -175,8 +175,8 @@ class CutLane(Lane):
             self._settle(cut, self.publisher.published(cut.number))
         if cut is not None and cut.number > standing.number:
             raise CheckpointError(
-                f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
-                f"{standing.number}: it was set back to an older copy or has lost files; {REMEDY}"
+                f"lane {self.name}: cut {cut.number} exists, but the results folder ends before cut "
+                f"{standing.number}: it was restored from an older copy, or files are missing; {REMEDY}"
             )
         if newest is not None:
             self._tell(newest[0], newest[1])

@@ -204,7 +204,7 @@ def _last_reported(layout: Layout, name: str) -> int:
 def _missing(folder: Path, batch: int) -> DamagedError:
     if batch == 0 and not (folder / MERGED).exists() and numbered(folder):
         first = numbered(folder)[0]
-        path, stands = folder / MERGED, f"it stands for the batches before {first}"
+        path, stands = folder / MERGED, f"it covers the batches before {first}"
         if first > 1:
             return DamagedError(str(path), f"({MERGED_MANIFEST.kind}) is missing: {stands}")
     return DamagedError(str(folder / f"{batch}.json"), f"({MANIFEST.kind}) is missing")

@@ -191,7 +191,7 @@ def require_readable(layout: Layout, stream: str, view: str, definition: str | N
         readable = readable_definition(layout, stream, view, definition)
     if readable is None:
         raise UnknownNameError(
-            f"window view {view} of {stream} has no results yet: no batch has been answered by it as it is defined"
+            f"window view {view} of {stream} has no results yet: its current definition has not answered a batch"
         )
     return readable
 

@@ -109,8 +109,8 @@ def build_session(
             raise ConnectionFailedError(
                 f"Spark could not fetch {together[PACKAGES]}: no repository that answers has it. {HOW_TO_GET_JARS}"
             ) from error
-        told = f"cannot start Spark on master {master}: {first_line(error)}"
-        raise ConnectionFailedError(f"{told}; Java said: {said}" if said else told) from error
+        told = f"Cannot start Spark on master {master}: {first_line(error)}"
+        raise ConnectionFailedError(f"{told}; Java printed: {said}" if said else told) from error
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session
@@ -157,15 +157,17 @@ def check_java() -> str:
         f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
     )
     if java is None:
-        raise ConnectionFailedError(f"no java on the PATH and JAVA_HOME is not set; {wanted}")
+        raise ConnectionFailedError(
+            f"Java is missing: no java on the PATH, and JAVA_HOME is not set. {wanted}"
+        )
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ConnectionFailedError(f"{java} cannot be run ({error}); {wanted}") from error
+        raise ConnectionFailedError(f"Cannot run {java} ({error}). {wanted}") from error
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     if found is None or int(found.group(1)) < _LEAST_JAVA:
         version = found.group(1) if found else told.splitlines()[0]
-        raise ConnectionFailedError(f"{java} is Java {version}; {wanted}")
+        raise ConnectionFailedError(f"{java} is Java {version}. {wanted}")
     return told
 
 
@@ -178,7 +180,7 @@ def require_classic(spark: SparkSession) -> None:
     if not hasattr(spark, "_jsparkSession"):
         raise InputError(
             "Penstock runs inside the Spark driver and cannot use a Spark Connect session; "
-            "allowed: a classic session (SparkSession.builder.master(...), not .remote(...))"
+            "use a classic session (SparkSession.builder.master(...), not .remote(...))"
         )
 
 
@@ -192,5 +194,5 @@ def require_meaning(spark: SparkSession) -> None:
         found = spark.conf.get(name, allowed)
         if found is not None and found.upper() != allowed.upper():
             raise InputError(
-                f"{name} is {found} in this Spark session, which changes what conditions mean; allowed: {allowed}"
+                f"{name} is {found} in this Spark session, which changes the meaning of conditions. Set it to {allowed}"
             )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InputError
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.json_decode import decodable
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.windows.arrival_steps import OffsetSteps
@@ -98,7 +99,7 @@ def open_kafka(
         source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
     else:
         schema = declared or load(spark).schema
-        why = "Kafka's records are read by Spark"
+        why = "Spark reads Kafka's records"
         source = DataFrameSource(schema, event_time, decoded, why, reopen=load_again)
         if arrival is not None:
             source = stamped(source, arrival)
@@ -145,7 +146,7 @@ class KafkaJsonSource:
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """Kafka's records that were read before, as long as the topic has them."""
         if self.load_again is None:
-            raise CannotReadAgainError("the records are read only once")
+            raise CannotReadAgainError("Penstock reads the records once")
         for records in self.load_again(spark, past):
             yield records.select(*_RECORD)
 
@@ -172,9 +173,7 @@ class KafkaJsonSource:
     def place(self, derived: tuple[Derived, ...]) -> str:
         """In the worker's own JSON decoder, or behind Spark's."""
         why = self._why_not(derived)
-        return (
-            f"behind the DataFrame: {why}" if why else "on Kafka's raw values: JSON is decoded in the worker"
-        )
+        return f"slower path: {why}" if why else "fast path: Python workers decode JSON"
 
     def named(self, cause: Cause) -> Cause:
         """As it is."""
@@ -203,13 +202,13 @@ class KafkaJsonSource:
 
     def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
         if not self.settings.decode_in_worker:
-            return "decode_in_worker is off"
+            return "the setting decode_in_worker is off"
         if derived:
-            return f"{len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+            return f"Spark computes {counted(len(derived), 'expression')}, such as {derived[0].expression}"
         if not decodable(arrow_schema(self._stored)):
-            return "a column's type is decoded by Spark's from_json only"
+            return "only Spark decodes the type of a column"
         if self.times is not None and self.times.epoch is None:
-            return "the event time's format is read by Spark only"
+            return "only Spark reads the format of the event time"
         return None
 
     @property

@@ -172,9 +172,8 @@ class TopicsSource:
                     "topic_recreated",
                     stream=self._stream,
                     topic=topic,
-                    told=f"topic {topic} was deleted and created again: read to {_listed(expected)} before, it holds "
-                    f"{_listed(begin)} to {_listed(end)} now, all of which is read; records of the old topic that "
-                    "had not been read are lost, how many is unknown",
+                    told=f"topic {topic} was deleted and created again. Penstock reads the new topic from its start, "
+                    f"{_listed(begin)} to {_listed(end)}. Unread records of the old topic, from {_listed(expected)} on, are lost",
                     was=known[topic],
                     now=found[topic],
                     expected=expected,
@@ -216,7 +215,7 @@ class TopicsSource:
 
 def _recreated(topic: str) -> TopicRecreatedError:
     return TopicRecreatedError(
-        f"topic {topic} was deleted and created again; its stream goes on from its beginning"
+        f"topic {topic} was deleted and created again; its stream continues from the beginning of the new topic"
     )
 
 

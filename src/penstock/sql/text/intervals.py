@@ -66,7 +66,7 @@ def trigger_microseconds(trigger: str) -> int:
     """
     length = microseconds_of(f"'{trigger}'")
     if length is None or length < 0:
-        raise InputError(f"trigger {trigger!r}: allowed: a length of time such as '1 second'")
+        raise InputError(f"trigger {trigger!r}: write a length of time such as '1 second'.")
     return length
 
 

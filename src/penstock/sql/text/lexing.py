@@ -149,7 +149,7 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
     except TokenError as error:
         start, what = _unterminated(text)
         raise SqlError(
-            f"The {what} that begins here does not end.",
+            f"The {what} that starts here is not closed.",
             text if whole is None else whole,
             offset + start,
             offset + len(text),
@@ -197,7 +197,7 @@ def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:
         depth = len(suffixes) - 1 + sum(suffixes)
         deepest = max(deepest, depth, prefixes)
         if deepest > MOST_NESTED:
-            message = f"This is nested more than {MOST_NESTED} deep. Leave out parentheses, or make a view of a part."
+            message = f"This is nested more than {MOST_NESTED} levels deep. Remove parentheses, or move a part to its own view."
             raise SqlError(message, whole, offset + token.start, offset + token.end + 1)
     if deepest > _SHALLOW:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), MOST_NESTED * _CALLS))

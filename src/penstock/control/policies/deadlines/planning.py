@@ -156,7 +156,7 @@ class PlannedDiscipline:
         startable = (link for link in kept if link.place < link.chain.waiting)
         first = next((link for link in startable if link.chain.backlog.busy_until is None), None)
         if first is not None:
-            passed_over = (first.chain.backlog, first.place, "its time goes further with others")
+            passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
             return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
         return self._nothing_fits(
@@ -175,7 +175,7 @@ class PlannedDiscipline:
             if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
                 passed_over = (each, len(each.instances) - 1, _MISSES)
                 shed = [passed_over] if len(each.instances) > 1 else []
-                return Choice(each, shed, "tried again: not measured for long")
+                return Choice(each, shed, "tried again: not measured for a long time")
         return None
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
@@ -228,9 +228,7 @@ class PlannedDiscipline:
             shed = [(each, len(each.instances), _MISSES) for each in backlogs]
             return Choice(None, shed, "")
         place = len(backlogs[number].instances) - 1
-        return _only(
-            backlogs, number, place, "no prediction fits: measured again, and carried from", firm=False
-        )
+        return _only(backlogs, number, place, "no prediction fits: measured again", firm=False)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:

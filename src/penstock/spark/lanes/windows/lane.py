@@ -111,4 +111,4 @@ class WindowLane(Lane):
 
     def _refuse_stopped(self) -> None:
         if not self._stopping.is_set():
-            raise StoppedOutsideError("Spark's query was stopped from outside")
+            raise StoppedOutsideError("another program stopped Spark's query")
