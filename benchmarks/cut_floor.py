@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from penstock.spark.ingest.trigger import Trigger
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from penstock.settings import Settings
 from penstock.spark.engine import Engine
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.lane import LaneContext

@@ -19,13 +19,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from penstock.spark.ingest.trigger import Trigger
 
 from engine_cases import names
 from penstock.operators.windows.aggregates import ROWS
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS
 from penstock.settings import Settings
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from penstock.spark.ingest.trigger import Trigger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -28,7 +29,6 @@ from penstock.operators.windows.rows import window_rows
 from penstock.operators.windows.shard import Envelope, OperatorPlan, pane_batch
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import fixed_shards

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from penstock.spark.ingest.trigger import Trigger
 
 from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
 from penstock.spark.lanes.lane import Lane

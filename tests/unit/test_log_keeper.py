@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from penstock.spark.ingest.trigger import Trigger
 
 from penstock.control.stream_clock import Heard
 from penstock.errors import StreamFailedError
 from penstock.settings import Settings
 from penstock.spark.ingest import log_keeper
 from penstock.spark.ingest.log_keeper import LogKeeper
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.storage.events import EventLog
 
 

@@ -195,7 +195,7 @@ class Engine:
         return self
 
     @property
-    def views(self) -> Views:
+    def views(self) -> Views[Engine]:
         """Return the declared views: a mapping of name -> SQL text."""
         return Views(self._declared.texts, self.add_views)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from penstock.deprecation import warn_deprecated
 
-if TYPE_CHECKING:
-    from penstock.spark.engine import Engine
+#: what declares views, and is returned for the next call
+Declarer = TypeVar("Declarer")
 
 
-class Views(Mapping[str, str]):
+class Views(Mapping[str, str], Generic[Declarer]):
     """The views of an engine: name -> SQL text. Calling it, as `engine.views({...})`, is deprecated.
 
     Args:
@@ -19,7 +19,7 @@ class Views(Mapping[str, str]):
         add: declares views.
     """
 
-    def __init__(self, texts: Mapping[str, str], add: Callable[[Mapping[str, str]], Engine]) -> None:
+    def __init__(self, texts: Mapping[str, str], add: Callable[[Mapping[str, str]], Declarer]) -> None:
         self._texts = dict(texts)
         self._add = add
 
@@ -35,6 +35,6 @@ class Views(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"Views({self._texts!r})"
 
-    def __call__(self, queries: Mapping[str, str]) -> Engine:
+    def __call__(self, queries: Mapping[str, str]) -> Declarer:
         warn_deprecated("Engine.views({...})", "Engine.add_views({...})")
         return self._add(queries)

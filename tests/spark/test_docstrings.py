@@ -1,0 +1,41 @@
+"""The examples in the docstrings of the public interface run as they are written."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock import Engine, Matches, Trigger
+
+pytestmark = pytest.mark.spark
+
+#: those that have examples
+WITH_EXAMPLES = {"Engine", "Matcher", "Matches", "Run", "Trigger"}
+
+
+def test_examples_of_the_public_interface_run(spark: SparkSession, tmp_path: Path) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    shown = set()
+    for name in sorted(penstock.__all__):
+        exported = getattr(penstock, name)
+        module = importlib.import_module(exported.__module__)
+        for example in doctest.DocTestFinder().find(exported, name, module):
+            folder = tmp_path / example.name
+            folder.mkdir()
+            example.globs = {
+                **{"spark": spark, "folder": folder, "engine": Engine(spark)},
+                **{"np": np, "pa": pa, "pc": pc, "Trigger": Trigger, "Matches": Matches},
+            }
+            if example.examples:
+                shown.add(name)
+                assert "SKIP" not in example.docstring, example.name
+            assert runner.run(example).failed == 0, example.name
+    assert shown == WITH_EXAMPLES
