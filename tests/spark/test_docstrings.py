@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock import Engine, Matches, Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -31,8 +30,9 @@ def test_examples_of_the_public_interface_run(spark: SparkSession, tmp_path: Pat
             folder = tmp_path / example.name
             folder.mkdir()
             example.globs = {
-                **{"spark": spark, "folder": folder, "engine": Engine(spark)},
-                **{"np": np, "pa": pa, "pc": pc, "Trigger": Trigger, "Matches": Matches},
+                **{each: getattr(penstock, each) for each in penstock.__all__},
+                **{"spark": spark, "folder": folder, "engine": penstock.Engine(spark)},
+                **{"__name__": "__main__", "np": np, "pa": pa, "pc": pc},
             }
             if example.examples:
                 shown.add(name)

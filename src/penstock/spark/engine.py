@@ -64,7 +64,6 @@ class Engine:
         InputError: a Spark Connect session, a session without ANSI mode, or a setting that is unknown or out of range.
 
     Example:
-        >>> from penstock import Engine, Trigger
         >>> _ = spark.range(2000).write.parquet(f"{folder}/numbers")
         >>> engine = Engine(spark, shards=2).execute(f'''
         ...     CREATE TABLE numbers (id BIGINT) USING parquet OPTIONS (path '{folder}/numbers');

@@ -102,11 +102,7 @@ def aggregate_type(name: str, given: Callable[..., Any]) -> str:
 
 
 def _annotated(what: str, returning: Any, types: Mapping[Any, str], module: str) -> str:
-    try:
-        annotation = get_type_hints(returning).get("return")
-    except (NameError, TypeError):
-        # a name that the module has for type checkers only, or nothing that can be annotated
-        annotation = None
+    annotation = _hints(returning).get("return")
     left = set(get_args(annotation)) - {NoneType}
     kind = left.pop() if len(left) == 1 else annotation
     if kind not in types:
@@ -115,6 +111,14 @@ def _annotated(what: str, returning: Any, types: Mapping[Any, str], module: str)
             f"{what}: its Spark SQL type is missing. Give returns='DOUBLE', or annotate what it returns with one of {allowed}."
         )
     return types[kind]
+
+
+def _hints(given: Any) -> dict[str, Any]:
+    """The annotations of a function, evaluated; {} where a name of them is for type checkers only, or it cannot have any."""
+    try:
+        return get_type_hints(given)
+    except (NameError, TypeError):
+        return {}
 
 
 def named(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
@@ -176,6 +180,13 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
                 ) from error
         return result
 
+    arrays = {
+        each: pa.Array
+        for each, hint in _hints(function).items()
+        if isinstance(hint, type) and issubclass(hint, pa.Array)
+    }
+    # Spark takes a function that is annotated with another class of arrays for an aggregate
+    call.__annotations__ = {**call.__annotations__, **arrays}
     return call
 
 

@@ -18,7 +18,6 @@ class Run:
     """A running engine; `Engine.start` creates it. Leaving a `with` block stops it.
 
     Example:
-        >>> from penstock import Engine, Trigger
         >>> engine = Engine(spark).stream("ticks", spark.readStream.format("rate").load())
         >>> with engine.view("odd", "SELECT value FROM ticks WHERE value % 2 = 1").start(folder) as run:
         ...     run.state, run.active, list(run.status().views)
