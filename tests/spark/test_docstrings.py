@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -39,3 +41,16 @@ def test_examples_of_the_public_interface_run(spark: SparkSession, tmp_path: Pat
                 assert "SKIP" not in example.docstring, example.name
             assert runner.run(example).failed == 0, example.name
     assert shown == WITH_EXAMPLES
+
+
+def test_the_example_of_the_reference_page_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(penstock, "build_session", lambda *_: spark, raising=False)
+    (tmp_path / "orders").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "amount": [5.0, 950.0]}), tmp_path / "orders" / "1.parquet")
+    exec(compile(example, "python.md", "exec"), {})
+    assert "<Run ended: streams orders; 1 view, 1 row in out> 1" in capsys.readouterr().out

@@ -68,7 +68,7 @@ def register(engine: Engine) -> None:
 
     @engine.aggregate
     def newest(moments: pa.Array, count: int = 1) -> datetime | None:
-        return None
+        return datetime.fromtimestamp(moments[count].as_py())
 
     @engine.aggregate("total_of", returns="DOUBLE")
     class Total:
@@ -94,7 +94,7 @@ def write(rows: DataFrame, batch: int) -> None:
 
 def start(engine: Engine, folder: Path) -> None:
     engine.sink("v", write)
-    engine.sink("v", lambda rows: None)  # type: ignore[arg-type,misc]
+    engine.sink("v", lambda: None)  # type: ignore[arg-type,misc]
     with engine, engine.start(folder, folder / "checkpoint", trigger=Trigger.every("2 seconds")) as run:
         run.stop()
     engine.start("out", trigger=Trigger.available_now(ended=True), progress=print).await_termination(1.5)
