@@ -53,4 +53,4 @@ def test_the_example_of_the_reference_page_runs(
     (tmp_path / "orders").mkdir()
     pq.write_table(pa.table({"id": [1, 2], "amount": [5.0, 950.0]}), tmp_path / "orders" / "1.parquet")
     exec(compile(example, "python.md", "exec"), {})
-    assert "<Run ended: streams orders; 1 view, 1 row in out> 1" in capsys.readouterr().out
+    assert f"<Run ended: streams orders; 1 view, 1 row in {tmp_path / 'out'}> 1" in capsys.readouterr().out
