@@ -2,7 +2,7 @@
 
 Rows: 10 BIGINT attributes uniform in [0, 9999] (`selection_workloads`, fixed seeds), Parquet files of
 2,000,000 rows in row groups of 500,000, written once to `out/bench/data`; queries of 3 predicates. Ours
-runs through `Engine.start(available_now=True)` and writes its matches to Parquet; the sides it is
+runs through `Engine.start(trigger=Trigger.available_now())` and writes its matches to Parquet; the sides it is
 compared with write nothing. Every streaming side gets the same batches of eight files, 16,000,000 rows. A batch's time
 is taken inside foreachBatch, for ours from its `batch` event (binding, job, publication); a side's rate
 is the median over its batches of all rounds, the first batch of every run, which pays for plans,

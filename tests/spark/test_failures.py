@@ -223,7 +223,7 @@ from penstock.spark.sessions.build import build_session
 spark = build_session("local[2]", {{}})
 write_orders(Path("in"), 1, 300)
 run = Engine(spark).execute(script(Path("in").resolve(), {{"v": "SELECT * FROM orders WHERE amount > 900"}})).start("out")
-while run.status()["orders"]["tuples"] < 300:
+while run.status().streams["orders"].tuples < 300:
     time.sleep(0.1)
 spark.stop()
 try:

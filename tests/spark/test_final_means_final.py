@@ -86,7 +86,7 @@ def assert_final_over(spark: SparkSession, run: Run, tuples: DataFrame, least: i
 def test_of_a_stream_with_pauses(spark: SparkSession, tmp_path: Path, trigger: str) -> None:
     data = tmp_path / "in"
     write(data, 0)
-    run = engine_on(spark, data, idle_seconds=0.5).start(tmp_path / "out", trigger=trigger)
+    run = engine_on(spark, data, idle_seconds=0.5).start(tmp_path / "out", trigger=Trigger.every(trigger))
     for number in range(1, FILES + 1):
         wait(lambda number=number: run.status()["t"]["tuples"] == number * ROWS)  # type: ignore[misc]
         if trigger == "0 seconds":
