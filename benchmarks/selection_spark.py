@@ -42,6 +42,7 @@ from expectations import Expectations
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 from selection_drift import run_drift
 from selection_workloads import ATTRIBUTES, VALUES, Workload, uniform_workload
 
@@ -144,9 +145,9 @@ def run_engine(spark: SparkSession, table: str, wanted: dict[str, str], **tune: 
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         engine = Engine(spark, **tune).execute(f"CREATE TABLE tuples ({COLUMNS}) {table};")
         begun = time.perf_counter()
-        engine.views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in wanted.items()})
+        engine.add_views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in wanted.items()})
         declared = time.perf_counter()
-        run = engine.start(folder, available_now=True)
+        run = engine.start(folder, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
         side = Side("", wall=time.perf_counter() - declared)

@@ -19,7 +19,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from penstock.spark.ingest.trigger import Trigger
 
 from engine_cases import names
 from penstock.operators.windows.aggregates import ROWS
@@ -41,6 +40,7 @@ from penstock.spark.results.window_staging import write_staged
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 #: kind of the files that `Feed` writes
 TALLIES = "tallies"

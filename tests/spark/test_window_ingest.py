@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from penstock.spark.ingest.trigger import Trigger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -43,6 +42,7 @@ from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.worker import TOO_LATE
 from penstock.sql.script.script import parse_script
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -123,7 +123,7 @@ class Ingest:
         self.query.plans.change(views)
 
     def run(self) -> None:
-        self.query.start(Trigger(available_now=True))
+        self.query.start(Trigger.available_now())
         self.query.await_termination()
 
     @property

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from penstock.spark.ingest.trigger import Trigger
 
 from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
@@ -27,12 +26,13 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 NAME = "test.pairs"
 #: what takes longer never happens
 MOST_SECONDS = 60.0
 #: lanes of a run that goes on are tried again whatever fails
-ENDING = Trigger(available_now=True)
+ENDING = Trigger.available_now()
 
 
 @pytest.fixture
