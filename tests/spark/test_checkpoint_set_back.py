@@ -24,6 +24,7 @@ from penstock.sql.script.script import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery
+from penstock.trigger import Trigger
 from window_log import LogWriter
 
 pytestmark = pytest.mark.spark
@@ -49,7 +50,11 @@ class Folder:
         self._files += files
 
     def run(self) -> Run:
-        run = Engine(self._spark).execute(script(self._data, VIEWS)).start(self._output, available_now=True)
+        run = (
+            Engine(self._spark)
+            .execute(script(self._data, VIEWS))
+            .start(self._output, trigger=Trigger.available_now())
+        )
         try:
             run.await_termination()
         finally:
@@ -134,7 +139,7 @@ def test_checkpoint_and_output_on_two_file_systems(
     run = (
         Engine(spark)
         .execute(text)
-        .start(tmp_path / "out", elsewhere / "checkpoint", available_now=True, ended=True)
+        .start(tmp_path / "out", elsewhere / "checkpoint", trigger=Trigger.available_now(ended=True))
     )
     run.await_termination()
     run.stop()

@@ -30,6 +30,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -116,7 +117,7 @@ def _put(folder: Path, number: int, parts: int = 1) -> pa.Table:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run
@@ -304,7 +305,9 @@ def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) ->
     tables.append(_put(tmp_path, 2))
     wait(lambda: _counts(run, "second")["released"] == 19, run)
     engine.drop("second")
-    wait(lambda: not any("deadlines" in name for name in run.status()["rides"]["lanes"]), run)
+    wait(
+        lambda: not any("deadlines" in name for name in run.status().streams["rides"].to_dict()["lanes"]), run
+    )
     engine.view(
         "third",
         "SELECT /*+ DEADLINE('60 seconds') */ window(ts, '5 seconds') AS w, count(*) AS n FROM rides GROUP BY 1",

@@ -13,12 +13,13 @@ from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, ro
 from penstock.errors import CheckpointError, InputError
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
 
 def _answers(engine: Engine, output: Path, views: dict[str, str]) -> dict[str, object]:
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return {name: rows(run.results(name)) for name in views}
@@ -75,13 +76,13 @@ def test_any_streaming_dataframe_and_views_on_views(spark: SparkSession, tmp_pat
 def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", files=1, rows=3_000)
     engine = Engine(spark).execute(script(tmp_path / "in", DERIVED_VIEWS))
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
     raising = tuples.where("amount = 0 AND name <> 'south'").count()
     assert raising > 0
-    assert run.status()["orders"]["errors"] == {"ratio": raising}
+    assert run.status().streams["orders"].errors == {"ratio": raising}
     assert run.events("expression_raised")
 
 
@@ -99,7 +100,7 @@ def test_views_come_and_go_by_batch(spark: SparkSession, tmp_path: Path) -> None
             engine.view("large", "SELECT * FROM orders WHERE amount > 990")
 
     engine.sink("large", change)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     assert seen == list(range(6))
@@ -146,7 +147,7 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
     write_orders(tmp_path / "in", files=1, rows=100)
     text = script(tmp_path / "in", VIEWS)
     engine = Engine(spark).execute(text)
-    run = engine.start(tmp_path / "out", tmp_path / "one", available_now=True)
+    run = engine.start(tmp_path / "out", tmp_path / "one", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     with pytest.raises(CheckpointError, match=r"its checkpoint .* does not exist"):
@@ -281,13 +282,13 @@ def test_parquet_files_of_any_nullability_name_and_age(spark: SparkSession, tmp_
         "CREATE VIEW far AS SELECT id FROM t WHERE at > TIMESTAMP '2020-01-01' OR at IS NULL;"
         "CREATE VIEW old AS SELECT id FROM t WHERE at < TIMESTAMP '1900-01-01' AND id >= 0;"
     )
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     assert run.await_termination()
     assert sorted(row.id for row in run.results("FAR").collect()) == [0, 10, 20, 21]
     assert sorted(row.id for row in run.results("old").collect()) == [1, 11]
-    assert sum(run.status()["t"]["quarantined"].values()) == 1
+    assert sum(run.status().streams["t"].quarantined.values()) == 1
 
 
 def test_row_groups_are_skipped_by_statistics_and_nothing_is_missed(
@@ -320,8 +321,8 @@ def test_row_groups_are_skipped_by_statistics_and_nothing_is_missed(
     engine = Engine(spark).execute(
         f"CREATE TABLE sorted ({columns}) USING parquet OPTIONS (path '{tmp_path / 'in'}')"
     )
-    engine.views({name: f"SELECT * FROM sorted WHERE {text}" for name, text in conditions.items()})
-    run = engine.start(tmp_path / "out", available_now=True)
+    engine.add_views({name: f"SELECT * FROM sorted WHERE {text}" for name, text in conditions.items()})
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     # Spark's own pushdown believes statistics that leave NaN out, and would miss it

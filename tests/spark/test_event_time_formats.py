@@ -21,6 +21,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.sources.event_times import stored_times
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -101,7 +102,7 @@ def _static(spark: SparkSession, folder: Path, kind: str, form: str) -> DataFram
 
 
 def _ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True, ended=True)
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     assert run.await_termination(600)
     run.stop()
     return run
@@ -128,14 +129,14 @@ def test_views_over_stored_times_are_those_of_spark(
     _write(tmp_path / "clicks", kind, form)
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute" or kind != "parquet"}
     engine = Engine(spark, shards=2).execute(_table(tmp_path / "clicks", kind, form))
-    engine.views(views)
+    engine.add_views(views)
     assert place in engine.explain()
     run = _ended(engine, tmp_path / "out")
     _static(spark, tmp_path / "clicks", kind, form).createOrReplaceTempView("clicks")
     for name, text in views.items():
         assert rows(run.results(name)) == rows(spark.sql(_usable(text))), name
     assert run.results("everything").schema["ts"].dataType.simpleString() == "timestamp"
-    assert run.status()["clicks"]["tuples"] == len(CLICKS)
+    assert run.status().streams["clicks"].tuples == len(CLICKS)
 
 
 def test_streams_join_over_times_of_different_formats(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_replay_and_a_frame_have_such_times_too(spark: SparkSession, tmp_path:
     engine.execute(
         _table(tmp_path / "played", "replay", "micros", "again", ", rows_per_trigger 2, speed 'max'")
     )
-    engine.views({"per_minute": VIEWS["per_minute"], "again_all": "SELECT * FROM again WHERE who > ''"})
+    engine.add_views({"per_minute": VIEWS["per_minute"], "again_all": "SELECT * FROM again WHERE who > ''"})
     run = _ended(engine, tmp_path / "out")
     static = _static(spark, tmp_path / "clicks", "json", "micros")
     static.createOrReplaceTempView("clicks")
@@ -194,7 +195,7 @@ def test_a_topic_has_such_times_decoded_in_the_worker(
         "event_time 'ts', event_time_format 'millis');"
     )
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute"}
-    engine.views(views)
+    engine.add_views(views)
     assert "Python workers decode JSON" in engine.explain()
     run = _ended(engine, tmp_path / "out")
     (tmp_path / "clicks").mkdir()

@@ -19,6 +19,7 @@ from penstock.errors import InputError, UnsupportedError
 from penstock.spark.analysis.functions import ALLOWED, REFUSED
 from penstock.spark.analysis.gate import computed, queried, stored_schema, tried
 from penstock.spark.results.read import open_results
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +125,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
         f"CREATE TABLE t USING parquet OPTIONS (path '{tmp_path}/in');\n"
         "CREATE VIEW large AS SELECT id, upper(s) AS u FROM t WHERE id + 1 > 2"
     )
-    run = Engine(spark).execute(script).start(str(tmp_path / "out"), available_now=True)
+    run = Engine(spark).execute(script).start(str(tmp_path / "out"), trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return tmp_path / "out"

@@ -18,7 +18,7 @@ from penstock.spark.log.stream_log import FINAL, JOINED, JOINING, SEGMENT, LogRe
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
-from window_log import LogWriter
+from window_log import DEFINITION, LogWriter
 
 pytestmark = pytest.mark.spark
 __all__ = ["layout"]
@@ -84,7 +84,10 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     end = log.end()
     assert query.finish(end.number)
 
-    found, whole = groups(window_results(spark, layout, STREAM, "v").toArrow()), answer(spark, table)
+    found, whole = (
+        groups(window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()),
+        answer(spark, table),
+    )
     told = windows(layout)
     assert sum(each["beyond"] for each in told) > (3 if is_removed else 10)
     kept = reader.kept()
@@ -151,7 +154,9 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     told = windows(layout)[0]
     assert told["entry"] - told["entries"] == first - 1
     rows = table.slice(first * EACH, log.taken - first * EACH)
-    assert groups(window_results(spark, layout, STREAM, "v").toArrow()) == groups(answer(spark, rows))
+    assert groups(window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()) == groups(
+        answer(spark, rows)
+    )
 
 
 @pytest.mark.parametrize(("told", "mark"), [(JOINING, -1), (JOINED, SEGMENT - 1)])

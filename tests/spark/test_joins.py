@@ -23,6 +23,7 @@ from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.results.read_plain import plain_batches, plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -39,7 +40,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     taken: list[pa.Table] = []
     dividing = PAIRS.replace(" ON ", " ON 1 / f.n > 0.3 AND ")
     views = {"pairs": PAIRS, "computed": computed, "dividing": dividing}
-    engine = Engine(spark).execute(inputs.script()).views(views)
+    engine = Engine(spark).execute(inputs.script()).add_views(views)
     declared = engine.explain()
     assert "stream flights: 3 views, fast path" in declared
     assert "0 queries" not in declared
@@ -59,7 +60,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert "stream flights: 0 selections, 0 window views, slower path" in told_of
     assert "measured: f" in told_of
     assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
-    progress = {each.name: each.line() for each in take_lanes(run.status())}
+    progress = {each.name: each.line() for each in take_lanes(run.status().to_dict()["streams"])}
     assert progress["pairs"].startswith(f"pairs: {told.count():,} rows | ")
 
     layout = Layout.of(run.output, None)
@@ -88,7 +89,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert f"a condition failed: {raised:,} joined rows left out" in lines
 
     lost = sum(tuples.column("n").to_pylist().count(0) for tuples in inputs.tuples["flights"])
-    assert run.status()["flights"]["errors"] == {"dividing": lost}
+    assert run.status().streams["flights"].errors == {"dividing": lost}
     assert sum(event["counts"]["dividing"] for event in run.events("expression_raised")) == lost > 0
     assert f"these tuples match nothing of the view: dividing {lost:,}" in lines
     run.stop()
@@ -187,7 +188,7 @@ def test_a_static_table_that_stays_away_ends_the_run(spark: SparkSession, tmp_pa
     engine = Engine(spark, settings=settings).execute(script)
     engine.view("named", "SELECT f.k, a.name FROM flights f JOIN airports a ON f.k = a.k")
     (tmp_path / "in" / "airports" / "all.parquet").unlink()
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     with pytest.raises(StreamFailedError, match=r"static table airports: No such file .*retried once"):
         run.await_termination()
     assert [event["cause"] for event in run.events("run_failed")] == ["file_missing"]
@@ -274,7 +275,7 @@ def test_joins_come_and_go_on_a_running_engine(
         engine.view("later", PAIRS)
     logs = [LogReader(Layout.of(run.output, None).log(name)) for name in ("flights", "weather")]
     assert all(SINCE in log.readers()["joins.1"] for log in logs), "nothing goes before its lane takes it"
-    run.lanes["joins.1"].start()
+    run._execution.lanes["joins.1"].start()
     wait(lambda: any("later" in event["added"] for event in run.events("joins_changed")), run)
     inputs.feed(2)
     inputs.register(spark)
@@ -290,7 +291,7 @@ def test_joins_come_and_go_on_a_running_engine(
 
     before = multiset(run.results("all_pairs"))
     engine.drop("all_pairs")
-    names = {"joins.0", "joins.1"} & run.lanes.keys()
+    names = {"joins.0", "joins.1"} & run._execution.lanes.keys()
     assert names == {"joins.1"}
     layout = Layout.of(run.output, None)
     assert set(LogReader(layout.log("flights")).marks()) == {"joins.1"}
@@ -307,7 +308,7 @@ def test_joins_come_and_go_on_a_running_engine(
     since = multiset(spark.sql(PAIRS))
     assert since.total() > 0
     assert multiset(run.results("all_pairs")) == before + since
-    assert len(run.queries["flights"].plans.demands) == 1
+    assert len(run._execution.queries["flights"].plans.demands) == 1
     run.stop()
 
 

@@ -22,6 +22,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -71,7 +72,7 @@ def _put(folder: Path, name: int, number: int) -> pa.Table:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from damage_cases import quarantined
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -127,13 +128,13 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
     script += f"CREATE TABLE part (v INT, k INT, w INT) USING csv OPTIONS (path '{part}', arrival 'came');"
     script += "CREATE VIEW of_part AS SELECT v FROM part WHERE v > 0;"
     engine = Engine(spark, retry_attempts=0).execute(script)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     aside = quarantined(tmp_path / "out")
     for name, (kind, _, _, _, _, told, rows) in CASES.items():
         reasons = Counter(f"malformed {kind} record: {reason}" for reason in told.values())
-        assert run.status()[name]["quarantined"] == dict(reasons), name
+        assert run.status().streams[name].quarantined == dict(reasons), name
         own = {
             str(row["origin"]).rpartition(":")[2]: row["reason"]
             for row in aside
@@ -141,7 +142,7 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
         }
         assert own == {str(line): f"malformed {kind} record: {reason}" for line, reason in told.items()}, name
         assert run.results(f"of_{name}").count() == rows
-    assert run.status()["part"]["quarantined"] == {
+    assert run.status().streams["part"].quarantined == {
         "malformed csv record: v is no INT": 1,
         "malformed csv record: 3 fields, 2 columns": 1,
     }
@@ -164,7 +165,7 @@ def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession,
     run = (
         Engine(spark, retry_attempts=0, settle_seconds=0)
         .execute(script)
-        .start(tmp_path / "out", available_now=True)
+        .start(tmp_path / "out", trigger=Trigger.available_now())
     )
     run.await_termination()
     run.stop()

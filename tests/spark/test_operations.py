@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +54,7 @@ def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
         for name in given:
             engine.execute(f"CREATE TABLE {name} USING parquet OPTIONS (path '{name}', event_time 'ts')")
         engine.view("pairs", "SELECT a.k, b.k AS found FROM a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts")
-        run = engine.start("out", available_now=True)
+        run = engine.start("out", trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
     told = sorted(duckdb.sql(QUERIES[4]).fetchall())
@@ -68,7 +69,7 @@ def test_the_pages_sql_reads_the_newest_results(
     (tmp_path / "in").mkdir()
     for number, text in enumerate(FILES):
         (tmp_path / "in" / f"{number}.csv").write_text(f"id,city,amount,at\n{text}")
-    run = Engine(spark).execute(SCRIPT).start("out", available_now=True)
+    run = Engine(spark).execute(SCRIPT).start("out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
 

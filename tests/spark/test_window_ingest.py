@@ -28,7 +28,6 @@ from penstock.operators.windows.rows import window_rows
 from penstock.operators.windows.shard import Envelope, OperatorPlan, pane_batch
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import fixed_shards
@@ -43,6 +42,7 @@ from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.worker import TOO_LATE
 from penstock.sql.script.script import parse_script
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -123,7 +123,7 @@ class Ingest:
         self.query.plans.change(views)
 
     def run(self) -> None:
-        self.query.start(Trigger(available_now=True))
+        self.query.start(Trigger.available_now())
         self.query.await_termination()
 
     @property

@@ -15,6 +15,7 @@ from joined_inputs import multiset
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -45,7 +46,7 @@ def _put(folder: Path, number: int) -> None:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run

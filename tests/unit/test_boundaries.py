@@ -46,7 +46,10 @@ ROOMS = {
         "declared",
         "insertions",
         "declaring",
+        "execution",
+        "run_status",
         "run",
+        "view_list",
         "engine",
     ),
 }

@@ -17,7 +17,6 @@ import pytest
 
 from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
 from penstock.spark.lanes.lane import Lane
@@ -27,12 +26,13 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 NAME = "test.pairs"
 #: what takes longer never happens
 MOST_SECONDS = 60.0
 #: lanes of a run that goes on are tried again whatever fails
-ENDING = Trigger(available_now=True)
+ENDING = Trigger.available_now()
 
 
 @pytest.fixture

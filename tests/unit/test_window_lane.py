@@ -15,13 +15,13 @@ from penstock.errors import StreamFailedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.troubles import open_troubles
 from penstock.settings import Settings
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows import lane as window_lane
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.log.appended import Appended
 from penstock.spark.recovery import retries
 from penstock.spark.storage.events import EventLog
+from penstock.trigger import Trigger
 
 STOPPED = "another program stopped"
 
@@ -72,7 +72,7 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         nothing: Any = None
         settings = Settings(retry_attempts=4, retry_seconds=0.001)
-        trigger = Trigger(available_now=available_now)
+        trigger = Trigger(is_bounded=available_now)
         context = LaneContext(
             nothing, nothing, events, settings, trigger, "penstock", list, Appended(), nothing
         )

@@ -54,6 +54,7 @@ def demo(
     from penstock.cli.demo_queries import standing_queries
     from penstock.monitor.live import follow
     from penstock.monitor.snapshot import take_snapshot
+    from penstock.trigger import Trigger
 
     console = table_console()
     if output.exists():
@@ -77,15 +78,15 @@ def demo(
     )
     engine.execute(script)
     by_hand = sum(map(len, engine.declared.values()))
-    engine.views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in drawn.items()})
+    engine.add_views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in drawn.items()})
     console.print(
         f"{len(drawn):,} standing queries from templates and {by_hand} written by hand", highlight=False
     )
     console.print(engine.explain().splitlines()[0], highlight=False, soft_wrap=True)
     began = time.perf_counter()
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     try:
-        follow(console, lambda: take_snapshot(run.status()), run.await_termination)
+        follow(console, lambda: take_snapshot(run.status().to_dict()["streams"]), run.await_termination)
     finally:
         run.stop()
     _report(console, run, time.perf_counter() - began)
@@ -94,7 +95,7 @@ def demo(
 def _report(console: Console, run: Run, seconds: float) -> None:
     from penstock.monitor.snapshot import take_snapshot
 
-    status = run.status()
+    status = run.status().to_dict()["streams"]
     table = Table(
         "stream",
         "tuples",

@@ -48,7 +48,7 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     try:
         follow(
             console,
-            lambda: [*take_snapshot(status := run.status()), *take_lanes(status)],
+            lambda: [*take_snapshot(status := run.status().to_dict()["streams"]), *take_lanes(status)],
             over,
             News(run.events).lines,
         )

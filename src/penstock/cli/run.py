@@ -58,11 +58,13 @@ def run(
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
     from penstock.spark.storage.layout import Layout
+    from penstock.trigger import Trigger
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
         raise InputError("--ended requires --available-now.")
-    with _kept_for_us(output, checkpoint, trigger):
+    when = Trigger.available_now(ended=ended) if available_now else Trigger.every(trigger)
+    with _kept_for_us(output, checkpoint):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
@@ -71,7 +73,7 @@ def run(
         with _told_to_stop() as told:
             try:
                 starting = Starting(console, told.is_set)
-                running = engine.start(output, checkpoint, trigger, available_now, ended, starting)
+                running = engine.start(output, checkpoint, trigger=when, progress=starting)
             except StartStoppedError:
                 console.print("Stopped during the start. Run the same command again to start.")
                 return
@@ -109,7 +111,7 @@ def run(
                 return running.await_termination(seconds) or told.is_set()
 
             def read() -> list[Snapshot]:
-                status = running.status()
+                status = running.status().to_dict()["streams"]
                 return [*take_troubles(status), *take_snapshot(status), *take_lanes(status)]
 
             try:
@@ -162,14 +164,12 @@ class Starting:
 
 
 @contextmanager
-def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterator[None]:
+def _kept_for_us(output: Path, checkpoint: Path | None) -> Iterator[None]:
     """Check the folders before Spark starts, and lock an existing checkpoint."""
     from penstock.spark.reporting.starting import told_as_starting
     from penstock.spark.storage.checkpoint_lock import CheckpointLock
     from penstock.spark.storage.layout import Layout
-    from penstock.sql.text.intervals import trigger_microseconds
 
-    trigger_microseconds(trigger)
     layout = Layout.of(output, checkpoint)
     layout.check()
     lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None

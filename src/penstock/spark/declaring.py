@@ -28,7 +28,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.insertions import check_width, insert_view
+from penstock.spark.insertions import check_width, insert_view, refuse_reserved
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -36,7 +36,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
-from penstock.spark.sinks import Sink, open_sink
+from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
@@ -215,6 +215,20 @@ class Declaring:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
         self._warn_of_deadlines(staged, written)
+        for sink in staged.sinks:
+            if sink.view in written:
+                refuse_reserved(staged, sink)
+
+    def sink(self, staged: Declared, view: str, write: SinkFunction) -> None:
+        """Adds a function that the rows of a view are passed to.
+
+        Raises:
+            UnknownNameError: no view has this name.
+            InputError: a column of the view has the name of one that sinks receive beside them.
+        """
+        sink = Sink(getattr(write, "__name__", "function"), staged.view_name(view), write)
+        refuse_reserved(staged, sink)
+        staged.sinks.append(sink)
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
         """Warns of deadlines that no window can meet."""
@@ -359,7 +373,9 @@ class Declaring:
             view = insert_view(insert)
             self.views(staged, {view: insert.text})
         check_width(staged, insert, table, view)
-        staged.sinks.append(Sink(insert.table, view, write, insert.text))
+        sink = Sink(insert.table, view, write, insert.text)
+        refuse_reserved(staged, sink)
+        staged.sinks.append(sink)
 
     def _bind(
         self,

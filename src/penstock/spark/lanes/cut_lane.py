@@ -244,7 +244,7 @@ class CutLane(Lane):
     def _is_gathered(
         self, reach: Mapping[str, Reach], until: Mapping[str, Reach], waited_seconds: float
     ) -> bool:
-        if not self.context.trigger.available_now or waited_seconds >= _GATHER_SECONDS:
+        if not self.context.trigger.is_bounded or waited_seconds >= _GATHER_SECONDS:
             return True
         return any(
             until[stream].entry - before.entry >= _GATHERED_ENTRIES for stream, before in reach.items()

@@ -87,7 +87,7 @@ class WindowLane(Lane):
         self.keyed.stop()
 
     def _attempt(self) -> None:
-        self.keyed.start(rests=self.context.trigger.available_now)
+        self.keyed.start(rests=self.context.trigger.is_bounded)
         try:
             self._follow()
         except BaseException:
