@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -51,11 +52,13 @@ class PlainWindows:
     Attributes:
         flights: in the sample.
         seconds: from the first file to the last readable row.
+        batch_seconds: of a batch, from file to readable row, in the median.
         rows: by view.
     """
 
     flights: int
     seconds: float
+    batch_seconds: float
     rows: Mapping[str, pa.Table]
 
 
@@ -141,4 +144,10 @@ def answer_windows(spark: SparkSession, folder: Path, views: Mapping[str, str], 
     spark.catalog.dropTempView("flights")
     flights = sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
     rows = {name: spark.read.parquet(str(output / name)).toArrow() for name in views}
-    return PlainWindows(flights, seconds, rows)
+    batches = [
+        progress["durationMs"]["triggerExecution"] / 1e3
+        for query in queries
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]
+    return PlainWindows(flights, seconds, median(batches), rows)
