@@ -229,12 +229,12 @@ def _print(
         {
             "windows: flights": (f"{ours.flights:,}, the year", f"{windows.flights:,}, a sample"),
             "seconds": ("included above", f"{windows.seconds:,.1f}"),
-            "from file to readable row ": (
+            "from file to readable row": (
                 f"{ours.window_seconds:.1f} s (queued behind the replay)",
                 f"{windows.batch_seconds:.1f} s",
             ),
             "wait for late flights": (wait, f"{WATERMARK}, set by hand"),
-            f"first answer off by {_ERROR:.0%}": (
+            f"first answer off by {_ERROR:.0%} or more": (
                 f"{judged.off:,} of {judged.answered:,} hours (allowed: 5 %)",
                 "none, a day later",
             ),
