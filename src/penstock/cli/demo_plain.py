@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from penstock.spark.run import Run
 
 #: no flight of 2013 left New York later than 22 hours after its time, so that this watermark drops none
 WATERMARK = "24 hours"
@@ -82,17 +82,16 @@ def write_sample(flights: pa.Table, sizes: Sequence[int], folder: Path) -> list[
     return files
 
 
-def answer_rules(
-    spark: SparkSession, files: Sequence[Path], rules: Mapping[str, str], output: Path
-) -> PlainRules:
+def answer_rules(run: Run, files: Sequence[Path], rules: Mapping[str, str], output: Path) -> PlainRules:
     """Asks all rules in one SELECT with a CASE for each, file by file; without code generation, which takes longer here.
 
     Args:
-        spark: the session.
+        run: of Penstock, whose session is used.
         files: of the sample.
         rules: conditions by name.
         output: where the rows go.
     """
+    spark = run.matches("flights").sparkSession
     cases = ", ".join(f"CASE WHEN {condition} THEN '{name}' END" for name, condition in rules.items())
     before = {key: spark.conf.get(key, None) for key in _INTERPRETED}
     seconds = []
@@ -116,15 +115,16 @@ def answer_rules(
     return PlainRules(sum(flights), sum(seconds), flights[-1], seconds[-1], rows)
 
 
-def answer_windows(spark: SparkSession, folder: Path, views: Mapping[str, str], output: Path) -> PlainWindows:
+def answer_windows(run: Run, folder: Path, views: Mapping[str, str], output: Path) -> PlainWindows:
     """Runs each window view as a streaming query with a watermark, one file a batch.
 
     Args:
-        spark: the session.
+        run: of Penstock, whose session is used.
         folder: of the sample's files.
         views: SQL by name, over `flights`.
         output: where the rows go.
     """
+    spark = run.matches("flights").sparkSession
     schema = spark.read.parquet(str(folder)).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
     stream.withWatermark("sched_dep", WATERMARK).createOrReplaceTempView("flights")

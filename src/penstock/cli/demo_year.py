@@ -134,12 +134,11 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         run.stop()
     ours = _measured(run, time.perf_counter() - began)
     beside = output / "plain-spark"
-    spark = run.matches("flights").sparkSession
     with console.status("Plain Spark answers a sample"):
         files = write_sample(table, sample.rules, beside / "flights")
         write_sample(table, sample.windows, beside / "window-flights")
-        plain = answer_rules(spark, files, rules, beside / "rules")
-        plain_windows = answer_windows(spark, beside / "window-flights", windows, beside / "windows")
+        plain = answer_rules(run, files, rules, beside / "rules")
+        plain_windows = answer_windows(run, beside / "window-flights", windows, beside / "windows")
     with console.status("Comparing the rows"):
         matched = run.matches("flights").toArrow()
         rows = {name: flat(run.results(name, final_only=True).toArrow(), name) for name in windows}
