@@ -46,5 +46,6 @@ def test_the_screen_says_whether_the_rows_are_the_same(
     assert ("NO: " if lost else "yes, all ") in rules
     assert "yes, all " in windows
     assert "yes, all " in exact
-    assert max(map(len, lines)) <= 100
+    # the test's folder has a longer name than a user's
+    assert max(len(line.replace(str(tmp_path), "")) for line in lines) <= 100
     assert len(lines) <= 40
