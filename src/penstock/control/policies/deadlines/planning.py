@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapreplace, nsmallest
-from itertools import takewhile
+from itertools import groupby, takewhile
 from math import inf
 
 from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
@@ -217,7 +217,11 @@ class PlannedDiscipline:
         ]
         factor, number, place = min(chances)
         if factor <= 1:
-            return _only(backlogs, number, place, "fits, though with less than the margin", firm=True)
+            hopeless = [
+                place if other == number else sum(1 for _ in takewhile(lambda chance: chance[0] > 1, own))
+                for other, own in groupby(chances, key=lambda chance: chance[1])
+            ]
+            return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
         behind = [
             (-inf if each.catching_up else each.measured_at, number)
             for number, each in enumerate(backlogs)
@@ -227,18 +231,19 @@ class PlannedDiscipline:
         if now - since < self.probe_seconds:
             shed = [(each, len(each.instances), _MISSES) for each in backlogs]
             return Choice(None, shed, "")
-        place = len(backlogs[number].instances) - 1
-        return _only(backlogs, number, place, "no prediction fits: measured again", firm=False)
+        hopeless = [len(each.instances) - (other == number) for other, each in enumerate(backlogs)]
+        return _only(backlogs, number, hopeless, "no prediction fits: measured again", firm=False)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:
     return instance.deadline, instance.arrival
 
 
-def _only(backlogs: Sequence[Backlog], number: int, place: int, reason: str, firm: bool) -> Choice:
-    """Runs an instance of a backlog; of the others none has a chance."""
-    counts = [place if other == number else len(each.instances) for other, each in enumerate(backlogs)]
-    shed = [(each, count, _MISSES) for each, count in zip(backlogs, counts, strict=True) if count]
+def _only(
+    backlogs: Sequence[Backlog], number: int, hopeless: Sequence[int], reason: str, firm: bool
+) -> Choice:
+    """Runs an instance of a backlog; of each backlog, so many of the oldest instances are shed."""
+    shed = [(each, count, _MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
     return Choice(backlogs[number], shed, reason, firm)
 
 
