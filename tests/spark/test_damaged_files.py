@@ -1,11 +1,10 @@
 """Damaged Parquet files: every row group that can be read is answered once, every other one is told, nothing stops.
 
-`PENSTOCK_CHAOS=full` flips 120 pages of pyarrow's files and 40 of Spark's, which have checksums.
+The long form flips 120 pages of pyarrow's files and 40 of Spark's, which have checksums.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -19,11 +18,12 @@ from pyspark.sql.types import StringType, TimestampType
 
 from damage_cases import DERIVED, GROUPS, ROWS, Place, places, quarantined, run_on, write_pages
 from engine_cases import COLUMNS, orders, rows, script
+from forms import ALL
 from penstock.spark.engine import Engine
 
 pytestmark = pytest.mark.spark
 
-FLIPS = 20 if os.environ.get("PENSTOCK_CHAOS") == "full" else 2
+FLIPS = 20 if ALL else 2
 #: every row group has matches, so that every column is needed
 SELECTIONS = {
     "most": "SELECT * FROM orders WHERE amount > 10 OR amount IS NULL",

@@ -18,6 +18,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
+from forms import ALL
 from penstock.cli.results import results
 from penstock.errors import InputError, StreamFailedError
 from penstock.spark.engine import Engine
@@ -28,7 +29,6 @@ from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 START, ROWS, FILES = 1_700_000_000, 50, 3
 COLUMNS = "ts TIMESTAMP, key BIGINT"
 #: the year 2090
@@ -274,7 +274,7 @@ def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBrok
             killed, told = time.monotonic(), len(run.events("windows"))
             try:
                 wait(lambda: bool(run.events("source_unreachable")))
-                time.sleep(max(0.0, (60 if FULL else 8) - (time.monotonic() - killed)))
+                time.sleep(max(0.0, (60 if ALL else 8) - (time.monotonic() - killed)))
                 # tuples come about during the outage
                 wait(lambda: len(source.sent) - run.status()["t"]["tuples"] > 100)
                 during = [event["standing"].get("v", {}) for event in run.events("windows")[told:]]

@@ -20,12 +20,12 @@ from derived_cases import (
     row_counts,
     write,
 )
+from forms import examples
 from penstock.errors import InputError
 from penstock.monitor.folder import folder_status
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from random_examples import examples
 
 pytestmark = pytest.mark.spark
 
