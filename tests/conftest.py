@@ -35,6 +35,10 @@ settings.load_profile("repeatable")
 #: collections of a small young generation and for classes to come a tenth of the rest
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
 
+if not ALL:
+    # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
+    os.fsync = lambda _: None
+
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 

@@ -85,7 +85,9 @@ def _bag(frame: DataFrame) -> Counter[tuple[object, ...]]:
     return rows(frame.select(*plain))
 
 
-@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd"])
+@pytest.mark.parametrize(
+    "compression", ["snappy", *(pytest.param(each, marks=pytest.mark.long) for each in ("gzip", "zstd"))]
+)
 @pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
 def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, behind: bool) -> None:
     rng = random.Random(f"{compression} {behind}")

@@ -23,7 +23,7 @@ from penstock.testing.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark
 
-SEEDS = 32 if ALL else 4
+SEEDS = 32 if ALL else 2
 ROWS, SETS, CONDITIONS = 400, 10, 8
 
 

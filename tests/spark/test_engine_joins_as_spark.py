@@ -32,7 +32,7 @@ from penstock.testing.joins import JoinGenerator
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
-SEEDS, VIEWS = (13, 25) if ALL else (2, 12)
+SEEDS, VIEWS = (13, 25) if ALL else (1, 12)
 
 
 class Case:

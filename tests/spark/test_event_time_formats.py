@@ -117,9 +117,14 @@ def _usable(text: str) -> str:
     [
         ("json", "millis", "json is decoded by Spark"),
         ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "csv is decoded by Spark"),
-        ("parquet", "millis", "in the scan"),
+        pytest.param("parquet", "millis", "in the scan", marks=pytest.mark.long),
         ("parquet", "nanos", "in the scan"),
-        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "the event time's format is read by Spark only"),
+        pytest.param(
+            "parquet",
+            "dd.MM.yyyy HH:mm:ss.SSS",
+            "the event time's format is read by Spark only",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_views_over_stored_times_are_those_of_spark(

@@ -18,7 +18,6 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
-from forms import ALL
 from penstock.cli.results import results
 from penstock.errors import InputError, StreamFailedError
 from penstock.spark.engine import Engine
@@ -82,7 +81,7 @@ def assert_final_over(spark: SparkSession, run: Run, tuples: DataFrame, least: i
     assert {(row.key, row.w, row.n, row.s) for row in run.results("v").collect()} == expected
 
 
-@pytest.mark.parametrize("trigger", ["0 seconds", "1 second"])
+@pytest.mark.parametrize("trigger", ["0 seconds", pytest.param("1 second", marks=pytest.mark.long)])
 def test_of_a_stream_with_pauses(spark: SparkSession, tmp_path: Path, trigger: str) -> None:
     data = tmp_path / "in"
     write(data, 0)
@@ -253,6 +252,7 @@ class Source:
         self._producer.close()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("final")
@@ -274,7 +274,7 @@ def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBrok
             killed, told = time.monotonic(), len(run.events("windows"))
             try:
                 wait(lambda: bool(run.events("source_unreachable")))
-                time.sleep(max(0.0, (60 if ALL else 8) - (time.monotonic() - killed)))
+                time.sleep(max(0.0, 60 - (time.monotonic() - killed)))
                 # tuples come about during the outage
                 wait(lambda: len(source.sent) - run.status()["t"]["tuples"] > 100)
                 during = [event["standing"].get("v", {}) for event in run.events("windows")[told:]]

@@ -27,7 +27,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 TIME = pa.timestamp("us", "UTC")
-SEEDS, VIEWS = (20, 15) if ALL else (2, 6)
+SEEDS, VIEWS = (20, 15) if ALL else (1, 6)
 OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
 #: some partners come with a later run
 PLAIN = f"SELECT {OUTPUTS} FROM flights l LEFT JOIN weather r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"

@@ -121,7 +121,7 @@ def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("decode_in_worker", [True, False])
+@pytest.mark.parametrize("decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_lateness_inside_a_batch_of_records_is_seen(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:
