@@ -258,7 +258,8 @@ def test_a_publication_that_takes_longer_than_it_was_taken_to_is_told(
     publish = Publisher.publish
 
     def slow(publisher: Publisher, *args: Any) -> Any:
-        time.sleep(9)
+        if publisher._name == LANE:
+            time.sleep(9)
         return publish(publisher, *args)
 
     _put(tmp_path, 0)

@@ -118,6 +118,7 @@ def test_joins_over_a_restart(spark: SparkSession, case: Case) -> None:
     run.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", range(1, SEEDS, 2), indirect=True)
 def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: Case) -> None:
     case.feed.more()
