@@ -1,7 +1,7 @@
 """A machine that is busy: no stop, exact answers, nothing of Spark's on the screen.
 
 200 selections whose sequence is swapped all the time, in one session; and beside window views, a join view and a view with a deadline, as
-`penstock run` answers them. 20 runs of each in the long form, or as many as `PENSTOCK_BUSY_RUNS` says; of the short form is one of the session.
+`penstock run` answers them. 20 runs of each, or as many as `PENSTOCK_BUSY_RUNS` says.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import folder_bag, put_file, script, write_orders
-from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(36_000)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(36_000)]
 
-RUNS = int(os.environ.get("PENSTOCK_BUSY_RUNS", "20" if ALL else "1"))
+RUNS = int(os.environ.get("PENSTOCK_BUSY_RUNS", "20"))
 FILES, ROWS, BUSY = 12, 4_000, 2
 CONDITIONS = {
     **{f"amount_{n}": f"amount BETWEEN {5 * n} AND {5 * n + 3} AND price < 20" for n in range(100)},
@@ -119,7 +118,6 @@ def test_swaps_beside_batches_on_a_busy_machine(spark: SparkSession, tmp_path: P
     assert swaps >= RUNS
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("busy_machine", [COMMAND_BUSY], indirect=True)
 @pytest.mark.usefixtures("busy_machine")
 def test_a_command_on_a_busy_machine_answers_all_and_says_nothing_of_spark(tmp_path: Path) -> None:

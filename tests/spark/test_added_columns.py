@@ -121,7 +121,9 @@ def assert_whole(spark: SparkSession, run: Run, texts: dict[str, str], begun: pa
         assert sum(bag(found).values()) > 0, name
 
 
-@pytest.mark.parametrize("kind", ["parquet", pytest.param("json", marks=pytest.mark.long), "csv"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("json", "csv"))]
+)
 def test_a_wider_table_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

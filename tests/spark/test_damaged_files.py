@@ -179,7 +179,9 @@ def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSessi
     assert run.status()["orders"]["tuples"] == ROWS - size
 
 
-@pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
+@pytest.mark.parametrize(
+    "behind", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in_scan", "behind"]
+)
 def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behind: bool) -> None:
     """No value but those that were written is answered: a flip is told, unless it is in a header and changes none."""
     rng = random.Random(f"checksums {behind}")
@@ -236,7 +238,7 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     assert set(run.status()["orders"]["quarantined"]) <= {"unreadable row group", "unreadable Parquet file"}
 
 
-@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("json", marks=pytest.mark.long), "parquet"])
 def test_a_file_that_only_spark_reads_is_set_aside_whole(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

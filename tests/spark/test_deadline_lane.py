@@ -339,6 +339,7 @@ def test_a_view_over_a_stream_that_has_run_without_a_log(spark: SparkSession, tm
         assert row.n == int(((whole >= start) & (whole < start + 20_000_000)).sum())
 
 
+@pytest.mark.long
 def test_windows_that_wait_for_late_tuples_keep_their_bound(spark: SparkSession, tmp_path: Path) -> None:
     """Two runs over a disordered stream: what is released lacks no more than was asked for, and more where nothing was."""
     epsilon, delta = 0.02, 0.1

@@ -130,6 +130,7 @@ def test_a_worker_that_is_lost_costs_no_late_answer(spark: SparkSession, tmp_pat
     assert not run.events("late_abandoned")
 
 
+@pytest.mark.long
 def test_a_worker_that_is_lost_every_time_is_the_matter_of_its_window(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_hot_key_is_joined_by_several_tasks(
     skewed.check(view, text)
 
 
+@pytest.mark.long
 def test_a_cut_that_is_answered_again_may_be_divided_otherwise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_
     assert early(repeated) == early(run)
 
 
+@pytest.mark.long
 def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
