@@ -73,7 +73,7 @@ def tasks(bound: BoundBatch, parts: int) -> Iterable[TaskReport]:
             files.append(staged_file(kind, path, len(ids), len(ids)))
         none = StageCounts.none(PROGRAM)
         none.tuples = len(ids)
-        yield TaskReport(0, part, files, none, None)
+        yield TaskReport(parts, part, files, none, None)
 
 
 def answer(folder: Path, parts: int) -> None:
@@ -129,7 +129,7 @@ def test_a_kill_repeats_and_loses_nothing(tmp_path: Path, place: str, batch: int
     is_published = place in ("manifest_written", "logged", "before_commit")
     found = ids_of(published_paths(layout, STREAM))
     assert found == list(range(ROWS * (batch + is_published))), "whole batches, before anything is mended"
-    # the batch may be divided among fewer tasks now
+    # another division of the batch: files of the first one are surplus
     assert forked(answer, tmp_path, 2) == 0
     every = list(range(ROWS * BATCHES))
     assert ids_of(published_paths(layout, STREAM)) == every
