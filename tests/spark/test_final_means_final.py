@@ -176,6 +176,7 @@ def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path
     run.stop()
 
 
+@pytest.mark.long
 def test_of_a_driver_whose_clock_is_days_slow(spark: SparkSession, tmp_path: Path) -> None:
     data, now = tmp_path / "in", int(time.time()) // 2 * 2
     data.mkdir()

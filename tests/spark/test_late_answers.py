@@ -120,6 +120,7 @@ def test_late_answers_are_what_spark_says(spark: SparkSession, tmp_path: Path) -
         assert plain.column("answered").null_count == 0
 
 
+@pytest.mark.long
 def test_in_an_overload_every_window_is_answered_once_in_time_or_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:
