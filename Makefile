@@ -18,7 +18,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -42,14 +42,11 @@ demo-joins: java $(INSTALLED) ## replay the same flights joined with the weather
 demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that two cores bear, answered in time or given up
 	$(BIN)/penstock demo deadlines
 
-test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster included
+test: java $(INSTALLED) kafka-jars ## run the tests in their short form, Kafka included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twenty random moments
-	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
-
-equality: java $(INSTALLED) ## 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
-	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/spark/test_windows_over_windows.py tests/property $(PYTEST_OPTIONS)
+test-all: java $(INSTALLED) kafka-jars ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
+	PENSTOCK_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from forms import ALL
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,21 +22,40 @@ if TYPE_CHECKING:
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
 
-# the same examples each time, however slow the machine; `make equality` draws others
+# the same examples each time, however slow the machine; `make test-all` draws others
 settings.register_profile(
     "repeatable",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=os.environ.get("PENSTOCK_EQUALITY") != "full",
+    derandomize=not ALL,
 )
 settings.load_profile("repeatable")
 
 #: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time,
 #: collections of a small young generation and for classes to come a tenth of the rest
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
+#: nor are its queries, each another one, worth Java of their own and plans made anew: a fifth of the rest
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+if not ALL:
+    # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
+    os.fsync = lambda _: None
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves long tests out of the short form, and puts those of the broker first: one worker gets most of them."""
+    if not ALL:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: item.get_closest_marker("kafka") is None)
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +81,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
         .config(map=CHECKPOINTS)
+        .config(map={} if ALL else _INTERPRETED)
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -1,4 +1,8 @@
-"""Processes that get killed: each leads a session of its own, which ends with it."""
+"""Processes that get killed.
+
+A program of `chaos/` starts Spark, and leads a session of its own, which ends with it. A function needs no Spark: it runs in a
+process that is forked, in some milliseconds, from one that has loaded what writes files and logs.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,46 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 #: a start takes some 15 s, many times that on a machine that does other things too
 MOST_SECONDS = 900
+#: what the process has loaded that others are forked from
+_LOADED = [
+    "pytest",
+    "penstock.operators.routing.routers",
+    "penstock.spark.lanes.cut_lane",
+    "penstock.spark.log.runs",
+    "penstock.spark.log.segments",
+    "penstock.spark.publication.publish",
+]
+
+
+def forked(function: Callable[..., object], *arguments: object, failpoint: str = "") -> int:
+    """Calls a function in a process of its own; the exit code, -9 where it was killed.
+
+    Args:
+        function: one that the process can import.
+        arguments: of the function.
+        failpoint: where it is to kill itself, see `penstock.spark.storage.failpoints`.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    process = context.Process(target=_call, args=(failpoint, function, *arguments))
+    process.start()
+    process.join(MOST_SECONDS)
+    assert process.exitcode is not None, "in time"
+    return process.exitcode
+
+
+def _call(failpoint: str, function: Callable[..., object], *arguments: object) -> None:
+    os.environ["PENSTOCK_FAILPOINT"] = failpoint
+    # a process that is killed loses nothing that it has written
+    os.fsync = lambda _: None
+    function(*arguments)
 
 
 def started(

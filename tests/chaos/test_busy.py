@@ -1,7 +1,7 @@
 """A machine that is busy: no stop, exact answers, nothing of Spark's on the screen.
 
 200 selections whose sequence is swapped all the time, in one session; and beside window views, a join view and a view with a deadline, as
-`penstock run` answers them. One run of each; 20 with `PENSTOCK_CHAOS=full`, or as many as `PENSTOCK_BUSY_RUNS` says.
+`penstock run` answers them. 20 runs of each, or as many as `PENSTOCK_BUSY_RUNS` says.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(36_000)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(36_000)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-RUNS = int(os.environ.get("PENSTOCK_BUSY_RUNS", "20" if FULL else "1"))
+RUNS = int(os.environ.get("PENSTOCK_BUSY_RUNS", "20"))
 FILES, ROWS, BUSY = 12, 4_000, 2
 CONDITIONS = {
     **{f"amount_{n}": f"amount BETWEEN {5 * n} AND {5 * n + 3} AND price < 20" for n in range(100)},
@@ -50,7 +49,7 @@ RESTLESS = {
 
 
 #: `penstock run` beside them: files of each stream, rows of each, busy processes
-COMMAND_FILES, COMMAND_ROWS, COMMAND_BUSY = (4, 500, 8) if FULL else (2, 500, 2)
+COMMAND_FILES, COMMAND_ROWS, COMMAND_BUSY = 4, 500, 8
 VISITS = "CREATE TABLE visits (id BIGINT, order_id BIGINT, came TIMESTAMP, x INT)"
 #: name -> (query, the same for DuckDB over the tables orders and visits)
 BESIDE = {

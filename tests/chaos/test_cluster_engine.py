@@ -19,7 +19,7 @@ from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.cluster import StandaloneCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.chaos]
+pytestmark = [pytest.mark.cluster, pytest.mark.chaos, pytest.mark.long]
 
 FILES, ROWS = 8, 20_000
 WINDOWS = (

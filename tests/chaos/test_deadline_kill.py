@@ -1,12 +1,11 @@
 """`kill -9` of a run with views with a deadline at every step of an order: each window is accounted for once, none released twice,
 and what is owed an answer gets it once, late.
 
-Tuples come before each start. `make chaos` (`PENSTOCK_CHAOS=full`) kills a run at every place.
+Tuples come before each start. `test_every_lane_killed.py` is the short form.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 from functools import partial
@@ -26,22 +25,9 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import COMPACTION_NAMES, LATE_NAMES, NAMES, ORDER_NAMES
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-ALL_PLACES = (*ORDER_NAMES, *LATE_NAMES, *(f"order_{name}" for name in COMPACTION_NAMES), *NAMES)
-PLACES = (
-    ALL_PLACES
-    if FULL
-    else (
-        "order_started",
-        "order_judged",
-        "order_half_published",
-        "order_published",
-        "late_judged",
-        "late_published",
-    )
-)
+PLACES = (*ORDER_NAMES, *LATE_NAMES, *(f"order_{name}" for name in COMPACTION_NAMES), *NAMES)
 FILES_A_START, ROWS, SECONDS = 3, 400, 60
 #: of the second and the third all windows miss; those of the third are answered late
 SCRIPT = """

@@ -1,8 +1,10 @@
-"""`kill -9` of a run with window views over a window view, between any two steps behind the keyed query's publication."""
+"""`kill -9` of a run with window views over a window view, between any two steps behind the keyed query's publication.
+
+`test_every_lane_killed.py` is the short form.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -17,9 +19,8 @@ from penstock.spark.storage.failpoints import CUT_NAMES, ROW_NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 PLACES = ("keyed_manifest_written", *ROW_NAMES, *CUT_NAMES, "cut_compaction_listed")
 LANE = results_of(rows_of("rides", "fares"))
 
@@ -27,7 +28,7 @@ LANE = results_of(rows_of("rides", "fares"))
 def test_derived_views_killed_at_every_place(spark: SparkSession, tmp_path: Path) -> None:
     data, log, layout = tmp_path / "data", tmp_path / "victim.log", Layout.of(tmp_path / "out", None)
     files = 0
-    for place in PLACES if FULL else ("rows_named",):
+    for place in PLACES:
         write(data, range(files, files + 2))
         files += 2
         code = ended(started("derived_victim.py", tmp_path, log=log, failpoint=place))

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from disturbed_runs import Orders, until
+from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-ROUNDS = 5 if FULL else 1
+ROUNDS = 5 if ALL else 1
 #: what is tried again passes before a minute has gone by
 PATIENT = {"retry_attempts": 40, "retry_seconds": 0.5, "compact_every_batches": 3}
 

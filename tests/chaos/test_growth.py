@@ -1,4 +1,4 @@
-"""Ten minutes of small batches: memory and descriptors of driver, JVM and workers stop growing. `make chaos` alone."""
+"""Ten minutes of small batches: memory and descriptors of driver, JVM and workers stop growing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.chaos,
     pytest.mark.timeout(3_600),
-    pytest.mark.skipif(
-        os.environ.get("PENSTOCK_CHAOS") != "full", reason="PENSTOCK_CHAOS=full: it takes ten minutes"
-    ),
+    pytest.mark.long,
 ]
 
 SECONDS, EVERY_SECONDS = 600, 5

@@ -1,13 +1,12 @@
 """`kill -9` of a run with a join view, or a window view over one, between any two steps: of the ingest, of a cut, of the log of
 joined rows. Each pair is published once.
 
-Tuples come before each start. `make chaos` (`PENSTOCK_CHAOS=full`) kills a run on files and one on Kafka at every place.
+Tuples come before each start. `test_every_lane_killed.py` is the short form.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +31,10 @@ from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 PLACES = (*NAMES, *CUT_NAMES, *(f"cut_{name}" for name in COMPACTION_NAMES))
-KAFKA_PLACES = PLACES if FULL else ("cut_answered", "cut_marked")
-WINDOW_PLACES = (*PLACES, *ROW_NAMES) if FULL else ROW_NAMES
+WINDOW_PLACES = (*PLACES, *ROW_NAMES)
 #: more files than a cut of a run that ends takes entries
 ROWS, FILES_A_START = 60, 6
 LANE = join_lane(0)
@@ -51,8 +48,7 @@ VIEWS = {
     "b.ts BETWEEN a.ts AND a.ts + INTERVAL 9 SECONDS",
 }
 #: the first run ends: what it tells to have no partner is withdrawn by later ones
-FILE_PLACES = ("", *(PLACES if FULL else ("cut_put", "cut_half_published", "cut_published")))
-ALONE = [("pairs",), ("lonely",)] if FULL else []
+FILE_PLACES = ("", *PLACES)
 #: over `pairs`; and what DuckDB is asked for the same
 WINDOWS = "SELECT k % 3 AS g, window(first, '20 seconds') AS w, count(*) AS c, max(later) AS last FROM pairs GROUP BY g, w"
 BUCKETS = (
@@ -62,7 +58,7 @@ BUCKETS = (
 CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
 
 
-@pytest.mark.parametrize("views", [*ALONE, tuple(VIEWS)], ids="-".join)
+@pytest.mark.parametrize("views", [("pairs",), ("lonely",), tuple(VIEWS)], ids="-".join)
 def test_a_join_of_files_killed(tmp_path: Path, views: Sequence[str]) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
     options = f"path '{tmp_path / 'in' / 'flights'}', max_files_per_trigger '1'"
@@ -110,7 +106,7 @@ def test_a_join_of_a_topic_killed(tmp_path: Path, kafka: KafkaBroker) -> None:
         f"maxOffsetsPerTrigger '{ROWS}'"
     )
     table = f"flights (ts TIMESTAMP, k BIGINT, n INT) USING kafka OPTIONS ({options}, event_time 'ts')"
-    _kill(inputs, {"pairs": VIEWS["pairs"]}, table, KAFKA_PLACES, feed)
+    _kill(inputs, {"pairs": VIEWS["pairs"]}, table, PLACES, feed)
     _check(inputs, "pairs", Layout.of(tmp_path / "out", None))
 
 

@@ -1,8 +1,7 @@
 """`kill -9` at every named place and at random moments: the results equal an undisturbed run's.
 
 One run on files and one on Kafka, of selection views and window views; tuples come before each start, and the
-selection views change after the first kill. `make chaos` (`PENSTOCK_CHAOS=full`) kills each at every place and
-ten times at random; without it at some of the places and once at random.
+selection views change after the first kill. `test_every_lane_killed.py` is the short form.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -35,15 +34,12 @@ from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
 ROWS = 5_000
 TABLES_A_START = 2
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-RANDOM_KILLS = 10 if FULL else 1
+RANDOM_KILLS = 10
 PLACES = NAMES + KEYED_NAMES + BACKFILL_NAMES + COMPACTION_NAMES
-FILE_PLACES = PLACES if FULL else ("half_published", "keyed_half_published", "compaction_listed")
-KAFKA_PLACES = PLACES if FULL else ("logged", "keyed_manifest_written")
 CONDITIONS = {"large": "amount > 900", "north": "name LIKE 'nor%' AND amount < 300", "dear": "price > 97.5"}
 CHANGED = {"large": "amount > 990", "dear": "price > 97.5", "south": "name = 'south' AND amount < 100"}
 WINDOWS = {
@@ -136,10 +132,8 @@ def _table(number: int) -> pa.Table:
     return table.set_column(4, "seen", pa.array(seen).cast(table.schema.field("seen").type))
 
 
-def _disturbed(
-    victim: Victim, places: Sequence[str], feed: Callable[[pa.Table, int], None]
-) -> list[pa.Table]:
-    """Runs to the end, killed at places and at random moments; the tables it was fed, one a batch."""
+def _disturbed(victim: Victim, feed: Callable[[pa.Table, int], None]) -> list[pa.Table]:
+    """Runs to the end, killed at all places and at random moments; the tables it was fed, one a batch."""
     rng = random.Random(20_130_101)
     fed: list[pa.Table] = []
 
@@ -148,7 +142,7 @@ def _disturbed(
             fed.append(_table(len(fed)))
             feed(fed[-1], len(fed))
 
-    for number, place in enumerate(places):
+    for number, place in enumerate(PLACES):
         more()
         if place in BACKFILL_NAMES:
             victim.write_views(CHANGED, WINDOWS | PAST)
@@ -205,7 +199,7 @@ def test_files_killed(tmp_path: Path, spark: SparkSession) -> None:
 
     options = f"path '{incoming}', event_time 'seen', max_files_per_trigger '1'"
     victim = Victim(tmp_path, f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS ({options});")
-    _check(spark, victim, _disturbed(victim, FILE_PLACES, feed))
+    _check(spark, victim, _disturbed(victim, feed))
 
 
 @pytest.mark.kafka
@@ -228,4 +222,4 @@ def test_kafka_killed(tmp_path: Path, spark: SparkSession, kafka: KafkaBroker) -
         f"maxOffsetsPerTrigger '{ROWS}', event_time 'seen'"
     )
     victim = Victim(tmp_path, f"CREATE TABLE orders ({COLUMNS}) USING kafka OPTIONS ({options});")
-    _check(spark, victim, _disturbed(victim, KAFKA_PLACES, feed))
+    _check(spark, victim, _disturbed(victim, feed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forms import ALL
 from killing import ended, killed, started
 from lane_cases import Feed, published, wanted
 from lane_runs import NAME as RUN_LANE
@@ -24,9 +24,8 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.chaos
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 NAME = "killed.pairs"
-RANDOM_KILLS = 20 if FULL else 4
+RANDOM_KILLS = 20 if ALL else 4
 
 
 class Victim:
@@ -104,11 +103,12 @@ def test_a_lane_killed_at_random_moments(tmp_path: Path) -> None:
     victim.check()
 
 
+@pytest.mark.long
 def test_a_run_with_a_lane_killed(tmp_path: Path) -> None:
     """The lane's cuts are answered by jobs beside the ingest of its streams, whose process is killed with it."""
     tables = Tables(tmp_path)
     layout = Layout.of(tmp_path / "out", None)
-    for place in CUT_NAMES if FULL else ("cut_half_published",):
+    for place in CUT_NAMES:
         tables.feed(2)
         cut = read_published(layout, RUN_LANE).last + 1
         assert _run(tmp_path, f"{place}:{cut}") == -signal.SIGKILL, f"{place}:{cut} was never reached"

@@ -1,11 +1,10 @@
 """Many of everything: views that come and go, window views on one stream, groups of a window. Exact, and nothing is left behind.
 
-`make chaos` (`PENSTOCK_CHAOS=full`): 2,000 views 50 times, 500 window views, 200,000 groups.
+The long form: 2,000 views 50 times, 500 window views, 200,000 groups.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from disturbed_runs import Orders, until
 from engine_cases import folder_bag, put_file
+from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
@@ -26,10 +26,9 @@ from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(7_200)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-VIEWS, TIMES = (2_000, 50) if FULL else (200, 4)
-WINDOW_VIEWS = 500 if FULL else 40
-GROUPS = 200_000 if FULL else 20_000
+VIEWS, TIMES = (2_000, 50) if ALL else (200, 4)
+WINDOW_VIEWS = 500 if ALL else 40
+GROUPS = 200_000 if ALL else 20_000
 KEPT = {"large": "SELECT * FROM orders WHERE amount > 900"}
 
 

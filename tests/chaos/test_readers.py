@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -11,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from disturbed_runs import VIEWS, Orders, until
 from engine_cases import folder_bag
+from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
-FILES = 300 if FULL else 24
+FILES = 300 if ALL else 24
 VIEW = {"large": VIEWS["large"]}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 
 def test_small_batches_over_a_kill_are_answered_and_the_log_loses_its_beginning(tmp_path: Path) -> None:

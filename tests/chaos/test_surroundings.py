@@ -14,21 +14,18 @@ import pytest
 from disturbed_runs import Orders
 from killing import ended, started
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1_800)]
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 DAEMON = "spark.python.daemon.module=pyspark.daemon"
 #: what is taken away, relative to the folder of the test; a place in the output is there after a first run
-TAKEN = (
-    ("in", "in/00002.parquet", "out/_penstock/manifests", "out/matches") if FULL else ("in/00002.parquet",)
-)
+TAKEN = ("in", "in/00002.parquet", "out/_penstock/manifests", "out/matches")
 
 
 def test_a_clock_that_jumps_changes_no_answer(tmp_path: Path) -> None:
     orders = Orders(tmp_path / "in")
     script, log = tmp_path / "script.sql", tmp_path / "victim.log"
     script.write_text(orders.script())
-    for _ in range(4 if FULL else 1):
+    for _ in range(4):
         orders.feed(8)
         code = ended(started("clock_victim.py", script, tmp_path / "out", DAEMON, log=log))
         assert code == 0, log.read_text()[-3000:]

@@ -1,4 +1,4 @@
-"""A run that gets killed: `python victim.py SCRIPT OUTPUT [KEY=VALUE ...]` runs a script once."""
+"""A run that gets killed: `python victim.py SCRIPT OUTPUT [--ended] [KEY=VALUE ...]` runs a script once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.trigger import Trigger
 
 
 def main(script: str, output: str, *conf: str) -> None:
-    settings = dict(pair.split("=", 1) for pair in conf)
+    settings = dict(pair.split("=", 1) for pair in conf if pair != "--ended")
     spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim", "brief")
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
     # and what is owed over all kills is more than a run's own
@@ -19,7 +19,7 @@ def main(script: str, output: str, *conf: str) -> None:
         spark, compact_every_batches=2, events_bytes=4_096, retry_attempts=40, late_windows=10_000
     )
     engine.execute(Path(script).read_text())
-    run = engine.start(output, trigger=Trigger.available_now())
+    run = engine.start(output, trigger=Trigger.available_now(ended="--ended" in conf))
     run.await_termination()
     run.stop()
     spark.stop()

@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from forms import examples
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
@@ -31,7 +32,6 @@ from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
 from penstock.spark.storage import formats
-from random_examples import examples
 
 SEGMENT, SHARDS, FANOUT = 4, 2, 2
 DEMAND = 7

@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.windows import pane, panes
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.answers import Answer
@@ -28,7 +29,6 @@ from penstock.operators.windows.shard import (
 )
 from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from random_examples import examples
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.1, 0.4)

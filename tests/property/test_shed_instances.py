@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.aggregates import user_aggregate
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples
 from penstock.operators.deadlines.order import OrderPlan, work_out
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from random_examples import examples
 
 #: what an instance becomes
 OUTCOMES = ("processed", "afresh", "shed", "failed", "incomplete")

@@ -44,7 +44,14 @@ def violations(disorder: list[Disorder], repaid: bool) -> tuple[int, int]:
     return broken, windows
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("exchangeable", marks=pytest.mark.long),
+        "delays grow to three times",
+        pytest.param("delays and late tuples double at once", marks=pytest.mark.long),
+    ],
+)
 def test_no_more_than_delta_of_the_answers_break_the_bound(name: str) -> None:
     """The lower end of the share's 95 % interval reaches delta at most, the learning of a cold start included."""
     broken, windows = violations(STREAMS[name], repaid=True)
@@ -56,6 +63,7 @@ def test_no_more_than_delta_of_the_answers_break_the_bound(name: str) -> None:
     assert broken, "a slack that nothing breaks is larger than it was asked to be"
 
 
+@pytest.mark.long
 def test_a_rule_that_repays_nothing_breaks_it_where_delays_grow() -> None:
     """The test above can fail: the quantile of what was required so far is not enough on a drifting stream."""
     broken, windows = violations(STREAMS["delays grow to three times"], repaid=False)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
@@ -33,7 +34,6 @@ from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.simulate.disorder import Arrivals
 from penstock.simulate.slack_baselines import ProportionalDerivativeSlack
 from penstock.simulate.windows import play
-from random_examples import examples
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)

@@ -122,7 +122,9 @@ def assert_whole(spark: SparkSession, run: Run, texts: dict[str, str], begun: pa
         assert sum(bag(found).values()) > 0, name
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("json", "csv"))]
+)
 def test_a_wider_table_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -188,7 +190,9 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("decode_in_worker", [True, False], ids=["worker", "spark"])
+@pytest.mark.parametrize(
+    "decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)], ids=["worker", "spark"]
+)
 def test_fields_of_a_topic_are_declared_later(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:

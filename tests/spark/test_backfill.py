@@ -80,6 +80,7 @@ def test_a_source_that_cannot_be_read_again_leaves_windows_that_are_never_final(
     run.stop()
 
 
+@pytest.mark.long
 def test_a_redefined_view_and_one_that_joins_over_csv_files_are_made_whole(
     spark: SparkSession, tmp_path: Path
 ) -> None:

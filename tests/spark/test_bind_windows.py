@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from forms import examples
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ErrorBound
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -23,7 +24,6 @@ from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.bind import BoundWindow, WindowBinder, bind_window
 from penstock.sql.windows.query import WindowQuery, aggregate_name, key_name
-from random_examples import examples
 from window_cases import QUERIES, TABLE, WRONG
 
 pytestmark = pytest.mark.spark

@@ -288,6 +288,7 @@ def test_columns_in_another_order_than_the_header_are_told(
     assert told.endswith("script.sql: no mistakes found\n")
 
 
+@pytest.mark.long
 def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> None:
     """Spark waits ten seconds for the process that prepares the windows' state: the first one is there when that is over."""
     (folder / "slow").mkdir()

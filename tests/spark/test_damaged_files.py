@@ -1,11 +1,10 @@
 """Damaged Parquet files: every row group that can be read is answered once, every other one is told, nothing stops.
 
-`PENSTOCK_CHAOS=full` flips 120 pages of pyarrow's files and 40 of Spark's, which have checksums.
+The long form flips 120 pages of pyarrow's files and 40 of Spark's, which have checksums.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -19,11 +18,12 @@ from pyspark.sql.types import StringType, TimestampType
 
 from damage_cases import DERIVED, GROUPS, ROWS, Place, places, quarantined, run_on, write_pages
 from engine_cases import COLUMNS, orders, rows, script
+from forms import ALL
 from penstock.spark.engine import Engine
 
 pytestmark = pytest.mark.spark
 
-FLIPS = 20 if os.environ.get("PENSTOCK_CHAOS") == "full" else 2
+FLIPS = 20 if ALL else 2
 #: every row group has matches, so that every column is needed
 SELECTIONS = {
     "most": "SELECT * FROM orders WHERE amount > 10 OR amount IS NULL",
@@ -85,7 +85,9 @@ def _bag(frame: DataFrame) -> Counter[tuple[object, ...]]:
     return rows(frame.select(*plain))
 
 
-@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd"])
+@pytest.mark.parametrize(
+    "compression", ["snappy", *(pytest.param(each, marks=pytest.mark.long) for each in ("gzip", "zstd"))]
+)
 @pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
 def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, behind: bool) -> None:
     rng = random.Random(f"{compression} {behind}")
@@ -177,7 +179,9 @@ def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSessi
     assert run.status().streams["orders"].tuples == ROWS - size
 
 
-@pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
+@pytest.mark.parametrize(
+    "behind", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in_scan", "behind"]
+)
 def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behind: bool) -> None:
     """No value but those that were written is answered: a flip is told, unless it is in a header and changes none."""
     rng = random.Random(f"checksums {behind}")
@@ -237,7 +241,7 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     }
 
 
-@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("json", marks=pytest.mark.long), "parquet"])
 def test_a_file_that_only_spark_reads_is_set_aside_whole(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

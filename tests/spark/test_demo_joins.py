@@ -1,4 +1,4 @@
-"""The join that `penstock demo joins` shows, over a month of real flights and weather."""
+"""The join that `penstock demo joins` shows, over a week of real flights and weather."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import Layout
 
-JULY, AUGUST = (pa.scalar(datetime(2013, month, 1, tzinfo=UTC)) for month in (7, 8))
+BEGIN, END = (pa.scalar(datetime(2013, 7, day, tzinfo=UTC)) for day in (1, 9))
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -30,7 +30,7 @@ def test_flights_in_the_weather_are_what_spark_says(spark: SparkSession, tmp_pat
         # Spark looks at each pair of an airport's flights and hours: 10^9 of a year, 8 minutes
         (path,) = folder.iterdir()
         table = pq.read_table(path)
-        pq.write_table(table.filter((pc.field(column) >= JULY) & (pc.field(column) < AUGUST)), path)
+        pq.write_table(table.filter((pc.field(column) >= BEGIN) & (pc.field(column) < END)), path)
     script = resources.files("penstock.cli").joinpath("demo_storms.sql").read_text(encoding="utf-8")
     assert "speed '800000'" in script
     script = script.replace("speed '800000'", "speed 'max'").replace("examples/data", str(tmp_path / "data"))
@@ -45,7 +45,7 @@ def test_flights_in_the_weather_are_what_spark_says(spark: SparkSession, tmp_pat
     joined = spark.sql(view.definition.sql).cache()
     joined.createOrReplaceTempView("southbound_in_warm_air")
     found = run.results("southbound_in_warm_air")
-    assert found.count() > 500
+    assert found.count() > 100
     assert multiset(found) == multiset(joined)
     windows = spark.sql(
         "SELECT origin, window(sched_dep, '30 days') AS w, count(*) AS departures FROM southbound_in_warm_air GROUP BY origin, w"

@@ -94,11 +94,12 @@ def one_by_one(spark: SparkSession, derived: list[Derived]) -> list[dict[str, An
 @pytest.fixture(params=[("true", "FALLBACK"), ("false", "CODEGEN_ONLY"), ("true", "NO_CODEGEN")])
 def code_generation(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
+    before = {name: spark.conf.get(name) for name in names}
     for name, value in zip(names, request.param, strict=True):
         spark.conf.set(name, value)
     yield
-    for name in names:
-        spark.conf.unset(name)
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.mark.usefixtures("code_generation")

@@ -1,11 +1,10 @@
 """The engine, run over files, selects what `spark.sql` selects: random schemas, data and query sets.
 
-Ten query sets share one run a seed. `make equality` (`PENSTOCK_EQUALITY=full`) runs 32 seeds: 320 sets.
+Ten query sets share one run a seed. The long form runs 32 seeds: 320 sets.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import ALL
 from penstock import Matcher
 from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
@@ -24,7 +24,7 @@ from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
-SEEDS = 32 if os.environ.get("PENSTOCK_EQUALITY") == "full" else 4
+SEEDS = 32 if ALL else 2
 ROWS, SETS, CONDITIONS = 400, 10, 8
 
 

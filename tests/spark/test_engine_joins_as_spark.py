@@ -1,13 +1,12 @@
 """The engine joins what `spark.sql` joins: random streams and static tables, disorder, boundaries of batches, and views.
 
 A seed is a run of several views, some of which come or go between the two parts of the tuples: where the run is begun anew, or
-while it goes on. In two of three runs every cut is joined in another order, its cells divided among tasks in another way. `make equality` (`PENSTOCK_EQUALITY=full`) runs 13
+while it goes on. In two of three runs every cut is joined in another order, its cells divided among tasks in another way. The long form runs 13
 seeds: 325 views.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fed_joins import Feed, Oracle, difference, is_answered
+from forms import ALL
 from joined_inputs import multiset, random_order
 from penstock.operators.joins.tuples import Stripe
 from penstock.spark.engine import Engine
@@ -33,7 +33,7 @@ from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
-SEEDS, VIEWS = (13, 25) if os.environ.get("PENSTOCK_EQUALITY") == "full" else (2, 12)
+SEEDS, VIEWS = (13, 25) if ALL else (1, 12)
 
 
 class Case:
@@ -119,6 +119,7 @@ def test_joins_over_a_restart(spark: SparkSession, case: Case) -> None:
     run.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", range(1, SEEDS, 2), indirect=True)
 def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: Case) -> None:
     case.feed.more()

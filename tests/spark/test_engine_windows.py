@@ -97,7 +97,7 @@ def assert_equal_to_spark(
     assert rounded(expected).exceptAll(rounded(found)).limit(3).collect() == []
 
 
-@pytest.mark.parametrize("map_in_scan", [True, False])
+@pytest.mark.parametrize("map_in_scan", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_final_results_equal_spark_over_all_tuples(
     spark: SparkSession, tmp_path: Path, map_in_scan: bool
 ) -> None:
@@ -164,6 +164,7 @@ def test_sinks_get_every_revision(
     run.stop()
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
     data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
     for more in (range(0), range(4, 8)):

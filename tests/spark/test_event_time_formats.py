@@ -118,9 +118,14 @@ def _usable(text: str) -> str:
     [
         ("json", "millis", "Spark decodes json"),
         ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "Spark decodes csv"),
-        ("parquet", "millis", "fast path"),
+        pytest.param("parquet", "millis", "fast path", marks=pytest.mark.long),
         ("parquet", "nanos", "fast path"),
-        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "only Spark reads the format of the event time"),
+        pytest.param(
+            "parquet",
+            "dd.MM.yyyy HH:mm:ss.SSS",
+            "only Spark reads the format of the event time",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_views_over_stored_times_are_those_of_spark(

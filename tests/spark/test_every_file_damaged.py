@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from every_kind import DAMAGES, FILES, VIEWS, copied, put, rows_of, start, stored_files
+from forms import ALL
 from penstock.errors import CheckpointError, PenstockError
 from penstock.monitor.verification import verify
 from penstock.spark.publication.kinds import folder_of
@@ -20,7 +21,6 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 #: what is found out anew where it is gone; a file of `files/` that is listed has a second name
 FOUND_ANEW = ("_penstock/status.json", "/session.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
 #: what may be old, or empty after a power cut
@@ -83,7 +83,7 @@ def test_readers_and_verify_tell_what_is_damaged_or_are_exact(made: Path) -> Non
         if path.parent.is_relative_to(output / "_penstock/files") and path not in listed:
             continue  # it was replaced: nobody reads it any more
         content = path.read_bytes()
-        for how, damage in DAMAGES.items() if FULL else [list(DAMAGES.items())[place % len(DAMAGES)]]:
+        for how, damage in DAMAGES.items() if ALL else [list(DAMAGES.items())[place % len(DAMAGES)]]:
             if not content:
                 continue
             damage(path)
@@ -152,7 +152,7 @@ def _lasting(output: Path) -> set[str]:
     return {each for each in stored_files(output) if not each.startswith("_penstock/files/")}
 
 
-@pytest.mark.skipif(not FULL, reason="make chaos")
+@pytest.mark.long
 def test_a_start_over_any_damage_tells_it_or_is_exact(
     spark: SparkSession, made: Path, tmp_path: Path
 ) -> None:

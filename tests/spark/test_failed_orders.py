@@ -62,8 +62,16 @@ def _garbled(content: bytes) -> bytes:
     return content[: place + 8] + b"\xff" * 32 + content[place + 40 :]
 
 
-@pytest.mark.parametrize("damaged", [_cut_short, _garbled])
-@pytest.mark.parametrize("hints", [IN_TIME, HASTY], ids=["in time", "late"])
+@pytest.mark.parametrize(
+    ("hints", "damaged"),
+    [
+        (IN_TIME, _cut_short),
+        (HASTY, _garbled),
+        pytest.param(IN_TIME, _garbled, marks=pytest.mark.long),
+        pytest.param(HASTY, _cut_short, marks=pytest.mark.long),
+    ],
+    ids=["in time", "late", "in time, garbled", "late, cut short"],
+)
 def test_a_damaged_log_keeps_the_lane_waiting_and_costs_no_window(
     spark: SparkSession, tmp_path: Path, hints: str, damaged: Callable[[bytes], bytes]
 ) -> None:
@@ -123,6 +131,7 @@ def test_a_worker_that_is_lost_costs_no_late_answer(spark: SparkSession, tmp_pat
     assert not run.events("late_abandoned")
 
 
+@pytest.mark.long
 def test_a_worker_that_is_lost_every_time_is_the_matter_of_its_window(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -236,6 +236,7 @@ print("stopped")
 """
 
 
+@pytest.mark.long
 def test_a_session_that_is_stopped_ends_the_run_in_words(tmp_path: Path) -> None:
     text = STOPPED.format(tests=str(Path(__file__).parents[1]))
     ended = subprocess.run(
@@ -313,6 +314,7 @@ def test_a_killed_java_process_is_one_message(tmp_path: Path) -> None:
     assert failed["cause"] == "session_ended"
 
 
+@pytest.mark.long
 def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     subprocess.run([sys._base_executable, "-m", "venv", "--without-pip", bare], check=True)  # type: ignore[attr-defined]
@@ -330,6 +332,7 @@ def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     assert "\tat " not in told
 
 
+@pytest.mark.long
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -124,6 +124,7 @@ def test_partition_folders_whose_names_are_patterns(spark: SparkSession, tmp_pat
         assert rows == [(0, "a{b"), (1, "c*"), (10, "a{b"), (11, "c*")]
 
 
+@pytest.mark.long
 def test_files_that_are_read_again_and_files_at_rest(spark: SparkSession, tmp_path: Path) -> None:
     """A window view begun in mid-stream, a replay, a static table; an unreadable file among odd names is set aside alone."""
     data = tmp_path / "in[1]"

@@ -29,7 +29,6 @@ from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 START, ROWS, FILES = 1_700_000_000, 50, 3
 COLUMNS = "ts TIMESTAMP, key BIGINT"
 #: the year 2090
@@ -83,7 +82,7 @@ def assert_final_over(spark: SparkSession, run: Run, tuples: DataFrame, least: i
     assert {(row.key, row.w, row.n, row.s) for row in run.results("v").collect()} == expected
 
 
-@pytest.mark.parametrize("trigger", ["0 seconds", "1 second"])
+@pytest.mark.parametrize("trigger", ["0 seconds", pytest.param("1 second", marks=pytest.mark.long)])
 def test_of_a_stream_with_pauses(spark: SparkSession, tmp_path: Path, trigger: str) -> None:
     data = tmp_path / "in"
     write(data, 0)
@@ -182,6 +181,7 @@ def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path
     run.stop()
 
 
+@pytest.mark.long
 def test_of_a_driver_whose_clock_is_days_slow(spark: SparkSession, tmp_path: Path) -> None:
     data, now = tmp_path / "in", int(time.time()) // 2 * 2
     data.mkdir()
@@ -258,6 +258,7 @@ class Source:
         self._producer.close()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("final")
@@ -279,7 +280,7 @@ def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBrok
             killed, told = time.monotonic(), len(run.events("windows"))
             try:
                 wait(lambda: bool(run.events("source_unreachable")))
-                time.sleep(max(0.0, (60 if FULL else 8) - (time.monotonic() - killed)))
+                time.sleep(max(0.0, 60 - (time.monotonic() - killed)))
                 # tuples come about during the outage
                 wait(lambda: len(source.sent) - run.status().streams["t"].tuples > 100)
                 during = [event["standing"].get("v", {}) for event in run.events("windows")[told:]]

@@ -25,6 +25,7 @@ def _put(folder: Path, number: int) -> None:
     put_file(folder / f"{number}.parquet", lambda path: pq.write_table(rows, path))
 
 
+@pytest.mark.long
 def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSession, tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     source.mkdir()

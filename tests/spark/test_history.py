@@ -55,7 +55,9 @@ def wait(query: KeyedQuery, number: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("is_removed", [False, True], ids=["merged", "removed"])
+@pytest.mark.parametrize(
+    "is_removed", [pytest.param(False, marks=pytest.mark.long), True], ids=["merged", "removed"]
+)
 def test_final_windows_are_corrected_as_far_as_the_history_goes(
     spark: SparkSession, layout: Layout, is_removed: bool
 ) -> None:
@@ -105,7 +107,7 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     assert {repr(list(row.values())) for row in kept_windows} <= found
 
 
-@pytest.mark.parametrize("is_never_whole", [False, True])
+@pytest.mark.parametrize("is_never_whole", [pytest.param(False, marks=pytest.mark.long), True])
 def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
     spark: SparkSession, layout: Layout, is_never_whole: bool
 ) -> None:
@@ -125,7 +127,11 @@ def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
     assert (told[FINAL] > began + SIZE) == is_never_whole
 
 
-@pytest.mark.parametrize("begins", [0, 80], ids=["from the first entry that is kept", "with the first views"])
+@pytest.mark.parametrize(
+    "begins",
+    [pytest.param(0, marks=pytest.mark.long), 80],
+    ids=["from the first entry that is kept", "with the first views"],
+)
 def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout: Layout, begins: int) -> None:
     """Another reader had it before them; entries without window views are of no use to them."""
     table = tuples(150 * EACH, 9)
@@ -159,7 +165,9 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     )
 
 
-@pytest.mark.parametrize(("told", "mark"), [(JOINING, -1), (JOINED, SEGMENT - 1)])
+@pytest.mark.parametrize(
+    ("told", "mark"), [pytest.param(JOINING, -1, marks=pytest.mark.long), (JOINED, SEGMENT - 1)]
+)
 def test_windows_that_were_ended_as_they_joined_join_again(
     spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str, mark: int
 ) -> None:

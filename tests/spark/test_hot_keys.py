@@ -108,7 +108,10 @@ class Skewed:
         return pa.table({"ts": pa.array(moments).cast(pa.timestamp("us", "UTC")), "k": keys, "id": ids})
 
 
-@pytest.mark.parametrize("view", [*VIEWS])
+@pytest.mark.parametrize(
+    "view",
+    ["pairs", "alone", *(pytest.param(view, marks=pytest.mark.long) for view in ("computed", "timed"))],
+)
 def test_a_hot_key_is_joined_by_several_tasks(
     spark: SparkSession, tmp_path: Path, view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +133,7 @@ def test_a_hot_key_is_joined_by_several_tasks(
     skewed.check(view, text)
 
 
+@pytest.mark.long
 def test_a_cut_that_is_answered_again_may_be_divided_otherwise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

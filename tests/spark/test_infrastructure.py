@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.testing.kafka import KafkaBroker
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_kafka_keeps_records_over_a_restart(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -51,6 +52,7 @@ def test_kafka_keeps_records_over_a_restart(spark: SparkSession, kafka: KafkaBro
     assert sorted(copied) == sorted(expected)
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_broker_whose_port_is_taken_starts_on_another(tmp_path: Path) -> None:
     jars = Path(__file__).parents[2] / ".cache" / "kafka"
@@ -94,6 +96,7 @@ print("sum", spark.sparkContext.parallelize(range(16), 16).map(slow_square).sum(
 """
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.chaos
 def test_cluster_finishes_a_job_without_one_of_its_workers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from forms import ALL
 from joined_inputs import Inputs, answered, multiset, random_order, wait
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
@@ -26,9 +26,8 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
-FULL = os.environ.get("PENSTOCK_EQUALITY") == "full"
 TIME = pa.timestamp("us", "UTC")
-SEEDS, VIEWS = (20, 15) if FULL else (2, 6)
+SEEDS, VIEWS = (20, 15) if ALL else (1, 6)
 OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
 #: some partners come with a later run
 PLAIN = f"SELECT {OUTPUTS} FROM flights l LEFT JOIN weather r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from joined_inputs import Inputs
+from penstock.cli.main import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -28,17 +29,25 @@ VIEWS = {
 MOMENTS = ("ts", "seen")
 
 
-def penstock(folder: Path, *arguments: str) -> str:
-    """What a command prints."""
-    command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+class Commands:
+    """Commands of a user in a folder, in this process and on its session."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._patched = capsys, monkeypatch
+
+    def __call__(self, *arguments: str) -> str:
+        """What a command prints."""
+        self._patched.setattr(sys, "argv", ["penstock", *arguments])
+        with suppress(SystemExit):
+            main()
+        said = self._capsys.readouterr()
+        assert not said.err
+        return said.out
 
 
-def printed(folder: Path, view: str, *options: str) -> Counter[str]:
+def printed(penstock: Commands, view: str, *options: str) -> Counter[str]:
     """The rows of a view that `penstock results` prints."""
-    lines = penstock(folder, "results", "out", view, "--limit", "0", "--format", "json", *options)
+    lines = penstock("results", "out", view, "--limit", "0", "--format", "json", *options)
     rows = map(json.loads, lines.splitlines())
     return Counter(
         text_of({**row, **{name: datetime.fromisoformat(row[name]) for name in MOMENTS if row.get(name)}})
@@ -78,20 +87,25 @@ def wanted(inputs: Inputs) -> dict[str, Counter[str]]:
     return found
 
 
-def test_rows_are_told_withdrawn_and_final(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_rows_are_told_withdrawn_and_final(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    penstock = Commands(capsys, monkeypatch)
     inputs = Inputs(tmp_path / "in", np.random.default_rng(11))
     views = "".join(f"CREATE VIEW {name} AS {text};\n" for name, text in VIEWS.items())
     (tmp_path / "script.sql").write_text(f"{inputs.script()};\n{views}")
     before, told = ({view: Counter[str]() for view in VIEWS} for _ in range(2))
     for ended in ((), (), ("--ended",)):
         inputs.feed(2)
-        penstock(tmp_path, "run", "script.sql", "--output", "out", "--available-now", *ended)
+        penstock("run", "script.sql", "--output", "out", "--available-now", *ended)
         rows = wanted(inputs)
-        shown = json.loads(penstock(tmp_path, "status", "out", "--format", "json"))["views"]
+        shown = json.loads(penstock("status", "out", "--format", "json"))["views"]
         for view, own in rows.items():
-            assert printed(tmp_path, view) == own, view
+            assert printed(penstock, view) == own, view
             assert shown[view]["rows"] == own.total()
-            changes = printed(tmp_path, view, "--changes")
+            changes = printed(penstock, view, "--changes")
             new = changes - told[view]
             assert told[view] <= changes, "what was told stays"
             gone = marked(before[view] - own, "delete")

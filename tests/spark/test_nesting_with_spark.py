@@ -23,6 +23,7 @@ def nested(inner: str, depth: int = 300, before: str = "(") -> str:
     return before * depth + inner + ")" * depth
 
 
+@pytest.mark.long
 def test_views_that_are_nested_300_deep_are_answered(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"id": 443, "s": "x1", "at": "2024-05-01T10:00:00Z"}\n')

@@ -172,6 +172,7 @@ def test_what_the_command_writes_is_a_table_to_replay(
         assert rows(run.results(name)) == rows(spark.sql(VIEWS[name])), name
 
 
+@pytest.mark.long
 def test_a_stream_stopped_in_the_middle_goes_on_there(
     spark: SparkSession, tmp_path: Path, packets: pa.Table
 ) -> None:
@@ -201,6 +202,7 @@ def test_a_stream_stopped_in_the_middle_goes_on_there(
     assert folder_status(out)["streams"]["readings"]["network"]["created"] == packets.num_rows
 
 
+@pytest.mark.long
 def test_a_stream_killed_in_the_middle_answers_each_packet_once(
     spark: SparkSession, tmp_path: Path, packets: pa.Table
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from penstock.testing.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 
-FULL = os.environ.get("PENSTOCK_CHAOS") == "full"
 VIEWS = {"large": "SELECT * FROM orders WHERE amount > 900", "all": "SELECT * FROM orders WHERE id >= 0"}
 
 
@@ -63,7 +61,6 @@ def test_a_folder_that_is_gone_is_told_while_it_is(spark: SparkSession, tmp_path
 
 #: a client that gives up soon: what comes after it is what is tested
 QUICK = ", kafka.request.timeout.ms '2000', kafka.default.api.timeout.ms '3000'"
-FULL_ONLY = pytest.mark.skipif(not FULL, reason="PENSTOCK_CHAOS=full: Kafka's own timeouts are a minute")
 
 
 def _waits(folder: Path) -> Callable[[pa.Array], pa.Array]:
@@ -82,7 +79,7 @@ def _waits(folder: Path) -> Callable[[pa.Array], pa.Array]:
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     ("client", "away_seconds"),
-    [("", 10), pytest.param("", 75, marks=FULL_ONLY), pytest.param(QUICK, 60, marks=FULL_ONLY)],
+    [("", 10), pytest.param("", 75, marks=pytest.mark.long), pytest.param(QUICK, 60, marks=pytest.mark.long)],
 )
 def test_a_broker_killed_within_a_batch_is_waited_for_and_nothing_is_lost_or_repeated(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, client: str, away_seconds: float

@@ -121,6 +121,7 @@ def test_every_revision_is_that_of_the_text_over_the_view_beneath(
     assert len(shown) >= run.changes("fares").where("n > 90").count() > 0
 
 
+@pytest.mark.long
 def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_
     assert early(repeated) == early(run)
 
 
+@pytest.mark.long
 def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -122,7 +123,7 @@ def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("decode_in_worker", [True, False])
+@pytest.mark.parametrize("decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_lateness_inside_a_batch_of_records_is_seen(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:

@@ -20,13 +20,13 @@ from derived_cases import (
     row_counts,
     write,
 )
+from forms import examples
 from penstock.errors import InputError
 from penstock.monitor.folder import folder_status
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
-from random_examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -79,6 +79,7 @@ def test_in_the_end_they_are_their_text_over_the_view_beneath(spark: SparkSessio
     assert {row.op for row in corrected.select("op").distinct().collect()} == {"upsert", "delete"}
 
 
+@pytest.mark.long
 def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, tmp_path: Path) -> None:
     data, out = write(tmp_path / "data", range(3)), tmp_path / "out"
     taken: list[tuple[int, int]] = []

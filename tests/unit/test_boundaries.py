@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,11 @@ ROOMS = {
 }
 
 
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def importers(module: str) -> set[str]:
     """Names of the packages of penstock (or modules directly in it) that import a module anywhere."""
     return {path.partition("/")[0] for path in importing(module)}
@@ -64,7 +70,7 @@ def importing(module: str) -> set[str]:
     """Files that import a module anywhere, relative to the package."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(_tree(file)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names.append(node.module)
@@ -81,7 +87,7 @@ def test_a_library_is_imported_in_one_package_only(module: str, package: str) ->
 def _imported(file: Path) -> set[str]:
     """The modules a file imports, also those that hold a name it imports."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -15,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from killing import forked
 from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.book import StatusBook
 from penstock.spark.publication import compaction
@@ -243,25 +242,15 @@ def test_a_reader_beside_a_compaction_sees_each_row_once(tmp_path: Path) -> None
     assert _rows(layout) == list(range(published))
 
 
-_KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_compaction import LEVELS, STREAM, Publisher, _layout, _run
-layout = _layout(Path(sys.argv[1]))
-_run(Publisher(layout, STREAM, levels=LEVELS), layout, range(20))
-"""
+def _publish_twenty(folder: Path) -> None:
+    layout = _layout(folder)
+    _run(Publisher(layout, STREAM, levels=LEVELS), layout, range(20))
 
 
 @pytest.mark.parametrize("place", COMPACTION_NAMES)
 @pytest.mark.parametrize("last", [3, 15])
-def test_a_kill_during_a_compaction_loses_and_repeats_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, last: int
-) -> None:
-    monkeypatch.setenv("PENSTOCK_FAILPOINT", f"{place}:{last}")
-    command = [sys.executable, "-c", _KILLED, str(tmp_path), str(Path(__file__).parent)]
-    assert subprocess.run(command, check=False).returncode == -9
-    monkeypatch.delenv("PENSTOCK_FAILPOINT")
+def test_a_kill_during_a_compaction_loses_and_repeats_nothing(tmp_path: Path, place: str, last: int) -> None:
+    assert forked(_publish_twenty, tmp_path, failpoint=f"{place}:{last}") == -9
     layout = _layout(tmp_path)
     assert _rows(layout) == list(range(last + 2)), "before anything is mended"
     publisher = Publisher(layout, STREAM, levels=LEVELS)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from killing import forked
 from penstock.spark.storage.events import EventLog, newest_events, older_files
 from penstock.spark.storage.failpoints import EVENT_NAMES
 
@@ -106,25 +105,11 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert json.loads(path.read_text().splitlines()[-1])["number"] == 1_999
 
 
-_KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_event_log import _record
-_record(Path(sys.argv[1]), range(500), most_files=3)
-"""
-
-
 @pytest.mark.parametrize("place", EVENT_NAMES)
 @pytest.mark.parametrize("number", [1, 4])
-def test_a_kill_while_files_are_turned_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, number: int
-) -> None:
+def test_a_kill_while_files_are_turned_loses_nothing(tmp_path: Path, place: str, number: int) -> None:
     path = tmp_path / "events.jsonl"
-    monkeypatch.setenv("PENSTOCK_FAILPOINT", f"{place}:{number}")
-    command = [sys.executable, "-c", _KILLED, str(path), str(Path(__file__).parent)]
-    assert subprocess.run(command, check=False).returncode == -9
-    monkeypatch.delenv("PENSTOCK_FAILPOINT")
+    assert forked(_record, path, range(500), 3, failpoint=f"{place}:{number}") == -9
     left = _written(path)
     assert newest_events(path)[-1]["number"] == left[-1]
     _record(path, range(left[-1] + 1, 400), most_files=3)

@@ -2,64 +2,70 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.spark.log.envelopes import EnvelopeReader
-from penstock.spark.log.stream_log import SEGMENT, LogReader
+from killing import forked
+from penstock.operators.windows.shard import PARTIALS, Envelope
+from penstock.spark.log import segments, stream_log
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
+from penstock.spark.log.segments import Segments
+from penstock.spark.log.stream_log import Kept, LogReader, StreamLog
 from penstock.spark.storage.failpoints import LOG_NAMES
 from penstock.spark.storage.formats import LOG_READER
 
-ENTRIES, BYTES = 8 * SEGMENT, 60_000
-#: appends what is missing and tidies on the way; every entry has an envelope that says its number, at that time
-VICTIM = """
-import sys
-from pathlib import Path
-from penstock.operators.windows.shard import PARTIALS, Envelope
-from penstock.spark.log.entries import Entry
-from penstock.spark.log.envelopes import write_envelopes
-from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import StreamLog
+SEGMENT = 8
+ENTRIES, BYTES = 8 * SEGMENT, 7_500
 
-folder, entries, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-joining = sys.argv[4:]
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of few entries."""
+    monkeypatch.setattr(stream_log, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(segments, "SEGMENT", SEGMENT)
+
 
 class Joined(Segments):
-    # a reader joins as the front of the log is about to go
-    def _put(self, kept):
-        if kept.first > self._log.first and joining:
-            self._log.join(joining.pop(), reads_again=True)
+    """A reader joins as the front of the log is about to go."""
+
+    joining: Sequence[str] = ()
+
+    def _put(self, kept: Kept) -> None:
+        if kept.first > self._log.first and self.joining:
+            *self.joining, reader = self.joining
+            self._log.join(reader, reads_again=True)
         super()._put(kept)
 
-log, tidier = StreamLog(folder), Joined(folder, 1e12, size)
-last = log.newest()
-before = log.kept().before
-log.path("partials", "").mkdir(exist_ok=True)
-for number in range(0 if last is None else last.number + 1, entries):
-    name = f"{number}.parquet"
-    write_envelopes([(0, Envelope(0, PARTIALS, f"{number}".encode()))], log.path("partials", name))
-    entry = Entry(number, number, 0, number, number, number, files={"partials": (name,)}, kept_before=before)
-    assert log.append(entry)
-    if number % 16 == 0:
-        log.put_mark("reader", number - 1)
-        tidier.tidy()
-        before = log.kept().before
-tidier.tidy()
-"""
+
+def write(folder: Path, joining: Sequence[str]) -> None:
+    """Appends what is missing and tidies on the way; every entry has an envelope that says its number, at that time."""
+    stream_log.SEGMENT = segments.SEGMENT = SEGMENT
+    log, tidier = StreamLog(folder), Joined(folder, 1e12, BYTES)
+    tidier.joining = joining
+    last = log.newest()
+    before = log.kept().before
+    log.path("partials", "").mkdir(exist_ok=True)
+    for number in range(0 if last is None else last.number + 1, ENTRIES):
+        name = f"{number}.parquet"
+        write_envelopes([(0, Envelope(0, PARTIALS, f"{number}".encode()))], log.path("partials", name))
+        entry = Entry(
+            number, number, 0, number, number, number, files={"partials": (name,)}, kept_before=before
+        )
+        assert log.append(entry)
+        if number % 2 == 0:
+            log.put_mark("reader", number - 1)
+            tidier.tidy()
+            before = log.kept().before
+    tidier.tidy()
 
 
 def run(folder: Path, failpoint: str = "", joining: Sequence[str] = ()) -> int:
-    command = [sys.executable, "-c", VICTIM, str(folder), str(ENTRIES), str(BYTES), *joining]
-    return subprocess.run(
-        command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
-    ).returncode
+    return forked(write, folder, joining, failpoint=failpoint)
 
 
 @pytest.mark.parametrize("place", LOG_NAMES)

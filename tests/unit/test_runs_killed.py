@@ -2,66 +2,63 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from penstock.spark.log import run_levels, segments, stream_log
-from penstock.spark.log.run_files import RunFiles
-from penstock.spark.log.stream_log import SINCE, LogReader
-from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
-
-ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 20_000
-#: appends what is missing and tidies on the way; every entry has three tuples that say its number
-VICTIM = f"""
-import sys
-from pathlib import Path
-import pyarrow as pa
+from killing import forked
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log import run_levels, segments, stream_log
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
+from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
 
-stream_log.SEGMENT = segments.SEGMENT = {SEGMENT}
-run_levels.FANOUT, segments._RUN_PART = {FANOUT}, 1
-folder, size = Path(sys.argv[1]), int(sys.argv[2])
-log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
-plan = RunPlan(("k",), "ts", HashRouter(("k",), 2))
-last = log.newest()
-before, since = log.kept().before, log.kept().since
-log.path("tuples/1", "").mkdir(exist_ok=True, parents=True)
-for number in range(0 if last is None else last.number + 1, {ENTRIES}):
-    name = f"{{number}}.arrow"
-    tuples = pa.table({{"k": [1, 2, 3], "ts": pa.array([number] * 3, pa.timestamp("us")), "n": [number] * 3}})
-    write_run_file(log.path("tuples/1", name), tuples, plan)
-    entry = Entry(number, number, 0, number, number, number, files={{"tuples/1": (name,)}}, kept_before=before)
-    assert log.append(entry)
-    if number % 4 == 0:
-        log.put_mark("reader", number - 1)
-        if len(sys.argv) > 3:
-            # a lane's cut: it began with what was not about to go, and is done
-            log.put_mark("join", number - 1, since=since)
-            since = log.kept().since
-        tidier.tidy()
-        before = log.kept().before
-tidier.tidy()
-"""
+ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 20_000
 
 
-def run(folder: Path, size: int, failpoint: str = "", readers: Sequence[str] = ()) -> int:
-    command = [sys.executable, "-c", VICTIM, str(folder), str(size), *readers]
-    return subprocess.run(
-        command, env={**os.environ, "PENSTOCK_FAILPOINT": failpoint}, check=False
-    ).returncode
+def _make_small() -> None:
+    stream_log.SEGMENT = segments.SEGMENT = SEGMENT
+    run_levels.FANOUT, segments._RUN_PART = FANOUT, 1
+
+
+def write(folder: Path, size: int, has_lane: bool) -> None:
+    """Appends what is missing and tidies on the way; every entry has three tuples that say its number."""
+    _make_small()
+    log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
+    plan = RunPlan(("k",), "ts", HashRouter(("k",), 2))
+    last = log.newest()
+    before, since = log.kept().before, log.kept().since
+    log.path("tuples/1", "").mkdir(exist_ok=True, parents=True)
+    for number in range(0 if last is None else last.number + 1, ENTRIES):
+        name = f"{number}.arrow"
+        tuples = pa.table(
+            {"k": [1, 2, 3], "ts": pa.array([number] * 3, pa.timestamp("us")), "n": [number] * 3}
+        )
+        write_run_file(log.path("tuples/1", name), tuples, plan)
+        entry = Entry(
+            number, number, 0, number, number, number, files={"tuples/1": (name,)}, kept_before=before
+        )
+        assert log.append(entry)
+        if number % 4 == 0:
+            log.put_mark("reader", number - 1)
+            if has_lane:
+                # a lane's cut: it began with what was not about to go, and is done
+                log.put_mark("join", number - 1, since=since)
+                since = log.kept().since
+            tidier.tidy()
+            before = log.kept().before
+    tidier.tidy()
+
+
+def run(folder: Path, size: int, failpoint: str = "", *, has_lane: bool = False) -> int:
+    return forked(write, folder, size, has_lane, failpoint=failpoint)
 
 
 def read(log: LogReader, after: int, until: int) -> Counter[int]:
@@ -86,11 +83,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("place", [*(f"{name}:1" for name in (*RUN_NAMES, *LOG_NAMES[:3])), *LOG_NAMES[3:]])
 def test_what_is_read_again_is_there_whatever_the_writer_was_at(tmp_path: Path, place: str) -> None:
     """Before the next start has mended anything, too: a lane's cut may be repeated sooner."""
-    assert run(tmp_path, BYTES, place, ["join"]) == -signal.SIGKILL
+    assert run(tmp_path, BYTES, place, has_lane=True) == -signal.SIGKILL
     log = LogReader(tmp_path)
     for is_mended in (False, True):
         if is_mended:
-            assert run(tmp_path, BYTES, readers=["join"]) == 0
+            assert run(tmp_path, BYTES, has_lane=True) == 0
         told = log.readers()["join"]
         since, mark = told[SINCE], told["number"]
         assert log.first <= since <= log.kept().since

@@ -1,0 +1,101 @@
+"""`kill -9` of a run with views of every kind, once in each lane: in the end each answer is that of an undisturbed run.
+
+The short form of the tests that kill a run at every place. Places of files and logs alone need no Spark:
+`test_lane_kill.py` kills a lane's process at each, `tests/unit/` the processes that write batches, logs, runs and events.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from engine_cases import put_rides
+from killing import ended, started
+from penstock.monitor.folder import folder_status
+from penstock.spark.results.misses import missed_windows
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.layout import Layout
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+
+#: of the ingest, the windows, the rows that other views read, the join, and the views with a deadline
+PLACES = (
+    "half_published",
+    "keyed_half_published",
+    "rows_named",
+    "cut_half_published",
+    "order_half_published",
+)
+FILES_A_START, ROWS, SECONDS = 2, 200, 60
+BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
+VIEWS = {
+    "high": "SELECT * FROM rides WHERE x > 30",
+    "sums": f"SELECT {BY_KEY}",
+    "peaks": "SELECT window(w, '30 seconds') AS w, max(n) AS most, count(*) AS groups FROM sums GROUP BY window(w, '30 seconds')",
+    "pairs": "SELECT a.k, a.ts AS first, b.ts AS later, b.x FROM rides a JOIN rides b ON a.k = b.k AND "
+    "b.ts BETWEEN a.ts + INTERVAL 1 SECOND AND a.ts + INTERVAL 2 SECONDS",
+    "timely": f"SELECT /*+ DEADLINE('1 hour') */ {BY_KEY}",
+}
+SUMS = (
+    "SELECT k, time_bucket(INTERVAL 10 SECONDS, ts) AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY ALL"
+)
+#: the same for DuckDB, a window by its beginning
+WANTED = {
+    "sums": SUMS,
+    "peaks": f"SELECT time_bucket(INTERVAL 30 SECONDS, w) AS w, max(n) AS most, count(*) AS groups FROM ({SUMS}) GROUP BY ALL",
+    "pairs": VIEWS["pairs"],
+    "timely": SUMS,
+    "high": VIEWS["high"],
+}
+
+
+def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
+    script, output, log = tmp_path / "script.sql", tmp_path / "out", tmp_path / "victim.log"
+    (tmp_path / "rides").mkdir()
+    options = f"path '{tmp_path / 'rides'}', event_time 'ts', max_files_per_trigger '1'"
+    views = "\n".join(f"CREATE VIEW {name} AS {text};" for name, text in VIEWS.items())
+    script.write_text(f"CREATE TABLE rides USING parquet OPTIONS ({options});\n{views}")
+    tables: list[pa.Table] = []
+    for place in (*PLACES, ""):
+        for _ in range(FILES_A_START):
+            begin = 1_700_000_000 + len(tables) * SECONDS
+            tables.append(put_rides(tmp_path, len(tables), ROWS, begin, SECONDS))
+        daemon = "spark.python.daemon.module=pyspark.daemon"
+        victim = started(
+            "victim.py", script, output, daemon, *([] if place else ["--ended"]), log=log, failpoint=place
+        )
+        code = ended(victim)
+        assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
+    _check(Layout.of(output, None), pa.concat_tables(tables))
+
+
+def _check(layout: Layout, rides: pa.Table) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rides", rides)
+        wanted = {name: connection.sql(text).to_arrow_table() for name, text in WANTED.items()}
+    for name, rows in wanted.items():
+        found = plain_rows(layout, name, 0, False)
+        assert found is not None
+        assert rows.num_rows > 0
+        assert _bag(found.rows) == _bag(rows), name
+    for name in ("sums", "peaks", "timely"):
+        told = plain_rows(layout, name, 0, True)
+        assert told is not None
+        assert max(Counter(map(repr, told.rows.to_pylist())).values()) == 1, f"{name}: nothing is told twice"
+    timely = folder_status(layout.output)["views"]["timely"]
+    assert missed_windows(layout, "timely").num_rows == 0
+    assert timely["released"] == timely["created"] == len(wanted["timely"]["w"].unique())
+
+
+def _bag(table: pa.Table) -> Counter[tuple[object, ...]]:
+    """The rows of a table, a window by its beginning, whatever the order of columns."""
+    return Counter(
+        tuple(row[name]["start"] if isinstance(row[name], dict) else row[name] for name in sorted(row))
+        for row in table.to_pylist()
+    )
