@@ -59,5 +59,7 @@ def explain_bound(bound: BoundSelections) -> list[str]:
     ]
     if len(derived) > _SHOWN:
         lines.append(f"  ... {len(derived)} derived columns in all")
-    terms = sum(len(query.terms) for query in bound.selections.queries)
-    return [*lines, f"  {len(bound.selections.queries)} queries, {terms} terms"]
+    queries = bound.selections.queries
+    rules = sum(query.tree is not None for query in queries)
+    lines.append(f"  {len(queries) - rules} queries, {sum(len(query.terms) for query in queries)} terms")
+    return [*lines, f"  {rules} queries as trees, matched by text and classes of tuples"] if rules else lines
