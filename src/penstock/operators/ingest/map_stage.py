@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
-from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.pane_stage import (

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.operators.coding.encode import ColumnEncoder, code_type
 from penstock.operators.rules.facts import FactAttribute
-from penstock.operators.selection.encode import ColumnEncoder, code_type
 from penstock.operators.text.signatures import NULL_SIGNATURE, SignatureEncoder
 
 

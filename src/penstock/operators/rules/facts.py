@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.selection.regions import RegionCoding, region_coding, region_ranges
+from penstock.operators.coding.regions import RegionCoding, region_coding, region_ranges
 from penstock.plan.patterns import TextPattern
 from penstock.plan.selection import Attribute, SelectionSet, ValueSet
 from penstock.plan.trees import Every, Test, TextSet, Tree, tests

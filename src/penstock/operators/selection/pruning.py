@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.selector import SelectionPlan
 from penstock.plan.selection import Domain
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
+from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
+from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.rules.facts import RulePlan, compile_rules
 from penstock.operators.rules.matcher import RuleMatcher
 from penstock.operators.selection.asc import AscEvaluator, AscIndex
 from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
-from penstock.operators.selection.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.selection.matches import Matches
-from penstock.operators.selection.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet

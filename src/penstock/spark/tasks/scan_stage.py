@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
 from penstock.spark.tasks.worker import (

@@ -58,8 +58,8 @@ from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 from penstock.sql.text.query import SelectQuery
 
-#: conjunctions that a part of a condition may need before the condition stays a tree
-MAX_TERMS = 64
+#: conjunctions that a part of a condition over ordered values may need before the condition stays a tree
+MAX_TERMS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,7 @@ class _Binder:
         self._positions: dict[tuple[str, bool], int] = {}
         self._derived: list[int] = []
         self._clause = Clause.alone("")
+        self._last_clauses: dict[str, Clause] = {}
         self._normal_form = NormalForm(self._resolve)
 
     def parse(self, clause: Clause) -> _Parsed:
@@ -176,10 +177,8 @@ class _Binder:
                 text = clause.text.strip()
                 start = clause.text.index(text)
                 found.append(self._boolean(text, start, start + len(text)))
-        tree = every(found)
-        if tree == trees.NEVER and query not in (warned for warned, _ in self._warnings):
-            self._warn(NEVER, 0, len(self._clause.text))
-        return tree
+        self._last_clauses[query] = self._clause
+        return every(found)
 
     def misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
         """Queries with clauses that Spark reads otherwise than we do; those left to it as a whole.
@@ -230,7 +229,7 @@ class _Binder:
         error_queries: list[Query] = []
         for name, tree in queries.items():
             ordered = renumbered(tree, order)
-            selections.append(_query(name, unraised(ordered, errors)))
+            selections.append(self._warned(_query(name, unraised(ordered, errors))))
             raised = raised_tree(ordered, errors)
             if raised != trees.NEVER:
                 error_queries.append(_query(name, raised))
@@ -248,6 +247,13 @@ class _Binder:
                 }.values()
             ),
         )
+
+    def _warned(self, query: Query) -> Query:
+        """The query; a warning is noted where it is never true and nothing says why."""
+        if not query.terms and query.tree is None and query.name not in (name for name, _ in self._warnings):
+            self._query, self._clause = query.name, self._last_clauses[query.name]
+            self._warn(NEVER, 0, len(self._clause.text))
+        return query
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
         """Whether each derived column may raise; checks that Spark gives it the type assumed."""
