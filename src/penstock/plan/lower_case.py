@@ -1,0 +1,3 @@
+"""stub"""
+def spark_lower(text: str) -> str:
+    return text.lower()
