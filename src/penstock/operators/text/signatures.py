@@ -1,62 +1,223 @@
-"""Stand-in."""
+"""What values satisfy, as codes: a column's patterns are matched in one pass over its distinct values."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.plan.patterns import TextPattern
+from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, LOWERED
+from penstock.operators.text.automaton import Automaton, Hits, items_of
+from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
+from penstock.operators.text.known_sets import KnownSets
+from penstock.operators.text.known_values import KnownValues
+from penstock.plan.patterns import TextPattern, Wildcard, compiled_regex, is_kernel_pattern, like_parts, spark_lower
 
+#: the signature of NULL
 NULL_SIGNATURE = 0
+#: bytes that a column's known values may take
+CACHE_BYTES = 32 << 20
 
+Signatures = npt.NDArray[np.uint32]
 
-def _like(text):
-    out, at = "", 0
-    while at < len(text):
-        c = text[at]
-        if c == "\\":
-            out += re.escape(text[at + 1])
-            at += 2
-            continue
-        out += ".*" if c == "%" else "." if c == "_" else re.escape(c)
-        at += 1
-    return re.compile(out, re.S).fullmatch
+#: values that are looked up of each batch of a column that does not repeat
+_SAMPLE = 1024
+#: a column repeats if at least this fraction of its values was known
+_REPEATED = 0.1
 
 
 class SignatureEncoder:
-    def __init__(self, patterns: Sequence[TextPattern]) -> None:
-        self._tests = [
-            (_like(p.text) if p.kind == "like" else re.compile(p.text).search, p.folding) for p in patterns
+    """Gives each value of a string column the number of the set of patterns that it satisfies: its signature.
+
+    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. Bytes that are
+    no UTF-8 are matched as they are by LIKE (a stray byte belongs to the code point before it), and as U+FFFD by regular
+    expressions and where a pattern or lower case asks for letters beyond ASCII.
+
+    Args:
+        patterns: kernel patterns; a pattern's number is its place.
+        cache_bytes: bytes that known values may take, in two generations: the older half is dropped where they are full.
+
+    Raises:
+        ValueError: one of them is no kernel pattern.
+    """
+
+    def __init__(self, patterns: Sequence[TextPattern], cache_bytes: int = CACHE_BYTES) -> None:
+        self._patterns, self._cache_bytes = tuple(patterns), cache_bytes
+        always, items = [], []
+        for number, pattern in enumerate(self._patterns):
+            if not is_kernel_pattern(pattern):
+                raise ValueError(f"Only Spark can compute the pattern {pattern.text!r} ({pattern.kind}).")
+            if pattern.kind == "like" and like_parts(pattern.text) == (Wildcard.ANY,):
+                always.append(number)
+            else:
+                items += items_of(number, pattern)
+        self._always = np.array(always, np.int32)
+        self._unannounced = [
+            item.pattern for item in items if item.deciding == BY_CALLER and not item.text
         ]
-        self._known = {None: 0}
-        self._sets: list = [(), ()]
-        self._numbers = {(): 1}
+        items = [item for item in items if item.text or item.deciding != BY_CALLER]
+        self._automaton = Automaton(items)
+        self._pattern_of = np.array([item.pattern for item in items], np.int32)
+        self._by_caller = np.array([item.deciding == BY_CALLER for item in items], np.bool_)
+        self._lowered = np.array([bool(item.flags & LOWERED) for item in items], np.bool_)
+        self._strange = self._strangeness()
+        self._known_sets = KnownSets()
+        self._known_values = KnownValues(cache_bytes)
+        self._repeated = 1.0
+
+    def __reduce__(self) -> tuple[type[SignatureEncoder], tuple[tuple[TextPattern, ...], int]]:
+        return SignatureEncoder, (self._patterns, self._cache_bytes)
 
     @property
-    def signatures(self):
-        return len(self._sets)
+    def signatures(self) -> int:
+        """How many signatures are known, that of NULL among them."""
+        return len(self._known_sets) + 1
 
-    def satisfied(self, signature):
-        return np.array(self._sets[signature], np.int32)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the automaton, of known values and of known sets."""
+        return self._automaton.nbytes + self._known_values.nbytes + self._known_sets.nbytes
 
-    def encode(self, column, rows=None):
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if rows is not None:
-            column = column.take(pa.array(rows))
-        return np.array([self._one(v) for v in column.to_pylist()], np.uint32)
+    def satisfied(self, signature: int) -> npt.NDArray[np.int32]:
+        """int32[], ascending: numbers of the patterns that values of a signature satisfy; of NULL none."""
+        if signature == NULL_SIGNATURE:
+            return np.empty(0, np.int32)
+        return np.union1d(self._always, self._known_sets.members(signature - 1))
 
-    def _one(self, value):
-        got = self._known.get(value)
-        if got is None:
-            low = value.lower()
-            held = tuple(n for n, (t, f) in enumerate(self._tests) if t(low if f else value))
-            got = self._numbers.get(held)
-            if got is None:
-                got = self._numbers[held] = len(self._sets)
-                self._sets.append(held)
-            self._known[value] = got
-        return got
+    def encode(self, column: pa.Array | pa.ChunkedArray, rows: Rows | None = None) -> Signatures:
+        """The signature of each row.
+
+        Args:
+            column: string, large_string, string_view, or a dictionary of these.
+            rows: int64[], the rows that matter; None: all.
+
+        Returns:
+            uint32[rows], in their order; 0 of NULL.
+        """
+        if isinstance(column, pa.Array):
+            return self._encode(column, rows)
+        if column.num_chunks == 1:
+            return self._encode(column.chunk(0), rows)
+        if rows is None:
+            parts = [self._encode(chunk, None) for chunk in column.chunks]
+            return np.concatenate([np.empty(0, np.uint32), *parts])
+        signatures = np.empty(len(rows), np.uint32)
+        first = 0
+        for chunk in column.chunks:
+            inside = np.flatnonzero((rows >= first) & (rows < first + len(chunk)))
+            if len(inside):
+                signatures[inside] = self._encode(chunk, rows[inside] - first)
+            first += len(chunk)
+        return signatures
+
+    # -------------------------------------------------------------------------------------------- rows to values
+
+    def _encode(self, array: pa.Array, rows: Rows | None) -> Signatures:
+        if pa.types.is_dictionary(array.type):
+            return self._encode_dictionary(array, rows)
+        valid = _valid(array, rows)
+        array = plain(array)
+        if valid is None:
+            return self._of_rows(texts_in(array, rows))
+        chosen = np.flatnonzero(valid)
+        signatures = np.full(len(valid), NULL_SIGNATURE, np.uint32)
+        signatures[chosen] = self._of_rows(texts_in(array, chosen if rows is None else rows[chosen]))
+        return signatures
+
+    def _encode_dictionary(self, array: pa.DictionaryArray, rows: Rows | None) -> Signatures:
+        """Of a dictionary only entries that the rows use."""
+        valid = _valid(array, rows)
+        indices = array.indices.fill_null(0).to_numpy() if array.null_count else array.indices.to_numpy()
+        codes = (indices if rows is None else indices[rows]).astype(np.int64)
+        used = np.zeros(len(array.dictionary), np.bool_)
+        used[codes if valid is None else codes[valid]] = True
+        entries = np.flatnonzero(used)
+        of_entry = np.zeros(max(len(used), 1), np.uint32)
+        of_entry[entries] = self._encode(array.dictionary, entries)
+        return of_entry[codes] if valid is None else np.where(valid, of_entry[codes], np.uint32(NULL_SIGNATURE))
+
+    def _of_rows(self, texts: Texts) -> Signatures:
+        """Signatures of values, of which some are known and some occur again, if this column does repeat."""
+        if self._repeated >= _REPEATED or len(texts) <= _SAMPLE:
+            signatures, news = self._known_values.signatures(texts, self._of_values)
+            self._count(len(texts), news)
+            return signatures
+        sample, news = self._known_values.signatures(texts.take(slice(_SAMPLE)), self._of_values)
+        self._count(_SAMPLE, news)
+        return np.concatenate([sample, self._of_values(texts.take(slice(_SAMPLE, None)))])
+
+    def _count(self, values: int, news: int) -> None:
+        weight = min(1.0, values / (4 * _SAMPLE))
+        self._repeated += weight * ((values - news) / max(values, 1) - self._repeated)
+
+    # -------------------------------------------------------------------------------------------- values to sets
+
+    def _of_values(self, texts: Texts) -> Signatures:
+        """Signatures of values that are not known."""
+        signatures = np.full(len(texts), 1, np.uint32)
+        if not len(texts):
+            return signatures
+        for hits in self._automaton.steps(texts):
+            values, patterns = self._confirmed(texts, hits)
+            self._known_sets.number(patterns, values, signatures)
+        return signatures
+
+    def _confirmed(self, texts: Texts, hits: Hits) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Values and patterns they satisfy, of one step; those of a value are together."""
+        values, items = hits.values, hits.items
+        strange = np.flatnonzero(hits.strange[hits.begin : hits.done] & self._strange) + hits.begin
+        lowered = {int(number): spark_lower(texts.text(int(number))) for number in strange}
+        added = False
+        if len(strange):
+            keep = ~(self._lowered[items] & ((hits.strange[values] & self._strange) != 0))
+            values, items = values[keep], items[keep]
+            more = list(self._automaton.steps(texts_of(list(lowered.values())), unwanted=2))
+            values = np.concatenate([values, *(strange[each.values].astype(np.int32) for each in more)])
+            items = np.concatenate([items, *(each.items for each in more)])
+            added = True
+        doubtful = np.flatnonzero(self._by_caller[items])
+        if len(doubtful):
+            right = np.ones(len(items), np.bool_)
+            pairs = zip(values[doubtful].tolist(), self._pattern_of[items[doubtful]].tolist(), strict=True)
+            right[doubtful] = self._search(texts, pairs, lowered)
+            values, items = values[right], items[right]
+        patterns = self._pattern_of[items]
+        if self._unannounced:
+            pairs = [(value, number) for value in range(hits.begin, hits.done) for number in self._unannounced]
+            found = np.array([pair for pair, is_right in zip(pairs, self._search(texts, pairs, lowered), strict=True) if is_right], np.int32).reshape(-1, 2)
+            values, patterns = np.concatenate([values, found[:, 0]]), np.concatenate([patterns, found[:, 1]])
+            added = True
+        if added:
+            order = np.argsort(values, kind="stable")
+            values, patterns = values[order], patterns[order]
+        return values, patterns
+
+    def _search(self, texts: Texts, pairs: Iterable[tuple[int, int]], lowered: dict[int, str]) -> list[bool]:
+        """Whether values satisfy regular expressions, of (value, pattern); those of a value follow each other."""
+        found, last, text, folded = [], -1, "", None
+        for value, number in pairs:
+            if value != last:
+                last, text, folded = value, texts.text(value), lowered.get(value)
+            pattern = self._patterns[number]
+            if pattern.folding and folded is None:
+                folded = spark_lower(text)
+            subject = folded if pattern.folding and folded is not None else text
+            found.append(compiled_regex(pattern.text).search(subject) is not None)
+        return found
+
+    def _strangeness(self) -> int:
+        """The flags of values whose lower case must be matched apart from them."""
+        lowered = [pattern for pattern in self._patterns if pattern.folding]
+        if any(pattern.kind == "regex" or not pattern.text.isascii() for pattern in lowered):
+            return FOREIGN | FOLDS_TO_ASCII
+        return FOLDS_TO_ASCII if lowered else 0
+
+
+def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
+    """Which of the rows are not NULL; None: all."""
+    if not array.null_count:
+        return None
+    valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid if rows is None else valid[rows]

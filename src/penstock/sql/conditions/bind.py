@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
 from penstock.plan import trees
 from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.lower_case import spark_lower
 from penstock.plan.names import free_name
 from penstock.plan.patterns import TextPattern, is_kernel_pattern
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
@@ -482,7 +483,7 @@ def _text_pattern(word: str, pattern: str, escape: str) -> TextPattern | None:
     """What LIKE, ILIKE or RLIKE ask of a string; None where Spark refuses the pattern."""
     if word == "RLIKE":
         return TextPattern("regex", pattern)
-    text = like_pattern(pattern.lower() if word == "ILIKE" else pattern, escape)
+    text = like_pattern(spark_lower(pattern) if word == "ILIKE" else pattern, escape)
     return None if text is None else TextPattern("like", text, "lower" if word == "ILIKE" else "")
 
 
