@@ -26,7 +26,6 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xD6E8FEB86659FD93)
 
 
-
 @compiled(nogil=True)
 def hash_bytes(data: np.uint64, size: int) -> np.uint64:
     """A hash of the bytes at an address."""

@@ -267,7 +267,12 @@ class _Parser:
             if self.peek("-") and not self.peek("-]"):
                 self.place += 1
                 last = self.class_character()
-                if len(first) != 1 or len(last) != 1 or first[0][0] != first[0][1] or last[0][0] != last[0][1]:
+                if (
+                    len(first) != 1
+                    or len(last) != 1
+                    or first[0][0] != first[0][1]
+                    or last[0][0] != last[0][1]
+                ):
                     raise UnprovenError("a range of classes")
                 if first[0][0] > last[0][0]:
                     raise UnprovenError("a range that ends before it begins")
@@ -336,7 +341,9 @@ def _written(node: Node) -> str:
         case Position(text):
             return text
         case Sequence(parts):
-            return "".join(f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts)
+            return "".join(
+                f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts
+            )
         case Choice(branches):
             return "|".join(map(_written, branches))
         case Lookahead(part, negative):

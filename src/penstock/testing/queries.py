@@ -273,7 +273,9 @@ class QueryGenerator:
             return f"{column} {negated}RLIKE {_text(choice(_REGEXES), chr(39))}"
         word = choice(["LIKE", "LIKE", "ILIKE"])
         if self.random.random() < 0.15:
-            patterns = ", ".join(_text(self._pattern(kind), chr(39)) for _ in range(self.random.randint(1, 3)))
+            patterns = ", ".join(
+                _text(self._pattern(kind), chr(39)) for _ in range(self.random.randint(1, 3))
+            )
             return f"{column} {negated}{word} {choice(['ANY', 'ALL'])} ({patterns})"
         return f"{column} {negated}{word} {_text(self._pattern(kind), chr(39))}"
 

@@ -35,7 +35,10 @@ class KnownSets:
         return self._pool[self._starts[number] : self._starts[number + 1]]
 
     def number(
-        self, members: npt.NDArray[np.int32], values: npt.NDArray[np.int32], signatures: npt.NDArray[np.uint32]
+        self,
+        members: npt.NDArray[np.int32],
+        values: npt.NDArray[np.int32],
+        signatures: npt.NDArray[np.uint32],
     ) -> None:
         """Writes signatures[value], the number of a value's set and 1, for each value that has members.
 

@@ -13,7 +13,14 @@ from penstock.operators.text.automaton import Automaton, Hits, items_of
 from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.text.known_values import KnownValues
-from penstock.plan.patterns import TextPattern, Wildcard, compiled_regex, is_kernel_pattern, like_parts, spark_lower
+from penstock.plan.patterns import (
+    TextPattern,
+    Wildcard,
+    compiled_regex,
+    is_kernel_pattern,
+    like_parts,
+    spark_lower,
+)
 
 #: the signature of NULL
 NULL_SIGNATURE = 0
@@ -54,9 +61,7 @@ class SignatureEncoder:
             else:
                 items += items_of(number, pattern)
         self._always = np.array(always, np.int32)
-        self._unannounced = [
-            item.pattern for item in items if item.deciding == BY_CALLER and not item.text
-        ]
+        self._unannounced = [item.pattern for item in items if item.deciding == BY_CALLER and not item.text]
         items = [item for item in items if item.text or item.deciding != BY_CALLER]
         self._automaton = Automaton(items)
         self._pattern_of = np.array([item.pattern for item in items], np.int32)
@@ -136,7 +141,9 @@ class SignatureEncoder:
         entries = np.flatnonzero(used)
         of_entry = np.zeros(max(len(used), 1), np.uint32)
         of_entry[entries] = self._encode(array.dictionary, entries)
-        return of_entry[codes] if valid is None else np.where(valid, of_entry[codes], np.uint32(NULL_SIGNATURE))
+        return (
+            of_entry[codes] if valid is None else np.where(valid, of_entry[codes], np.uint32(NULL_SIGNATURE))
+        )
 
     def _of_rows(self, texts: Texts) -> Signatures:
         """Signatures of values, of which some are known and some occur again, if this column does repeat."""
@@ -185,8 +192,17 @@ class SignatureEncoder:
             values, items = values[right], items[right]
         patterns = self._pattern_of[items]
         if self._unannounced:
-            pairs = [(value, number) for value in range(hits.begin, hits.done) for number in self._unannounced]
-            found = np.array([pair for pair, is_right in zip(pairs, self._search(texts, pairs, lowered), strict=True) if is_right], np.int32).reshape(-1, 2)
+            pairs = [
+                (value, number) for value in range(hits.begin, hits.done) for number in self._unannounced
+            ]
+            found = np.array(
+                [
+                    pair
+                    for pair, is_right in zip(pairs, self._search(texts, pairs, lowered), strict=True)
+                    if is_right
+                ],
+                np.int32,
+            ).reshape(-1, 2)
             values, patterns = np.concatenate([values, found[:, 0]]), np.concatenate([patterns, found[:, 1]])
             added = True
         if added:
