@@ -17,7 +17,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -135,6 +135,13 @@ cluster: java $(INSTALLED) ## start a standalone master and two workers on 127.0
 
 cluster-stop: $(INSTALLED) ## stop them
 	@$(BIN)/python -m penstock.testing.cluster stop --data $(CACHE)/cluster
+
+$(VENV)/.installed-docs: $(INSTALLED) requirements/docs.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: $(VENV)/.installed-docs ## build the documentation as a site in out/site
+	@scripts/docs.sh $(VENV)
 
 lock: $(INSTALLED) ## pin the newest versions that pyproject.toml allows, with their hashes
 	scripts/lock.sh $(BIN)/uv

@@ -10,6 +10,7 @@ compile() {
 readonly uv=$1
 compile pyproject.toml --extra dev --extra demo --output-file requirements/dev.txt
 compile requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
+compile requirements/docs.in --constraint requirements/dev.txt --output-file requirements/docs.txt
 if grep -n '://' requirements/*.txt; then
   echo "A requirements file names an address" >&2
   exit 1

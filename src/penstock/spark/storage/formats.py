@@ -3,6 +3,10 @@
 The layout's version (`layout.LAYOUT_VERSION`) says which documents there are and where; a format's version says what
 one kind of them holds. A change that code of before, or documents of before, do not bear raises one or the other.
 docs/reference/files.md lists both.
+
+To change a format, raise its version here, or the layout's where files appear, move or disappear; update the list; and run
+`make checkpoint-sample`, which adds a checkpoint of the new layout to `tests/checkpoints/`. Tests start from each of these:
+the current layout continues, older ones are refused.
 """
 
 from __future__ import annotations
@@ -105,7 +109,7 @@ SCHEDULE = Format("the schedule of a replay", 1, ("due_seconds",))
 NETWORK = Format("the network of a stream", 1)
 LOG_ENTRY = Format("an entry of a log", 1, ("number", "batch", "plan", "clock", "files", "delays", "whole"))
 LOG_SEGMENT = Format("a segment of a log", 1, ("entries", "replaced", "bytes", "bytes_so_far"))
-LOG_KEPT = Format("how far back a log goes", 1, ("first", "before"))
+LOG_KEPT = Format("how far back a log reaches", 1, ("first", "before"))
 LOG_READER = Format("how far a reader of a log has come", 1, ("number",))
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
 JOINS = Format("the join views", 1, ("register",))
