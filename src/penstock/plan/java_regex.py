@@ -206,7 +206,8 @@ class _Parser:
         return part
 
     def quantified(self, part: Node) -> Node:
-        least, most = 1, 1
+        least = 1
+        most: int | None = 1
         if self.take("*"):
             least, most = 0, None
         elif self.take("+"):
@@ -267,7 +268,12 @@ class _Parser:
             if self.peek("-") and not self.peek("-]"):
                 self.place += 1
                 last = self.class_character()
-                if len(first) != 1 or len(last) != 1 or first[0][0] != first[0][1] or last[0][0] != last[0][1]:
+                if (
+                    len(first) != 1
+                    or len(last) != 1
+                    or first[0][0] != first[0][1]
+                    or last[0][0] != last[0][1]
+                ):
                     raise UnprovenError("a range of classes")
                 if first[0][0] > last[0][0]:
                     raise UnprovenError("a range that ends before it begins")
@@ -336,7 +342,9 @@ def _written(node: Node) -> str:
         case Position(text):
             return text
         case Sequence(parts):
-            return "".join(f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts)
+            return "".join(
+                f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts
+            )
         case Choice(branches):
             return "|".join(map(_written, branches))
         case Lookahead(part, negative):

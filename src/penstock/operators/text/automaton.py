@@ -57,8 +57,8 @@ def items_of(number: int, pattern: TextPattern) -> list[Item]:
     """The items of a kernel pattern; none of a pattern that no value satisfies."""
     lowered = LOWERED if pattern.folding == "lower" else 0
     if pattern.kind == "regex":
-        texts = required_literals(pattern.text) or ("",)
-        return [Item(number, text.encode().translate(_LOWER), lowered, BY_CALLER) for text in texts]
+        announcing = required_literals(pattern.text) or ("",)
+        return [Item(number, text.encode().translate(_LOWER), lowered, BY_CALLER) for text in announcing]
     parts = like_parts(pattern.text)
     texts = [part for part in parts if isinstance(part, str)]
     if lowered and any("A" <= character <= "Z" for text in texts for character in text):
@@ -113,7 +113,8 @@ class Automaton:
         self._classes[self._classes == 0] = 1
         found = [number for number, string in enumerate(strings) if string]
         spelled = [
-            b"\x02" * bool(items[number].flags & AT_START) + strings[number].translate(self._classes.tobytes())
+            b"\x02" * bool(items[number].flags & AT_START)
+            + strings[number].translate(self._classes.tobytes())
             for number in found
         ]
         starts = np.zeros(len(found) + 1, np.int64)
@@ -135,9 +136,7 @@ class Automaton:
         self._deciding = np.array([item.deciding for item in items], np.uint8)
         self._text_starts, self._texts = _joined([list(item.text) for item in items], np.uint8)
         self._like_starts, self._likes = _joined([list(item.program) for item in items], np.int16)
-        self._unfiltered = np.array(
-            [number for number, string in enumerate(strings) if not string], np.int32
-        )
+        self._unfiltered = np.array([number for number, string in enumerate(strings) if not string], np.int32)
         self._folds = np.frombuffer(_LOWER + bytes(range(256)), np.uint8)
 
     @property
