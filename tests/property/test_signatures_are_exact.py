@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.random_examples import examples
-from tests.text_cases import random_pattern, random_value
 
 from penstock.operators.text.signatures import SignatureEncoder
 from penstock.plan.patterns import holds
+from random_examples import examples
+from text_cases import random_pattern, random_value
 
 
 def column(random: Random, values: list[str | None]) -> pa.Array | pa.ChunkedArray:

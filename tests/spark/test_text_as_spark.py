@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from tests.text_cases import SIGNS, random_pattern, random_value
 
 from penstock.operators.text.signatures import SignatureEncoder
 from penstock.plan.java_regex import UnprovenError, translated
 from penstock.plan.lower_case import _LATER_KINDS
 from penstock.plan.patterns import TextPattern, holds, is_kernel_pattern, spark_lower
+from text_cases import SIGNS, random_pattern, random_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

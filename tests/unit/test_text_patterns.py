@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.java_regex import required_literals
+from penstock.plan.java_regex import required_literals, translated
 from penstock.plan.patterns import TextPattern, holds, is_kernel_pattern, spark_lower
 
 
@@ -150,3 +150,32 @@ def test_a_text_that_every_match_has(text: str, expected: tuple[str, ...]) -> No
 )
 def test_lower_case_is_that_of_spark(text: str, expected: str) -> None:
     assert spark_lower(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["(?:a+)+b", "(?:a|aa)+$", "(?:x|a*a)+b$", r"f(?:.*\)){1,}.*\"", "(?:a+){3,40}b"]
+)
+def test_no_pattern_takes_exponential_time(text: str) -> None:
+    pattern = TextPattern("regex", text)
+    assert is_kernel_pattern(pattern)
+    assert not holds(pattern, "f" + "a)" * 40 + "a" * 60 + "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("^(?:a|bc)+$", "abcbca\r\n", True),
+        ("^(?:a|bc)+$", "abcbcab", False),
+        (r"^(?:a|bc)+\z", "a\n", False),
+        ("(?:a|^b){2,}c", "xbac", False),
+        ("(?:a|^b){2,}c", "bac", True),
+        (r"(?:\d|é)*x", "y", False),
+        ("(?:\\r|a)+$", "a\r\n", True),
+        ("(?:a|b){5}", "ababa", True),
+        ("(?:a|b){5}", "abab", False),
+        ("(?i)(?:ab|c)+😀", "ABc😀", True),
+    ],
+)
+def test_linear_search_finds_the_same(text: str, value: str, expected: bool) -> None:
+    assert holds(TextPattern("regex", text), value) is expected
+    assert (translated(text).search(value) is not None) is expected

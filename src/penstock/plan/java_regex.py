@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
 
@@ -29,9 +30,25 @@ _CLASSES: dict[str, Ranges] = {
 _CONTROL = {"t": 9, "n": 10, "f": 12, "r": 13, "a": 7, "e": 27}
 #: `$`: the end, or before a line terminator that ends the text; never inside of \r\n
 _END = r"(?=\r\n\Z|[\r\x85\u2028\u2029]\Z|(?<!\r)\n\Z|\Z)"
-_POSITIONS = {"^": r"\A", "A": r"\A", "$": _END, "Z": _END, "z": r"\Z"}
 #: a larger bound of a quantifier is refused
 _MOST = 65_535
+
+
+class Place(Enum):
+    """A place in a text, as `re` writes it."""
+
+    BEGIN = r"\A"
+    END_OF_LINE = _END
+    END = r"\Z"
+
+
+_POSITIONS = {
+    "^": Place.BEGIN,
+    "A": Place.BEGIN,
+    "$": Place.END_OF_LINE,
+    "Z": Place.END_OF_LINE,
+    "z": Place.END,
+}
 
 
 class UnprovenError(ValueError):
@@ -47,9 +64,9 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """No character: what `re` writes for a place in the text."""
+    """No character, but a place in the text."""
 
-    text: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +356,8 @@ def _written(node: Node) -> str:
     match node:
         case Characters(ranges):
             return _written_class(ranges)
-        case Position(text):
-            return text
+        case Position(place):
+            return place.value
         case Sequence(parts):
             return "".join(
                 f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts

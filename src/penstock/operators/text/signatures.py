@@ -16,9 +16,9 @@ from penstock.operators.text.known_values import KnownValues
 from penstock.plan.patterns import (
     TextPattern,
     Wildcard,
-    compiled_regex,
     is_kernel_pattern,
     like_parts,
+    regex_search,
     spark_lower,
 )
 
@@ -220,7 +220,7 @@ class SignatureEncoder:
                 last, text = value, texts.text(value)
                 folded = lowered[value] if value in lowered else text.lower()
             pattern = self._patterns[number]
-            found.append(compiled_regex(pattern.text).search(folded if pattern.folding else text) is not None)
+            found.append(bool(regex_search(pattern.text)(folded if pattern.folding else text)))
         return np.array(found, np.bool_)
 
     def _strangeness(self) -> int:
