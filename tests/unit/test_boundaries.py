@@ -21,6 +21,7 @@ ROOMS = {
         "python_values",
         "routing",
         "runs",
+        "text",
         "selection",
         "windows",
         "joins",
