@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.text.signatures import SignatureEncoder
-from penstock.plan.java_regex import UnprovenError, translated
+from penstock.plan.java_regex import UnprovenError, parse, translated
+from penstock.plan.linear_regex import needs_linear_search
 from penstock.plan.lower_case import _LATER_KINDS
 from penstock.plan.patterns import TextPattern, holds, is_kernel_pattern, spark_lower
-from text_cases import SIGNS, random_pattern, random_value
+from text_cases import SIGNS, random_pattern, random_regex, random_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +40,33 @@ def test_every_predicate_of_every_value(spark: SparkSession, job: int) -> None:
     random = Random(os.urandom(8) if FULL else job)
     values = [None, "", *(random_value(random, random.choice((4, 10, 30))) for _ in range(VALUES - 2))]
     texts = [value for value in values if value is not None]
-    patterns = [random_pattern(random, random.choice(texts)) for _ in range(PATTERNS)]
+    patterns: list[TextPattern] = []
+    while len(patterns) < PATTERNS:
+        pattern = random_pattern(random, random.choice(texts))
+        if not is_exponential(pattern):
+            patterns.append(pattern)
+    compare(spark, patterns, values)
+
+
+def test_patterns_that_are_searched_in_linear_time(spark: SparkSession) -> None:
+    """Of short values: Java may need exponential time."""
+    random = Random(11)
+    values = ["".join(random.choice("aabbAk1\n") for _ in range(random.randrange(9))) for _ in range(VALUES)]
+    patterns: list[TextPattern] = []
+    while len(patterns) < PATTERNS:
+        pattern = random_regex(random, random.choice(values))
+        if is_exponential(pattern):
+            patterns.append(pattern)
+    compare(spark, patterns, values)
+
+
+def is_exponential(pattern: TextPattern) -> bool:
+    """Whether Java may need exponential time."""
+    return pattern.kind == "regex" and needs_linear_search(parse(pattern.text))
+
+
+def compare(spark: SparkSession, patterns: list[TextPattern], values: Sequence[str | None]) -> None:
+    """Asserts that Spark, the definition and the encoder say the same of each pattern and value."""
     frame = spark.createDataFrame(pa.table({"value": pa.array(values)}))
     found = frame.selectExpr("value", *(f"{sql(pattern)} AS p{number}" for number, pattern in enumerate(patterns))).toArrow().to_pylist()  # fmt: skip
     encoder = SignatureEncoder(patterns)
