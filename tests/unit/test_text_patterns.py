@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.java_regex import required_literals, translated
+from penstock.plan.java_regex import translated
 from penstock.plan.patterns import TextPattern, holds, is_kernel_pattern, spark_lower
+from penstock.plan.required_literals import required_literals
 
 
 @pytest.mark.parametrize(

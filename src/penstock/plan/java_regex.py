@@ -1,4 +1,4 @@
-"""Java's regular expressions, as far as Python's `re` is known to find the same: syntax tree, translation, required literals.
+"""Java's regular expressions, as far as Python's `re` is known to find the same: syntax tree and translation.
 
 The subset: characters and their escapes, `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\d \\D \\s \\S \\w \\W`, classes of characters and
 ranges, groups of any kind that no back-reference reads, `|`, greedy and lazy quantifiers, lookahead, the flags `i` and
@@ -12,7 +12,6 @@ Source: Java SE 17, `java.util.regex.Pattern`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -122,14 +121,6 @@ def translated(text: str) -> re.Pattern[str]:
         return re.compile(_written(parse(text)))
     except (re.error, RecursionError, OverflowError) as error:
         raise UnprovenError(str(error)) from None
-
-
-def required_literals(text: str) -> tuple[str, ...]:
-    """Texts of which every match holds at least one, without regard to the case of ASCII letters; they are in lower case.
-
-    Of several such sets the one whose shortest text is longest; empty where no text is required.
-    """
-    return _required(parse(text))
 
 
 # ------------------------------------------------------------------------------------------------ parsing
@@ -249,7 +240,7 @@ class _Parser:
         return Repeat(part, least, most, lazy)
 
     def characters(self, ranges: Ranges) -> Characters:
-        return Characters(_both_cases(ranges) if self.folds else ranges)
+        return Characters(both_cases(ranges) if self.folds else ranges)
 
     def escape(self) -> Ranges:
         """What stands behind a backslash, in a class or outside."""
@@ -298,7 +289,7 @@ class _Parser:
             found += first
         ranges = _united(found)
         if negative:
-            return _complement(_both_cases(ranges) if self.folds else ranges)
+            return _complement(both_cases(ranges) if self.folds else ranges)
         return ranges
 
     def class_character(self) -> Ranges:
@@ -324,7 +315,7 @@ def _complement(ranges: Ranges) -> Ranges:
     return tuple((low[1] + 1, high[0] - 1) for low, high in pairwise(edges) if low[1] + 1 < high[0])
 
 
-def _both_cases(ranges: Ranges) -> Ranges:
+def both_cases(ranges: Ranges) -> Ranges:
     """With both cases of each ASCII letter, as the flag `i` without `u`."""
     found = list(ranges)
     for low, high in ranges:
@@ -385,60 +376,3 @@ def _written_class(ranges: Ranges) -> str:
         for low, high in (_complement(ranges) if negative else ranges)
     )
     return f"[{'^' if negative else ''}{inner}]"
-
-
-# ------------------------------------------------------------------------------------------------ literals
-
-#: so many copies of a repeated character are written out
-_COPIES = 64
-
-
-def _required(node: Node) -> tuple[str, ...]:
-    """The best set of texts of which every match of a node holds one; empty: none."""
-    return max(_sets(node), key=lambda texts: (min(map(len, texts)), -len(texts)), default=())
-
-
-def _sets(node: Node) -> Iterator[tuple[str, ...]]:
-    run = ""
-    for piece in _pieces(node):
-        if isinstance(piece, str):
-            run += piece
-            continue
-        if run:
-            yield (run,)
-            run = ""
-        if piece:
-            yield piece
-    if run:
-        yield (run,)
-
-
-def _pieces(node: Node) -> Iterator[str | tuple[str, ...]]:
-    """What a match holds from left to right: characters that follow each other, and sets of texts, which end such a run.
-
-    The empty set stands for anything.
-    """
-    match node:
-        case Characters(ranges):
-            code = ranges[0][0] if ranges else -1
-            if ranges == ((code, code),) or ranges == _both_cases(((code, code),)):
-                character = chr(code)
-                yield character.lower() if character.isascii() else character
-            else:
-                yield ()
-        case Sequence(parts):
-            for part in parts:
-                yield from _pieces(part)
-        case Choice(branches):
-            found = [_required(branch) for branch in branches]
-            yield tuple(dict.fromkeys(text for each in found for text in each)) if all(found) else ()
-        case Repeat(part, least, most):
-            copies = min(least, _COPIES if isinstance(part, Characters) else 1)
-            for _ in range(copies):
-                yield from _pieces(part)
-            if copies != most:
-                yield ()
-            if copies and copies != most and isinstance(part, Characters):
-                yield from _pieces(part)
-        case _:
-            return

@@ -23,8 +23,8 @@ from penstock.kernels.text import (
     scan,
 )
 from penstock.operators.text.columns import Texts
-from penstock.plan.java_regex import required_literals
 from penstock.plan.patterns import TextPattern, Wildcard, like_parts
+from penstock.plan.required_literals import required_literals
 
 #: bytes of a text that are in the automaton; what follows is compared where they are found
 DEPTH = 16

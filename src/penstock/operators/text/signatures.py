@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.compiled import filling
 from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, LOWERED
 from penstock.operators.text.automaton import Automaton, Hits, items_of
 from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
@@ -38,7 +39,7 @@ _REPEATED = 0.1
 class SignatureEncoder:
     """Gives each value of a string column the number of the set of patterns that it satisfies: its signature.
 
-    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. Bytes that are
+    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. One thread at a time uses an encoder. Bytes that are
     no UTF-8 are matched as they are by LIKE (a stray byte belongs to the code point before it), and as U+FFFD by regular
     expressions and where a pattern or lower case asks for letters beyond ASCII.
 
@@ -237,3 +238,10 @@ def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
         return None
     valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
     return valid if rows is None else valid[rows]
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    values = [f"a{number}b" for number in range(2 * _SAMPLE)]
+    SignatureEncoder([TextPattern("like", "%a_b%", "lower")]).encode(pa.array([*values, "a\u0130b", None]))
