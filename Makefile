@@ -17,7 +17,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test chaos equality lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-text bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -47,8 +47,8 @@ test: java $(INSTALLED) kafka-jars ## run every test, Kafka and the cluster incl
 chaos: java $(INSTALLED) kafka-jars ## kill -9 at every named place and at twenty random moments
 	PENSTOCK_CHAOS=full $(BIN)/python -m pytest tests/chaos $(PYTEST_OPTIONS)
 
-equality: java $(INSTALLED) ## 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
-	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/spark/test_windows_over_windows.py tests/property $(PYTEST_OPTIONS)
+equality: java $(INSTALLED) ## 100,000 text predicates, 320 random query sets, 325 joins and 300 left joins through the engine, against spark.sql; properties on random examples
+	PENSTOCK_EQUALITY=full $(BIN)/python -m pytest tests/spark/test_engine_equals_spark.py tests/spark/test_engine_joins_as_spark.py tests/spark/test_left_joins.py tests/spark/test_bind_windows.py tests/spark/test_windows_over_windows.py tests/spark/test_text_as_spark.py tests/property $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
 	@$(BIN)/python -m penstock.cli.demo_data examples/data
@@ -103,6 +103,9 @@ bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory
 
 bench-network: $(INSTALLED) ## a simulated ad hoc network under three protocols: pictures, Bianchi's figures, the paper's claims
 	$(BIN)/python benchmarks/network.py
+
+bench-text: $(INSTALLED) ## text predicates of 2,856 detection rules over recorded events beside DuckDB and pyarrow; needs ../shared/data/sigma
+	$(BIN)/python benchmarks/text_patterns.py
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py

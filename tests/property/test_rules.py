@@ -52,7 +52,10 @@ def test_gates_are_what_most_rules_need_something_of() -> None:
                     Leaf(0, TextSet(TextPattern("like", "sys%", "lower"))),
                     Leaf(1, ValueSet((Interval(number % 3, number % 3),))),
                     Some(
-                        (Leaf(2, TextSet(TextPattern("like", f"%{number}%"))), Leaf(2, ValueSet((), null=True)))
+                        (
+                            Leaf(2, TextSet(TextPattern("like", f"%{number}%"))),
+                            Leaf(2, ValueSet((), null=True)),
+                        )
                     ),
                 )
             ),
@@ -108,7 +111,11 @@ def _compare(seed: int, rows: int = 40) -> None:
             arrays["s"] = arrays["s"].dictionary_encode()
         matches = selector.match([arrays[name] for name in plan.columns], rows)
         expected = [
-            [number for number, query in enumerate(queries) if _holds(query, {n: v[row] for n, v in values.items()})]
+            [
+                number
+                for number, query in enumerate(queries)
+                if _holds(query, {n: v[row] for n, v in values.items()})
+            ]
             for row in range(rows)
         ]
         found = [part.tolist() for part in np.split(matches.queries, matches.offsets[1:-1])]
@@ -130,11 +137,15 @@ def _values(random: Random, kind: pa.DataType) -> ValueSet:
     null = random.random() < 0.3
     if pa.types.is_string(kind):
         word = random.choice(WORDS).encode()
-        bound = random.choice([Interval(word, word), Interval(word, None), Interval(None, word, high_closed=False)])
+        bound = random.choice(
+            [Interval(word, word), Interval(word, None), Interval(None, word, high_closed=False)]
+        )
         return ValueSet((bound,), null)
     low = random.randint(-1, 3)
     number = low if pa.types.is_integer(kind) else float(low) / 2
-    return ValueSet((random.choice([Interval(number, number), Interval(number, None), Interval(None, number)]),), null)
+    return ValueSet(
+        (random.choice([Interval(number, number), Interval(number, None), Interval(None, number)]),), null
+    )
 
 
 def _holds(query: Query, tuple_: dict[str, object]) -> bool:

@@ -222,11 +222,10 @@ def _strangeness(data: np.uint64, begin: int, end: int) -> int:
     for at in range(begin, end - 1):
         byte = load(data + np.uint64(at), _BYTE)
         behind = load(data + np.uint64(at + 1), _BYTE)
-        if byte == 0xC4 and behind == 0xB0:
+        if (byte == 0xC4 and behind == 0xB0) or (
+            byte == 0xE2 and behind == 0x84 and at + 2 < end and load(data + np.uint64(at + 2), _BYTE) == 0xAA
+        ):
             found |= FOLDS_TO_ASCII
-        elif byte == 0xE2 and behind == 0x84 and at + 2 < end:
-            if load(data + np.uint64(at + 2), _BYTE) == 0xAA:
-                found |= FOLDS_TO_ASCII
     return found
 
 

@@ -65,9 +65,9 @@ def find_value(
 ) -> tuple[int, int]:
     """The entry of a value, -1: none; and the slot at which the search ended."""
     mask = len(slots) - 1
-    slot = np.int64(hashed) & mask
+    slot = int(np.int64(hashed)) & mask
     while slots[slot] >= 0:
-        entry = np.int64(slots[slot])
+        entry = int(slots[slot])
         if hashes[entry] == hashed:
             begin = starts[entry]
             if starts[entry + 1] - begin == size and _same_bytes(data, pool + np.uint64(begin), size):
@@ -164,27 +164,29 @@ def enter(slots: Ints, hashes: Hashes, entries: int) -> None:
 def number_sets(
     members: Ints,
     values: Ints,
+    begin: int,
     slots: Ints,
     hashes: Hashes,
     starts: Longs,
     pool: Ints,
     sets: int,
     signatures: Signatures,
-) -> int:
+) -> tuple[int, int]:
     """Numbers the sets of patterns of some values; equal sets have one number.
 
     Args:
         members: int32[hits], patterns; those of a value are together; they are sorted in place, one may occur twice.
         values: int32[hits], whose they are.
-        slots: int32[a power of two], sets or -1, with room; `hashes`: uint64[]; `starts`: int64[] into `pool`: int32[].
+        begin: the hit to begin with, the first of a value.
+        slots: int32[a power of two], sets or -1; `hashes`: uint64[most sets]; `starts`: int64[most sets + 1] into `pool`:
+            int32[].
         sets: how many are known.
         signatures: uint32[values], written where a value has hits: the set's number and 1.
 
     Returns:
-        How many sets are known now.
+        How many sets are known now; the hit to go on with, as the table is full, or the number of hits.
     """
     mask = len(slots) - 1
-    begin = 0
     while begin < len(members):
         end = begin + 1
         while end < len(members) and values[end] == values[begin]:
@@ -211,7 +213,7 @@ def number_sets(
         slot = np.int64(hashed) & mask
         found = -1
         while slots[slot] >= 0 and found < 0:
-            known = np.int64(slots[slot])
+            known = int(slots[slot])
             if hashes[known] == hashed and starts[known + 1] - starts[known] == size:
                 found = known
                 for step in range(size):
@@ -221,6 +223,8 @@ def number_sets(
             if found < 0:
                 slot = (slot + 1) & mask
         if found < 0:
+            if sets == len(hashes) or starts[sets] + size > len(pool):
+                return sets, begin
             found = sets
             slots[slot] = found
             hashes[found] = hashed
@@ -230,4 +234,4 @@ def number_sets(
             starts[sets] = starts[found] + size
         signatures[values[begin]] = found + 1
         begin = end
-    return sets
+    return sets, begin

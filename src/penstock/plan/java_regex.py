@@ -1,4 +1,4 @@
-"""Java's regular expressions, as far as Python's `re` is known to find the same: syntax tree, translation, required literals.
+"""Java's regular expressions, as far as Python's `re` is known to find the same: syntax tree and translation.
 
 The subset: characters and their escapes, `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\d \\D \\s \\S \\w \\W`, classes of characters and
 ranges, groups of any kind that no back-reference reads, `|`, greedy and lazy quantifiers, lookahead, the flags `i` and
@@ -12,8 +12,8 @@ Source: Java SE 17, `java.util.regex.Pattern`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
 
@@ -29,9 +29,25 @@ _CLASSES: dict[str, Ranges] = {
 _CONTROL = {"t": 9, "n": 10, "f": 12, "r": 13, "a": 7, "e": 27}
 #: `$`: the end, or before a line terminator that ends the text; never inside of \r\n
 _END = r"(?=\r\n\Z|[\r\x85\u2028\u2029]\Z|(?<!\r)\n\Z|\Z)"
-_POSITIONS = {"^": r"\A", "A": r"\A", "$": _END, "Z": _END, "z": r"\Z"}
 #: a larger bound of a quantifier is refused
 _MOST = 65_535
+
+
+class Place(Enum):
+    """A place in a text, as `re` writes it."""
+
+    BEGIN = r"\A"
+    END_OF_LINE = _END
+    END = r"\Z"
+
+
+_POSITIONS = {
+    "^": Place.BEGIN,
+    "A": Place.BEGIN,
+    "$": Place.END_OF_LINE,
+    "Z": Place.END_OF_LINE,
+    "z": Place.END,
+}
 
 
 class UnprovenError(ValueError):
@@ -47,9 +63,9 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """No character: what `re` writes for a place in the text."""
+    """No character, but a place in the text."""
 
-    text: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +121,6 @@ def translated(text: str) -> re.Pattern[str]:
         return re.compile(_written(parse(text)))
     except (re.error, RecursionError, OverflowError) as error:
         raise UnprovenError(str(error)) from None
-
-
-def required_literals(text: str) -> tuple[str, ...]:
-    """Texts of which every match holds at least one, without regard to the case of ASCII letters; they are in lower case.
-
-    Of several such sets the one whose shortest text is longest; empty where no text is required.
-    """
-    return _required(parse(text))
 
 
 # ------------------------------------------------------------------------------------------------ parsing
@@ -206,7 +214,8 @@ class _Parser:
         return part
 
     def quantified(self, part: Node) -> Node:
-        least, most = 1, 1
+        least = 1
+        most: int | None = 1
         if self.take("*"):
             least, most = 0, None
         elif self.take("+"):
@@ -231,7 +240,7 @@ class _Parser:
         return Repeat(part, least, most, lazy)
 
     def characters(self, ranges: Ranges) -> Characters:
-        return Characters(_both_cases(ranges) if self.folds else ranges)
+        return Characters(both_cases(ranges) if self.folds else ranges)
 
     def escape(self) -> Ranges:
         """What stands behind a backslash, in a class or outside."""
@@ -280,7 +289,7 @@ class _Parser:
             found += first
         ranges = _united(found)
         if negative:
-            return _complement(_both_cases(ranges) if self.folds else ranges)
+            return _complement(both_cases(ranges) if self.folds else ranges)
         return ranges
 
     def class_character(self) -> Ranges:
@@ -306,7 +315,7 @@ def _complement(ranges: Ranges) -> Ranges:
     return tuple((low[1] + 1, high[0] - 1) for low, high in pairwise(edges) if low[1] + 1 < high[0])
 
 
-def _both_cases(ranges: Ranges) -> Ranges:
+def both_cases(ranges: Ranges) -> Ranges:
     """With both cases of each ASCII letter, as the flag `i` without `u`."""
     found = list(ranges)
     for low, high in ranges:
@@ -338,8 +347,8 @@ def _written(node: Node) -> str:
     match node:
         case Characters(ranges):
             return _written_class(ranges)
-        case Position(text):
-            return text
+        case Position(place):
+            return place.value
         case Sequence(parts):
             return "".join(
                 f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts
@@ -367,60 +376,3 @@ def _written_class(ranges: Ranges) -> str:
         for low, high in (_complement(ranges) if negative else ranges)
     )
     return f"[{'^' if negative else ''}{inner}]"
-
-
-# ------------------------------------------------------------------------------------------------ literals
-
-#: so many copies of a repeated character are written out
-_COPIES = 64
-
-
-def _required(node: Node) -> tuple[str, ...]:
-    """The best set of texts of which every match of a node holds one; empty: none."""
-    return max(_sets(node), key=lambda texts: (min(map(len, texts)), -len(texts)), default=())
-
-
-def _sets(node: Node) -> Iterator[tuple[str, ...]]:
-    run = ""
-    for piece in _pieces(node):
-        if isinstance(piece, str):
-            run += piece
-            continue
-        if run:
-            yield (run,)
-            run = ""
-        if piece:
-            yield piece
-    if run:
-        yield (run,)
-
-
-def _pieces(node: Node) -> Iterator[str | tuple[str, ...]]:
-    """What a match holds from left to right: characters that follow each other, and sets of texts, which end such a run.
-
-    The empty set stands for anything.
-    """
-    match node:
-        case Characters(ranges):
-            code = ranges[0][0] if ranges else -1
-            if ranges == ((code, code),) or ranges == _both_cases(((code, code),)):
-                character = chr(code)
-                yield character.lower() if character.isascii() else character
-            else:
-                yield ()
-        case Sequence(parts):
-            for part in parts:
-                yield from _pieces(part)
-        case Choice(branches):
-            found = [_required(branch) for branch in branches]
-            yield tuple(dict.fromkeys(text for each in found for text in each)) if all(found) else ()
-        case Repeat(part, least, most):
-            copies = min(least, _COPIES if isinstance(part, Characters) else 1)
-            for _ in range(copies):
-                yield from _pieces(part)
-            if copies != most:
-                yield ()
-            if copies and copies != most and isinstance(part, Characters):
-                yield from _pieces(part)
-        case _:
-            return

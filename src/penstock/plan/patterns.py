@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from penstock.plan.java_regex import UnprovenError, translated
+from penstock.plan.java_regex import UnprovenError, parse, translated
+from penstock.plan.linear_regex import LinearRegex, needs_linear_search
 from penstock.plan.lower_case import spark_lower
 
 KINDS = ("like", "regex")
@@ -50,7 +52,7 @@ def is_kernel_pattern(pattern: TextPattern) -> bool:
         if pattern.kind == "like":
             like_parts(pattern.text)
         else:
-            compiled_regex(pattern.text)
+            regex_search(pattern.text)
     except ValueError:
         return False
     return True
@@ -65,7 +67,7 @@ def holds(pattern: TextPattern, value: str) -> bool:
     folded = spark_lower(value) if pattern.folding == "lower" else value
     if pattern.kind == "like":
         return _compiled_like(pattern.text).fullmatch(folded) is not None
-    return compiled_regex(pattern.text).search(folded) is not None
+    return bool(regex_search(pattern.text)(folded))
 
 
 def like_parts(text: str) -> tuple[str | Wildcard, ...]:
@@ -99,9 +101,20 @@ def like_parts(text: str) -> tuple[str | Wildcard, ...]:
 
 
 @lru_cache(maxsize=4096)
-def compiled_regex(text: str) -> re.Pattern[str]:
-    """A regular expression of Java as one of Python; raises UnprovenError, a ValueError, outside the subset."""
-    return translated(text)
+def regex_search(text: str) -> Callable[[str], object]:
+    """What is true of the values in which a regular expression of Java finds a match.
+
+    By backtracking, as `re` and Java do, but in linear time where that may take exponential time.
+
+    Raises:
+        UnprovenError: a ValueError; it is outside the subset.
+    """
+    try:
+        if needs_linear_search(parse(text)):
+            return LinearRegex(parse(text)).search
+    except RecursionError:
+        raise UnprovenError("groups in groups") from None
+    return translated(text).search
 
 
 @lru_cache(maxsize=4096)
@@ -117,9 +130,9 @@ __all__ = [
     "TextPattern",
     "UnprovenError",
     "Wildcard",
-    "compiled_regex",
     "holds",
     "is_kernel_pattern",
     "like_parts",
+    "regex_search",
     "spark_lower",
 ]

@@ -23,8 +23,8 @@ from penstock.kernels.text import (
     scan,
 )
 from penstock.operators.text.columns import Texts
-from penstock.plan.java_regex import required_literals
 from penstock.plan.patterns import TextPattern, Wildcard, like_parts
+from penstock.plan.required_literals import required_literals
 
 #: bytes of a text that are in the automaton; what follows is compared where they are found
 DEPTH = 16
@@ -57,8 +57,8 @@ def items_of(number: int, pattern: TextPattern) -> list[Item]:
     """The items of a kernel pattern; none of a pattern that no value satisfies."""
     lowered = LOWERED if pattern.folding == "lower" else 0
     if pattern.kind == "regex":
-        texts = required_literals(pattern.text) or ("",)
-        return [Item(number, text.encode().translate(_LOWER), lowered, BY_CALLER) for text in texts]
+        announcing = required_literals(pattern.text) or ("",)
+        return [Item(number, text.encode().translate(_LOWER), lowered, BY_CALLER) for text in announcing]
     parts = like_parts(pattern.text)
     texts = [part for part in parts if isinstance(part, str)]
     if lowered and any("A" <= character <= "Z" for text in texts for character in text):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.kernels.text_tables import enter, number_sets
 
-Array = TypeVar("Array", bound=np.ndarray)  # type: ignore[type-arg]
+Array = TypeVar("Array", bound=np.ndarray)
 
 
 class KnownSets:
@@ -47,28 +47,36 @@ class KnownSets:
             values: int32[], whose they are.
             signatures: uint32[values].
         """
-        if not len(members):
-            return
-        new = 1 + int(np.count_nonzero(values[1:] != values[:-1]))
-        self._make_room(self._count + new, int(self._starts[self._count]) + len(members))
-        self._count = number_sets(
-            members, values, self._slots, self._hashes, self._starts, self._pool, self._count, signatures
-        )
+        done = 0
+        while done < len(members):
+            self._count, done = number_sets(
+                members,
+                values,
+                done,
+                self._slots,
+                self._hashes,
+                self._starts,
+                self._pool,
+                self._count,
+                signatures,
+            )
+            if done < len(members):
+                self._make_room(int(np.argmax(values[done:] != values[done])) or len(members) - done)
 
-    def _make_room(self, sets: int, members: int) -> None:
-        """For so many sets, and members of all sets."""
-        self._pool = _grown(self._pool, members)
-        if sets > len(self._hashes):
-            self._hashes = _grown(self._hashes, sets)
-            self._starts = _grown(self._starts, len(self._hashes) + 1)
-            self._slots = np.full(1 << (2 * len(self._hashes) - 1).bit_length(), -1, np.int32)
+    def _make_room(self, members: int) -> None:
+        """For one more set of so many members, and for twice as many sets."""
+        used = int(self._starts[self._count])
+        if used + members > len(self._pool):
+            self._pool = _longer(self._pool, max(2 * len(self._pool), used + members))
+        if self._count == len(self._hashes):
+            self._hashes = _longer(self._hashes, 2 * self._count)
+            self._starts = _longer(self._starts, 2 * self._count + 1)
+            self._slots = np.full(4 * self._count, -1, np.int32)
             enter(self._slots, self._hashes, self._count)
 
 
-def _grown(array: Array, size: int) -> Array:
-    """An array with room for so many, at least twice as long as before where it was too short."""
-    if size <= len(array):
-        return array
-    grown = np.zeros(max(size, 2 * len(array)), array.dtype)
-    grown[: len(array)] = array
-    return grown  # type: ignore[return-value]
+def _longer(array: Array, size: int) -> Array:
+    """An array of some length that begins with another."""
+    longer = np.zeros(size, array.dtype)
+    longer[: len(array)] = array
+    return longer  # type: ignore[return-value]

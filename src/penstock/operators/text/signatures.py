@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.compiled import filling
 from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, LOWERED
 from penstock.operators.text.automaton import Automaton, Hits, items_of
 from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
@@ -16,9 +17,9 @@ from penstock.operators.text.known_values import KnownValues
 from penstock.plan.patterns import (
     TextPattern,
     Wildcard,
-    compiled_regex,
     is_kernel_pattern,
     like_parts,
+    regex_search,
     spark_lower,
 )
 
@@ -38,7 +39,7 @@ _REPEATED = 0.1
 class SignatureEncoder:
     """Gives each value of a string column the number of the set of patterns that it satisfies: its signature.
 
-    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. Bytes that are
+    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. One thread at a time uses an encoder. Bytes that are
     no UTF-8 are matched as they are by LIKE (a stray byte belongs to the code point before it), and as U+FFFD by regular
     expressions and where a pattern or lower case asks for letters beyond ASCII.
 
@@ -173,17 +174,17 @@ class SignatureEncoder:
 
     def _confirmed(self, texts: Texts, hits: Hits) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Values and patterns they satisfy, of one step; those of a value are together."""
+        is_strange = (hits.strange & self._strange) != 0
+        lowered = {
+            int(value): spark_lower(texts.text(int(value)))
+            for value in np.flatnonzero(is_strange[hits.begin : hits.done]) + hits.begin
+        }
         values, items = hits.values, hits.items
-        strange = np.flatnonzero(hits.strange[hits.begin : hits.done] & self._strange) + hits.begin
-        lowered = {int(number): spark_lower(texts.text(int(number))) for number in strange}
-        added = False
-        if len(strange):
-            keep = ~(self._lowered[items] & ((hits.strange[values] & self._strange) != 0))
-            values, items = values[keep], items[keep]
-            more = list(self._automaton.steps(texts_of(list(lowered.values())), unwanted=2))
-            values = np.concatenate([values, *(strange[each.values].astype(np.int32) for each in more)])
-            items = np.concatenate([items, *(each.items for each in more)])
-            added = True
+        if lowered:
+            keep = ~(self._lowered[items] & is_strange[values])
+            more_values, more_items = self._of_lowered(lowered)
+            values = np.concatenate([values[keep], more_values])
+            items = np.concatenate([items[keep], more_items])
         doubtful = np.flatnonzero(self._by_caller[items])
         if len(doubtful):
             right = np.ones(len(items), np.bool_)
@@ -192,36 +193,36 @@ class SignatureEncoder:
             values, items = values[right], items[right]
         patterns = self._pattern_of[items]
         if self._unannounced:
-            pairs = [
+            asked = [
                 (value, number) for value in range(hits.begin, hits.done) for number in self._unannounced
             ]
-            found = np.array(
-                [
-                    pair
-                    for pair, is_right in zip(pairs, self._search(texts, pairs, lowered), strict=True)
-                    if is_right
-                ],
-                np.int32,
-            ).reshape(-1, 2)
-            values, patterns = np.concatenate([values, found[:, 0]]), np.concatenate([patterns, found[:, 1]])
-            added = True
-        if added:
+            found = np.array(asked, np.int32)[self._search(texts, asked, lowered)]
+            values = np.concatenate([values, found[:, 0]])
+            patterns = np.concatenate([patterns, found[:, 1]])
+        if lowered or self._unannounced:
             order = np.argsort(values, kind="stable")
             values, patterns = values[order], patterns[order]
         return values, patterns
 
-    def _search(self, texts: Texts, pairs: Iterable[tuple[int, int]], lowered: dict[int, str]) -> list[bool]:
+    def _of_lowered(self, lowered: dict[int, str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Values and items, of values whose lower case is matched in their place."""
+        numbers = np.array(list(lowered), np.int32)
+        steps = list(self._automaton.steps(texts_of(list(lowered.values())), unwanted=2))
+        values = np.concatenate([numbers[step.values] for step in steps])
+        return values, np.concatenate([step.items for step in steps])
+
+    def _search(
+        self, texts: Texts, pairs: Iterable[tuple[int, int]], lowered: dict[int, str]
+    ) -> npt.NDArray[np.bool_]:
         """Whether values satisfy regular expressions, of (value, pattern); those of a value follow each other."""
-        found, last, text, folded = [], -1, "", None
+        found, last, text, folded = [], -1, "", ""
         for value, number in pairs:
             if value != last:
-                last, text, folded = value, texts.text(value), lowered.get(value)
+                last, text = value, texts.text(value)
+                folded = lowered[value] if value in lowered else text.lower()
             pattern = self._patterns[number]
-            if pattern.folding and folded is None:
-                folded = spark_lower(text)
-            subject = folded if pattern.folding and folded is not None else text
-            found.append(compiled_regex(pattern.text).search(subject) is not None)
-        return found
+            found.append(bool(regex_search(pattern.text)(folded if pattern.folding else text)))
+        return np.array(found, np.bool_)
 
     def _strangeness(self) -> int:
         """The flags of values whose lower case must be matched apart from them."""
@@ -237,3 +238,10 @@ def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
         return None
     valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
     return valid if rows is None else valid[rows]
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    values = [f"a{number}b" for number in range(2 * _SAMPLE)]
+    SignatureEncoder([TextPattern("like", "%a_b%", "lower")]).encode(pa.array([*values, "a\u0130b", None]))
