@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CACHE := .cache
 INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
+TOPICS ?=
 MASTER_PORT ?= 7077
 # so many tests run at a time, each worker with a Spark session and a Kafka broker of its own (4 GB); 0: in one process
 WORKERS ?= 2
@@ -126,9 +127,9 @@ soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last on
 kafka-jars: java
 	@scripts/kafka/fetch.sh $(CACHE) || echo "Without Kafka's jars the tests that need them are skipped."
 
-kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT)
+kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT) and create topics (TOPICS=payments,devices)
 	@scripts/kafka/fetch.sh $(CACHE)
-	@$(BIN)/python -m penstock.testing.kafka start --port $(KAFKA_PORT) --jars $(CACHE)/kafka --data $(CACHE)/kafka-data
+	@$(BIN)/python -m penstock.testing.kafka start --port $(KAFKA_PORT) --topics "$(TOPICS)" --jars $(CACHE)/kafka --connector $(CACHE)/kafka-connector --data $(CACHE)/kafka-data
 
 kafka-stop: $(INSTALLED) ## stop that broker
 	@$(BIN)/python -m penstock.testing.kafka stop --data $(CACHE)/kafka-data

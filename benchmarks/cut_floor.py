@@ -34,7 +34,6 @@ from rich.table import Table
 
 from penstock.settings import Settings
 from penstock.spark.engine import Engine
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.lane import LaneContext
@@ -45,6 +44,7 @@ from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.sessions.build import build_session
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 CELLS = 2
 PERIOD_SECONDS = 0.5
@@ -133,7 +133,7 @@ def ingest(spark: SparkSession, folder: Path) -> Iterator[None]:
     def feed() -> None:
         number = 0
         while not stopping.is_set():
-            if run.status()["busy"]["batches"] + 3 > number:
+            if run.status().streams["busy"].batches + 3 > number:
                 (incoming / f"{number:06d}.parquet").hardlink_to(folder / "table.parquet")
                 number += 1
             stopping.wait(0.02)
@@ -142,7 +142,9 @@ def ingest(spark: SparkSession, folder: Path) -> Iterator[None]:
     engine = Engine(spark).execute(
         f"CREATE TABLE busy (id BIGINT, amount DOUBLE) USING parquet OPTIONS ({options})"
     )
-    engine.views({f"q{n}": f"SELECT * FROM busy WHERE amount > {1 - (n + 1) / 1e7}" for n in range(QUERIES)})
+    engine.add_views(
+        {f"q{n}": f"SELECT * FROM busy WHERE amount > {1 - (n + 1) / 1e7}" for n in range(QUERIES)}
+    )
     run = engine.start(folder / "busy")
     feeder = threading.Thread(target=feed)
     feeder.start()

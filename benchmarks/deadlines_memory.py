@@ -128,7 +128,9 @@ class Windows:
         options = f"path '{self._input}', event_time 'ts'"
         engine.execute(f"CREATE TABLE {STREAM} ({COLUMNS}) USING parquet OPTIONS ({options})")
         engine.aggregate("total", carried_total(), "BIGINT")
-        self._run = engine.views({f"v{number}": text(number) for number in range(VIEWS)}).start(place / "out")
+        self._run = engine.add_views({f"v{number}": text(number) for number in range(VIEWS)}).start(
+            place / "out"
+        )
         self._began = time.monotonic()
         self._rng = np.random.default_rng(1)
         self._newest, self._counts, self._failures = -1, Counter[str](), set[str]()

@@ -27,6 +27,7 @@ from rich.table import Table
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins import balance
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 
 CORES, ROWS, KEYS, BATCHES, SECONDS = 2, 25_000, 25_000, 14, 100
 SHARES = (0.3, 0.6)
@@ -51,7 +52,7 @@ def cuts(spark: SparkSession, folder: Path, output: Path) -> list[dict[str, Any]
     for name in "ab":
         options = f"path '{folder / name}', event_time 'ts', max_files_per_trigger '1'"
         engine.execute(f"CREATE TABLE {name} USING parquet OPTIONS ({options})")
-    run = engine.view("joined", TEXT).start(output, available_now=True)
+    run = engine.view("joined", TEXT).start(output, trigger=Trigger.available_now())
     run.await_termination()
     found = [cut for cut in run.events("cut") if cut["figures"]["tasks"]["count"]]
     run.stop()

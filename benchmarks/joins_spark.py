@@ -41,6 +41,7 @@ from rich.table import Table
 
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 from processes import processor_seconds
 
 DATA = Path(__file__).resolve().parent.parent / "out" / "bench" / "data"
@@ -171,7 +172,7 @@ def ours(spark: SparkSession, folder: Path, work: Work, output: Path) -> Measure
         engine.execute(f"CREATE TABLE s{stream} USING parquet OPTIONS ({options})")
     engine.execute(f"CREATE TABLE names USING parquet OPTIONS (path '{folder / 'names'}', static 'true')")
     engine.view("joined", work.text)
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     first = run.events("batch")[0]
     begun = _seconds(first["time"]) - sum(first[f"{each}_seconds"] for each in ("bind", "run", "publish"))

@@ -45,6 +45,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import build_session
 from penstock.spark.storage.layout import TUPLES_FILES, Layout
+from penstock.trigger import Trigger
 from soak_measures import BOUNDED, PARTS, RESULTS, kept, spent
 
 HISTORY_SECONDS, SHORT_SECONDS = 15.0, 4.0
@@ -84,7 +85,7 @@ def ours(spark: SparkSession, folder: Path, work: Work, output: Path) -> tuple[i
     for stream in range(work.streams):
         options = f"path '{folder / f's{stream}'}', event_time 'ts', max_files_per_trigger '1'"
         engine.execute(f"CREATE TABLE s{stream} USING parquet OPTIONS ({options})")
-    run = engine.view("joined", work.text).start(output, available_now=True)
+    run = engine.view("joined", work.text).start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     layout = Layout.of(output, None)

@@ -62,7 +62,7 @@ def measured(
     engine = Engine(spark, shards=CORES, idle_seconds=0).execute(
         f"CREATE TABLE a (ts TIMESTAMP, k BIGINT, v DOUBLE) USING parquet OPTIONS ({options})"
     )
-    engine.views({f"v{number}": TEXT.format(5 + number) for number in range(views)})
+    engine.add_views({f"v{number}": TEXT.format(5 + number) for number in range(views)})
     run = engine.start(folder / "out")
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     for period in range(WARM + 2 * periods):

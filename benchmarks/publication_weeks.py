@@ -66,7 +66,7 @@ from penstock.monitor.report import status_lines
 import pyarrow.parquet
 began = time.process_time()
 found = folder_status(Path(sys.argv[1]))
-list(status_lines(found))
+list(status_lines(found, verbose=True))
 print(time.process_time() - began, found["streams"]["orders"]["batches"])
 """
 

@@ -121,7 +121,7 @@ def run_drift(spark: SparkSession, output: Path, small: bool, expect: Expectatio
             f"CREATE TABLE tuples ({columns}) "
             f"USING parquet OPTIONS (path '{folder / 'in'}', max_files_per_trigger '1');"
         )
-        engine.views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in queries().items()})
+        engine.add_views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in queries().items()})
         run = engine.start(folder / "out")
         for number, stored in enumerate(sorted((folder / "stored").iterdir())):
             stored.rename(folder / "in" / stored.name)
@@ -130,7 +130,7 @@ def run_drift(spark: SparkSession, output: Path, small: bool, expect: Expectatio
                     run.await_termination()
                 time.sleep(0.1)
             time.sleep(PAUSE)
-        ingest = run.queries["tuples"]
+        ingest = run._execution.queries["tuples"]
         coded = ingest.plans.compiled(0).program.plan.coded
         run.stop()
         lines = (folder / "out" / "events.jsonl").read_text().splitlines()

@@ -2,7 +2,7 @@
 
 Rows: 10 BIGINT attributes uniform in [0, 9999] (`selection_workloads`, fixed seeds), Parquet files of
 2,000,000 rows in row groups of 500,000, written once to `out/bench/data`; queries of 3 predicates. Ours
-runs through `Engine.start(available_now=True)` and writes its matches to Parquet; the sides it is
+runs through `Engine.start(trigger=Trigger.available_now())` and writes its matches to Parquet; the sides it is
 compared with write nothing. Every streaming side gets the same batches of eight files, 16,000,000 rows. A batch's time
 is taken inside foreachBatch, for ours from its `batch` event (binding, job, publication); a side's rate
 is the median over its batches of all rounds, the first batch of every run, which pays for plans,
@@ -42,6 +42,7 @@ from expectations import Expectations
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 from selection_drift import run_drift
 from selection_workloads import ATTRIBUTES, VALUES, Workload, uniform_workload
 
@@ -144,9 +145,9 @@ def run_engine(spark: SparkSession, table: str, wanted: dict[str, str], **tune: 
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         engine = Engine(spark, **tune).execute(f"CREATE TABLE tuples ({COLUMNS}) {table};")
         begun = time.perf_counter()
-        engine.views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in wanted.items()})
+        engine.add_views({name: f"SELECT * FROM tuples WHERE {sql}" for name, sql in wanted.items()})
         declared = time.perf_counter()
-        run = engine.start(folder, available_now=True)
+        run = engine.start(folder, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
         side = Side("", wall=time.perf_counter() - declared)

@@ -134,7 +134,7 @@ class Process:
         frame = source.option("rowsPerBatch", ROWS).option("numPartitions", 1).load()
         frame = frame.selectExpr(*(f"{text} AS {name}" for name, text in columns(pace.step).items()))
         self._engine = Engine(self.spark, shards=1, history_seconds=pace.history_seconds, **TUNE)
-        self._engine.stream(STREAM, frame, event_time="ts").views({**SELECTIONS, **WINDOWS})
+        self._engine.stream(STREAM, frame, event_time="ts").add_views({**SELECTIONS, **WINDOWS})
         self._passes = False
         self._newest = {"batch": -1, "windows": -1}
         self._failed: set[str] = set()
@@ -180,7 +180,7 @@ class Process:
     def _change_views(self) -> None:
         self._changed, self._passes = self._newest["batch"], not self._passes
         if self._passes:
-            self._engine.views(PASSING)
+            self._engine.add_views(PASSING)
         else:
             self._engine.drop(*PASSING)
 

@@ -36,6 +36,7 @@ from penstock.simulate.disorder import SECOND
 from penstock.simulate.windows import wilson
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 from windows_feed import (
     COLUMNS,
     FILE_SECONDS,
@@ -153,7 +154,7 @@ def ours(spark: SparkSession, stream: Stream, seconds: float) -> dict[str, Measu
             table = (
                 f"CREATE TABLE tuples ({COLUMNS}) USING parquet OPTIONS (path '{folder}', event_time 'ts')"
             )
-            return Engine(spark, compact_every_batches=0).execute(table).views(views)
+            return Engine(spark, compact_every_batches=0).execute(table).add_views(views)
 
         run = engine().start(output)
         begun = play(folder, stream, seconds)
@@ -163,7 +164,7 @@ def ours(spark: SparkSession, stream: Stream, seconds: float) -> dict[str, Measu
         tuples = Tuples.of(stream, seconds)
         rest = int(seconds / FILE_SECONDS)
         put_file(folder, rest, tuples.between(rest, int(tuples.file[-1]) + 1, begun))
-        run = engine().start(output, available_now=True, ended=True)
+        run = engine().start(output, trigger=Trigger.available_now(ended=True))
         run.await_termination()
         run.stop()
         database = exact(folder, stream)

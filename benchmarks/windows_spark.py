@@ -46,6 +46,7 @@ from rich.table import Table
 from expectations import Expectations
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 
 OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 ROWS_A_SECOND = 400_000
@@ -149,8 +150,8 @@ def ours(
             f"CREATE TABLE tuples ({COLUMNS}) USING parquet "
             f"OPTIONS (path '{rows.folder}', event_time 'ts', max_files_per_trigger '{FILES_A_BATCH}')"
         )
-        engine.views(queries)
-        run = engine.start(folder, available_now=True, ended=True)
+        engine.add_views(queries)
+        run = engine.start(folder, trigger=Trigger.available_now(ended=True))
         run.await_termination()
         run.stop()
         batches, keyed = run.events("batch"), run.events("windows")

@@ -22,6 +22,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.trigger import Trigger
+
 FOLDER = Path(__file__).parent / "checkpoints"
 ROWS = 40
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -126,8 +128,8 @@ def make(root: Path) -> Path:
         run = (
             Engine(spark, compact_every_batches=3)
             .execute(table(root / "input"))
-            .views(views)
-            .start(root / "out", available_now=True)
+            .add_views(views)
+            .start(root / "out", trigger=Trigger.available_now())
         )
         run.await_termination()
         run.stop()

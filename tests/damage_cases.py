@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from engine_cases import orders
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 ROWS, GROUPS = 4_500, 3
 DERIVED = {"long_name": "SELECT * FROM orders WHERE length(name) > 4 AND amount < 200"}
@@ -30,7 +31,7 @@ def write_pages(folder: Path, files: int, compression: str, seed: int) -> list[P
 
 def run_on(engine: Engine, output: Path) -> Run:
     """Answers what is there."""
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run

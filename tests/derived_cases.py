@@ -111,7 +111,7 @@ def rides_engine(spark: SparkSession, data: Path, files: int = 2, **settings: fl
 def derived_engine(spark: SparkSession, folder: Path) -> Engine:
     """An engine over the table of a folder, with all views; files are merged at each publication."""
     engine = rides_engine(spark, folder / "data", 1, compact_every_batches=1)
-    return engine.views({"fares": FARES, **OVER})
+    return engine.add_views({"fares": FARES, **OVER})
 
 
 def expected(spark: SparkSession, data: Path, views: Mapping[str, str]) -> dict[str, DataFrame]:

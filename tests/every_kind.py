@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from engine_cases import put_file
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 ROWS, FILES = 60, 9
 #: selections, a window view, a window view over it, a join view, windows with a deadline
@@ -58,8 +59,8 @@ def start(spark: SparkSession, root: Path, output: Path, *, ended: bool = False)
         "CREATE TABLE s (at TIMESTAMP, id BIGINT, k INT, x DOUBLE) USING parquet "
         f"OPTIONS (path '{root / 'in'}', event_time 'at', max_files_per_trigger '1')"
     )
-    engine = Engine(spark, **SETTINGS).execute(table).views(VIEWS)
-    run = engine.start(output, available_now=True, ended=ended)
+    engine = Engine(spark, **SETTINGS).execute(table).add_views(VIEWS)
+    run = engine.start(output, trigger=Trigger.available_now(ended=ended))
     try:
         run.await_termination(240)
     finally:

@@ -174,7 +174,7 @@ def is_answered(run: Run, feed: Feed) -> bool:
     return all(
         told["tuples"] == feed.tuples[name]
         and not any(lane["backlog"][name] for lane in told["lanes"].values())
-        for name, told in run.status().items()
+        for name, told in run.status().to_dict()["streams"].items()
     )
 
 

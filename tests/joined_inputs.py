@@ -18,6 +18,7 @@ from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeSt
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.grid import searched_keys
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 STREAMS = ("flights", "weather", "delays")
 TABLES = ("airports", "carriers")
@@ -144,7 +145,7 @@ def multiset(frame: DataFrame) -> Counter[str]:
 
 def answered(engine: Engine, output: Path) -> Run:
     """A run over what is there."""
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     assert run.await_termination(900)
     return run
 

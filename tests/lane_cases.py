@@ -25,7 +25,6 @@ from penstock.operators.windows.aggregates import ROWS
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS
 from penstock.settings import Settings
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext
@@ -41,6 +40,7 @@ from penstock.spark.results.window_staging import write_staged
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 #: kind of the files that `Feed` writes
 TALLIES = "tallies"

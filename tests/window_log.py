@@ -18,11 +18,14 @@ from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.programs import store_program
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.results.bound_views import store_views
+from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
 
 HORIZON = 10**10
 _ROW = "__row"
+#: the id of the definition of each view
+DEFINITION = "of the log"
 
 
 @dataclass
@@ -60,7 +63,9 @@ class LogWriter:
     def views(self, version: int, views: dict[int, BoundWindow], since: int | None = None) -> None:
         """From the next batch on these are the views, an operator each; `since` is theirs."""
         for operator, view in views.items():
-            store_views(self.layout, self.stream, operator, [view])
+            definition = WindowDefinition(view.plan.name, DEFINITION, "")
+            registered = {view.plan.name: RegisteredWindow(definition, operator)}
+            store_views(self.layout, self.stream, operator, [view], registered)
         plans = tuple(
             OperatorPlan(
                 operator, (view.plan,), Parts.of(view.plan.aggregates), view.plan.windows.pane, since

@@ -10,14 +10,14 @@ from penstock.redaction import secrets_masked, users_masked, without_secrets
 
 
 class PenstockError(Exception):
-    """Root of all conditions raised by Penstock."""
+    """Root of all conditions that Penstock raises."""
 
     #: exit code of the command line when this condition ends a run
     exit_code = 1
 
 
 class InputError(PenstockError, ValueError):
-    """The user asked for something that cannot be: exit code 2, nothing started."""
+    """A mistake in what the user asked for: exit code 2, nothing was started."""
 
     exit_code = 2
 
@@ -107,7 +107,7 @@ class TypeMismatchError(SqlError):
 
 
 class UnsupportedError(SqlError):
-    """A construct Penstock does not run, or not yet."""
+    """A construct that Penstock does not run."""
 
 
 class DuplicateNameError(SqlError):
@@ -119,35 +119,35 @@ class ConnectionFailedError(SqlError):
 
 
 class StreamFailedError(PenstockError):
-    """A running stream stopped; `__cause__` is what stopped it. The same checkpoint goes on from there."""
+    """A running stream failed; `__cause__` is why. A start with the same checkpoint continues from there."""
 
 
 class StartStoppedError(PenstockError):
-    """A run was told to stop before all its streams had begun. The same checkpoint begins them."""
+    """A run was stopped before all its streams had started. A start with the same checkpoint starts them."""
 
 
 class StoppedOutsideError(PenstockError):
-    """Somebody else stopped a streaming query of Spark's that had not come to its end."""
+    """Something outside Penstock stopped a streaming query of Spark before its end."""
 
 
 class FunctionFailedError(PenstockError):
-    """A user's function raised, ended the worker, or returned something else than it is registered to return."""
+    """A user's function raised, ended the worker, or returned another type or length than it is registered with."""
 
 
 class FunctionRaisedError(FunctionFailedError):
-    """A user's function raised at some of the values it was given."""
+    """A user's function raised for some of its arguments."""
 
 
 class AggregateFailedError(PenstockError):
-    """An aggregate of the user's raised, or returned what does not fit its type: a window failed."""
+    """A user's aggregate raised, or returned a value that does not fit its type: a window failed."""
 
 
 class SinkFailedError(PenstockError):
-    """A sink did not take the rows of a view; `__cause__` is why.
+    """A sink failed to write the rows of a view; `__cause__` is why.
 
     Args:
         sink: name of the table or function.
-        view: whose rows.
+        view: name of the view.
     """
 
     def __init__(self, sink: str, view: str) -> None:
@@ -157,7 +157,7 @@ class SinkFailedError(PenstockError):
 
 
 class CheckpointError(InputError):
-    """A checkpoint that does not fit the run."""
+    """A checkpoint that does not fit the run, or that another run uses."""
 
 
 class DamagedError(CheckpointError):
@@ -172,8 +172,8 @@ class DamagedError(CheckpointError):
         self.path = path
         self.fault = fault
         super().__init__(
-            f"{path} {fault}; put it back from a copy of the folder, or start with a new checkpoint and a new output "
-            "folder, which answers all that the source still has"
+            f"{path} {fault}; restore it from a copy of the folder, or start with a new checkpoint and a new output "
+            "folder, which answers everything that the source still has"
         )
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[str, str]]:

@@ -48,7 +48,7 @@ class Matcher:
             time_zone(timezone)
         except ValueError as error:
             raise InputError(
-                f"timezone: {error}; allowed: a name such as Europe/Berlin, +08:00 or GMT+8"
+                f"timezone: {error}; write a name such as Europe/Berlin, +08:00 or GMT+8"
             ) from None
         bound = bind_selections(conditions, _spark_schema(schema), None, timezone)
         self._columns = {column.name: column.type for column in bound.columns}
@@ -104,8 +104,8 @@ def _fitting(
             return _cast(column, kind, declared)
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"The batch does not fit the matcher's schema: column {name!r} is of type {kind} and holds what "
-                f"{declared} does not: {error}."
+                f"The batch does not fit the matcher's schema: column {name!r} is of type {kind}; some of its values do "
+                f"not fit {declared}: {error}."
             ) from error
     return column
 

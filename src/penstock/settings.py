@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,70 +21,107 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: tuples handed to the matcher at once
-    batch_rows: int = Field(65_536, ge=1_024, le=65_536)
+    batch_rows: int = Field(default=65_536, ge=1_024, le=65_536)
     #: how the matcher answers: by the measured cost of both sides, or one of them always
     strategy: Literal["auto", "index", "asc"] = "auto"
     #: form of the evaluation sequence
     sequence: Literal["hybrid", "macro"] = "hybrid"
     #: recomputation period lambda, in tuples
-    recomputation_period_tuples: int = Field(100_000, ge=1)
+    recomputation_period_tuples: int = Field(default=100_000, ge=1)
     #: monitoring period tau, in sampled tuples
-    monitoring_period_tuples: int = Field(2_000, ge=1)
+    monitoring_period_tuples: int = Field(default=2_000, ge=1)
     #: rearrangement threshold mu, relative
-    rearrangement_threshold: float = Field(0.02, ge=0)
+    rearrangement_threshold: float = Field(default=0.02, ge=0)
     #: sampled tuples each task reports for monitoring
-    sample_tuples: int = Field(5_000, ge=0)
+    sample_tuples: int = Field(default=5_000, ge=0)
     #: a batch that spans more than a window is taken in by so many steps at most, in the order in which its tuples came; 1: as one
-    arrival_steps: int = Field(32, ge=1, le=127)
+    arrival_steps: int = Field(default=32, ge=1, le=127)
     #: map stage inside the scan where the source allows it
     map_in_scan: bool = True
     #: decode Kafka's JSON in the worker where the schema allows it
     decode_in_worker: bool = True
     #: published batches between two compactions; 0 turns compaction off
-    compact_every_batches: int = Field(64, ge=0)
+    compact_every_batches: int = Field(default=64, ge=0)
     #: files that were replaced by merged ones are there so long, for whoever has begun to read them
-    replaced_seconds: float = Field(600.0, ge=60)
+    replaced_seconds: float = Field(default=600.0, ge=60)
     #: a record larger than this goes to the quarantine
-    max_record_bytes: int = Field(8 * 1024 * 1024, ge=1)
+    max_record_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
     #: a file that is no whole Parquet file yet is waited for until nobody has written to it for so long
-    settle_seconds: float = Field(2.0, ge=0)
+    settle_seconds: float = Field(default=2.0, ge=0)
     #: time between two looks at whether files that were read have changed
-    files_seconds: float = Field(10.0, gt=0)
+    files_seconds: float = Field(default=10.0, gt=0)
     #: a tuple whose event time is further ahead of clock and stream does not move the stream on
-    max_clock_ahead_seconds: float = Field(3_600.0, ge=0)
+    max_clock_ahead_seconds: float = Field(default=3_600.0, ge=0)
     #: late tuples of closed windows are corrected together when they span more event time (Gamma)
-    correction_span_seconds: float = Field(5.0, ge=0)
+    correction_span_seconds: float = Field(default=5.0, ge=0)
     #: ... and by the clock, those of answered windows wait no longer than about this
-    correction_seconds: float = Field(30.0, ge=0)
+    correction_seconds: float = Field(default=30.0, ge=0)
     #: a stream without tuples for longer is taken to move on with the clock: its windows are answered, none
     #: is final; 0: never
-    idle_seconds: float = Field(30.0, ge=0)
+    idle_seconds: float = Field(default=30.0, ge=0)
     #: a tuple that is later changes neither slack nor horizon; it corrects its windows from the history
-    max_delay_seconds: float = Field(86_400.0, gt=0)
+    max_delay_seconds: float = Field(default=86_400.0, gt=0)
     #: a window is final no sooner after its end
-    least_horizon_seconds: float = Field(0.0, ge=0)
+    least_horizon_seconds: float = Field(default=0.0, ge=0)
     #: what late tuples are corrected from is kept so long, by the clock ...
-    history_seconds: float = Field(604_800.0, ge=0)
+    history_seconds: float = Field(default=604_800.0, ge=0)
     #: ... unless the log of a stream has more bytes: then its oldest part goes before
-    history_bytes: int = Field(10_000_000_000, ge=0)
+    history_bytes: int = Field(default=10_000_000_000, ge=0)
     #: shards of the windows' state, fixed with a new checkpoint; None: one a core
-    shards: int | None = Field(None, ge=1, le=1_024)
+    shards: int | None = Field(default=None, ge=1, le=1_024)
     #: what can pass by itself is tried again so often before the stream stops, counted anew from each batch ...
-    retry_attempts: int = Field(8, ge=0)
+    retry_attempts: int = Field(default=8, ge=0)
     #: ... first after so long, then after twice as long each time, 30 seconds at the most
-    retry_seconds: float = Field(1.0, gt=0)
+    retry_seconds: float = Field(default=1.0, gt=0)
     #: time between two looks at each source, for outages and lag; 0: never
-    watch_seconds: float = Field(5.0, ge=0)
+    watch_seconds: float = Field(default=5.0, ge=0)
     #: `events.jsonl` is full with so many bytes: it is renamed, and a new one is begun ...
-    events_bytes: int = Field(64 * 1024 * 1024, ge=4_096)
+    events_bytes: int = Field(default=64 * 1024 * 1024, ge=4_096)
     #: ... and so many files are kept, the newest one among them
-    events_files: int = Field(8, ge=1)
+    events_files: int = Field(default=8, ge=1)
     #: which window with a deadline is worked out next: ours, the paper's (k, m) rule with its rho, or a plain one
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
     #: so many lost windows of a view with late answers are owed at the most; beyond, the oldest is given up
-    late_windows: int = Field(100, ge=1, le=10_000)
+    late_windows: int = Field(default=100, ge=1, le=10_000)
     #: plan versions kept in the checkpoint behind the newest bound one
-    retained_plans: int = Field(100, ge=1)
+    retained_plans: int = Field(default=100, ge=1)
+
+
+class Tuning(TypedDict, total=False):
+    """The fields of `Settings`, as keyword arguments of `Engine`."""
+
+    batch_rows: int
+    strategy: Literal["auto", "index", "asc"]
+    sequence: Literal["hybrid", "macro"]
+    recomputation_period_tuples: int
+    monitoring_period_tuples: int
+    rearrangement_threshold: float
+    sample_tuples: int
+    arrival_steps: int
+    map_in_scan: bool
+    decode_in_worker: bool
+    compact_every_batches: int
+    replaced_seconds: float
+    max_record_bytes: int
+    settle_seconds: float
+    files_seconds: float
+    max_clock_ahead_seconds: float
+    correction_span_seconds: float
+    correction_seconds: float
+    idle_seconds: float
+    max_delay_seconds: float
+    least_horizon_seconds: float
+    history_seconds: float
+    history_bytes: int
+    shards: int | None
+    retry_attempts: int
+    retry_seconds: float
+    watch_seconds: float
+    events_bytes: int
+    events_files: int
+    deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
+    late_windows: int
+    retained_plans: int
 
 
 def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -95,7 +132,7 @@ def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """
     for name in changes:
         if name not in Settings.model_fields:
-            raise InputError(f"settings: there is no {name}{_meant(name)}")
+            raise InputError(f"settings: {name} does not exist{_meant(name)}")
     try:
         return Settings.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:

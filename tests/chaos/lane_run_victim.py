@@ -12,14 +12,15 @@ from pyspark import cloudpickle
 import lane_cases
 from lane_runs import lane_engine, lane_plan
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 
 
 def main(folder: str) -> None:
     cloudpickle.register_pickle_by_value(lane_cases)
     # each victim answers few batches: compiling only the kernels it needs is sooner done
     spark = build_session("local[2]", {"spark.python.daemon.module": "pyspark.daemon"}, "victim")
-    run = lane_engine(spark, Path(folder)).start(Path(folder) / "out", available_now=True)
-    run.add_lane(lane_plan([]))
+    run = lane_engine(spark, Path(folder)).start(Path(folder) / "out", trigger=Trigger.available_now())
+    run._execution.add_lane(lane_plan([]))
     run.await_termination()
     run.stop()
     spark.stop()

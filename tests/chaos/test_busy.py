@@ -27,6 +27,7 @@ from engine_cases import folder_bag, put_file, script, write_orders
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(36_000)]
 
@@ -106,7 +107,11 @@ def test_swaps_beside_batches_on_a_busy_machine(spark: SparkSession, tmp_path: P
     }
     swaps = 0
     for number in range(RUNS):
-        run = Engine(spark, **RESTLESS).execute(text).start(tmp_path / f"out-{number}", available_now=True)
+        run = (
+            Engine(spark, **RESTLESS)
+            .execute(text)
+            .start(tmp_path / f"out-{number}", trigger=Trigger.available_now())
+        )
         run.await_termination()
         run.stop()
         bag = folder_bag(tmp_path / f"out-{number}", "orders", by_manifest=True)

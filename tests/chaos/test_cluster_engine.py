@@ -15,7 +15,6 @@ from killing import ended, killed, started
 from penstock.monitor.folder import folder_status
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.read import results
-from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.cluster import StandaloneCluster
@@ -83,7 +82,7 @@ def test_worker_killed_in_the_middle(cluster: StandaloneCluster, spark: SparkSes
     assert max(bag.values()) == 1
     assert folder_bag(tmp_path / "out", "orders", by_manifest=False) == bag
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
-    found, expected = window_results(spark, layout, "orders", "by_name"), spark.sql(WINDOWS)
+    found, expected = results(spark, layout, "by_name"), spark.sql(WINDOWS)
     assert found.exceptAll(expected).isEmpty()
     assert expected.exceptAll(found).isEmpty()
 

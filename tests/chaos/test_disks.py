@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from disturbed_runs import Orders, until
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
@@ -42,7 +43,7 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Pa
     orders.feed(2)
     run = Engine(spark, **PATIENT).execute(orders.script()).start(disk / "out")
     try:
-        until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
         for number in range(ROUNDS):
             retried = _retried(run, "disk_full")
             ballast = disk / "ballast"
@@ -51,10 +52,10 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Pa
             until(lambda before=retried: _retried(run, "disk_full") > before, run.events)
             ballast.unlink()
             orders.feed(1)
-            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+            until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
     finally:
         run.stop()
-    run = Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
+    run = Engine(spark).execute(orders.script()).start(disk / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     orders.assert_answered(disk / "out")
@@ -66,13 +67,17 @@ def test_a_disk_that_is_read_only_refuses_a_start_and_nothing_is_lost(
     orders = Orders(tmp_path / "in")
     for _ in range(1 + ROUNDS):
         orders.feed(1)
-        run = Engine(spark, **PATIENT).execute(orders.script()).start(disk / "out", available_now=True)
+        run = (
+            Engine(spark, **PATIENT)
+            .execute(orders.script())
+            .start(disk / "out", trigger=Trigger.available_now())
+        )
         run.await_termination()
         run.stop()
         # not while a file is open for writing
         until(lambda: not _remounted(disk, "ro").returncode, lambda: _remounted(disk, "ro").stderr)
         with pytest.raises(Exception, match="Read-only file system"):
-            Engine(spark).execute(orders.script()).start(disk / "out", available_now=True)
+            Engine(spark).execute(orders.script()).start(disk / "out", trigger=Trigger.available_now())
         assert not _remounted(disk, "rw").returncode
     orders.assert_answered(disk / "out")
 

@@ -43,7 +43,7 @@ def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path
     try:
         while time.monotonic() - begun < SECONDS:
             orders.feed(1, 500)
-            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+            until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
             if time.monotonic() - sampled > EVERY_SECONDS:
                 sampled = time.monotonic()
                 seen.append(_held())

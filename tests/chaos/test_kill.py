@@ -29,7 +29,7 @@ from engine_cases import COLUMNS, folder_bag, names, orders
 from killing import ended, killed, started
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.results.window_rows import window_changes, window_results
+from penstock.spark.results.read import changes, results
 from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, KEYED_NAMES, NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
@@ -182,13 +182,13 @@ def _check_windows(spark: SparkSession, victim: Victim, tables: list[pa.Table]) 
     revisions: set[int] = set()
     layout = Layout(victim.output, victim.output / "_penstock/checkpoint")
     for number, (view, text) in enumerate(victim.windows.items()):
-        found, wanted = window_results(spark, layout, "orders", view), spark.sql(text)
+        found, wanted = results(spark, layout, view), spark.sql(text)
         assert not wanted.isEmpty()
         assert found.exceptAll(wanted).isEmpty()
         assert wanted.exceptAll(found).isEmpty()
         listed = set(published_paths(layout, results_of("orders"), view_kind(number, view)))
         assert names(layout.results(view).glob("*.parquet")) == names(listed)
-        told = window_changes(spark, layout, "orders", view)
+        told = changes(spark, layout, view)
         assert told.count() == told.distinct().count()
         revisions |= {row.revision for row in told.select("revision").distinct().collect()}
     assert {0, 1, 2} <= revisions, "late tuples corrected what had been told"

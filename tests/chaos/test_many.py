@@ -22,6 +22,7 @@ from engine_cases import folder_bag, put_file
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(7_200)]
 
@@ -40,17 +41,17 @@ def test_views_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
     try:
         for turn in range(TIMES):
             # each has a table's rows of its own: those of the batch that it is there for
-            engine.views(
+            engine.add_views(
                 {
                     f"v{n}": f"SELECT * FROM orders WHERE id % {VIEWS} = {(n + turn) % VIEWS}"
                     for n in range(VIEWS)
                 }
             )
             orders.feed(1, VIEWS)
-            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+            until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
             engine.drop(*(f"v{n}" for n in range(VIEWS)))
             orders.feed(1, 50)
-            until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+            until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
     finally:
         run.stop()
     bag = folder_bag(tmp_path / "out", "orders", by_manifest=True)
@@ -78,7 +79,7 @@ def test_many_window_views(spark: SparkSession, tmp_path: Path) -> None:
     orders.feed(3)
     engine = Engine(spark).execute(orders.script(views))
     for _ in range(2):
-        run = engine.start(tmp_path / "out", available_now=True, ended=False)
+        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
         orders.feed(1)
@@ -124,7 +125,7 @@ def test_many_groups(spark: SparkSession, tmp_path: Path) -> None:
             f"CREATE TABLE t (ts TIMESTAMP, k BIGINT, x BIGINT) USING parquet OPTIONS (path '{tmp_path / 'in'}', event_time 'ts', max_files_per_trigger '1');"
             "CREATE VIEW g AS SELECT k, window(ts, '1 minute') AS w, count(*) AS n, sum(x) AS s FROM t GROUP BY k, w;"
         )
-        .start(tmp_path / "out", available_now=True, ended=True)
+        .start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     )
     run.await_termination()
     run.stop()

@@ -48,11 +48,11 @@ def test_readers_beside_merging(spark: SparkSession, tmp_path: Path, kind: str) 
 
     reader = threading.Thread(target=read)
     try:
-        until(lambda: run.status()["orders"]["tuples"] == orders.rows, run.events)
+        until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
         reader.start()
         while len(orders.tables) < FILES:
             orders.feed(3, 300)
-            until(lambda: bool(faults) or run.status()["orders"]["tuples"] == orders.rows, run.events)
+            until(lambda: bool(faults) or run.status().streams["orders"].tuples == orders.rows, run.events)
             assert not faults
     finally:
         done.set()

@@ -22,6 +22,7 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import NAMES
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
@@ -88,7 +89,7 @@ def test_a_stop_waits_for_a_sink_and_a_batch_that_it_did_not_take_is_handed_over
     engine = Engine(spark).execute(orders.script(SELECTIONS))
     engine.sink("large", lambda rows, _: given.update(row.id for row in rows.select("id").collect()))
     orders.feed(1)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     orders.assert_answered(tmp_path / "out", SELECTIONS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
+from penstock.trigger import Trigger
 
 
 def main(script: str, output: str, *conf: str) -> None:
@@ -18,7 +19,7 @@ def main(script: str, output: str, *conf: str) -> None:
         spark, compact_every_batches=2, events_bytes=4_096, retry_attempts=40, late_windows=10_000
     )
     engine.execute(Path(script).read_text())
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     spark.stop()

@@ -27,6 +27,7 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +87,7 @@ def script(columns: str, source: str, views: dict[str, str]) -> str:
 
 
 def answer(spark: SparkSession, text: str, out: Path, **tune: Any) -> Run:
-    run = Engine(spark, **tune).execute(text).start(out, available_now=True, ended=False)
+    run = Engine(spark, **tune).execute(text).start(out, trigger=Trigger.available_now())
     try:
         assert run.await_termination(300)
     finally:
@@ -136,7 +137,7 @@ def test_a_wider_table_goes_on(
     run = answer(spark, script(WIDE, source, SELECTIONS | WINDOWS | later), out, compact_every_batches=2)
     every_tuple(spark, 3, 6).createOrReplaceTempView("orders")
     assert_whole(spark, run, SELECTIONS | WINDOWS | later, begun=tuples(2, wide=False))
-    assert run.status()["orders"]["quarantined"] == {}
+    assert run.status().streams["orders"].quarantined == {}
     (told,) = events(out, "columns_added")
     assert (told["stream"], told["columns"]) == ("orders", ["weight", "note"])
     expected = spark.sql(f"{SELECTIONS['large']} ORDER BY id").toArrow()
@@ -176,7 +177,7 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
 
     write(data, "parquet", range(3, 4), wide=True)
     engine = Engine(spark).execute(script(WIDE, source, SELECTIONS)).sink("large", take)
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     every_tuple(spark, 3, 4).createOrReplaceTempView("orders")
@@ -222,7 +223,7 @@ def test_columns_that_go_or_change_are_refused(spark: SparkSession, tmp_path: Pa
         with pytest.raises(
             CheckpointError, match=f"stream orders: {said}.*columns may be added, not dropped"
         ):
-            Engine(spark).execute(script(columns, source, view)).start(out, available_now=True)
+            Engine(spark).execute(script(columns, source, view)).start(out, trigger=Trigger.available_now())
     assert (out / "_penstock" / "catalog.json").read_bytes() == catalog
     # in another order they are the same columns
     turned = ", ".join(reversed(WIDE.split(", ")))
@@ -234,8 +235,8 @@ def test_a_replay_plays_the_columns_it_was_made_with(spark: SparkSession, tmp_pa
     source = f"replay OPTIONS (path '{data}', event_time 'seen', speed 'max')"
     views = {"large": "SELECT * FROM orders WHERE amount > 500"}
     answer(spark, script(NARROW, source, views), out)
-    with pytest.raises(CheckpointError, match="made without weight, note; leave the columns as they were"):
-        Engine(spark).execute(script(WIDE, source, views)).start(out, available_now=True)
+    with pytest.raises(CheckpointError, match=r"made without weight, note\. Restore the columns"):
+        Engine(spark).execute(script(WIDE, source, views)).start(out, trigger=Trigger.available_now())
     shutil.rmtree(out)
     run = answer(spark, script(WIDE, source, views), out)
     every_tuple(spark, 0, 1).createOrReplaceTempView("orders")

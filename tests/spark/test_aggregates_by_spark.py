@@ -148,7 +148,8 @@ def test_mistakes_are_told_as_an_aggregate_is_registered(engine: Engine) -> None
 
     for returns in ("NUMBER", "", 5):
         with pytest.raises(
-            InputError, match=f"^aggregate score: returns {returns!r}, which is no Spark SQL type; allowed: "
+            InputError,
+            match=f"^aggregate score: returns {returns!r} is not a Spark SQL type. Write one such as ",
         ):
             engine.aggregate("score", len, returns)  # type: ignore[arg-type]
     with pytest.raises(DuplicateNameError, match=r"^aggregate Sum: Spark has a function of that name"):
@@ -161,10 +162,10 @@ def test_mistakes_are_told_as_an_aggregate_is_registered(engine: Engine) -> None
     with pytest.raises(DuplicateNameError, match=r"^function Upper: Spark has a function of that name"):
         engine.function("Upper", add, "BIGINT")
     with pytest.raises(
-        InputError, match=r"^function none takes no arguments; it must take one pyarrow.Array"
+        InputError, match=r"^Function none takes no arguments; it must take at least one pyarrow.Array"
     ):
         engine.function("none", lambda: pa.array([1]), "BIGINT")
-    with pytest.raises(InputError, match=r"^aggregate score: an instance of int cannot be called"):
+    with pytest.raises(InputError, match=r"^aggregate score: an instance of int is not callable"):
         engine.aggregate("score", 5, "BIGINT")  # type: ignore[arg-type]
 
 
@@ -186,9 +187,9 @@ def test_a_view_with_an_aggregate_is_refused_with_its_hint(
 ) -> None:
     write_orders(tmp_path / "in", 1, 10)
     engine.execute(script(tmp_path / "in", {}))
-    with pytest.raises(UnsupportedError, match=r"is an aggregate of yours[:,] .* DEADLINE\('3 seconds'\)"):
+    with pytest.raises(UnsupportedError, match=r"[Yy]our aggregate .* DEADLINE\('3 seconds'\)"):
         engine.execute(f"CREATE VIEW v AS {query}")
-    with pytest.raises(UnsupportedError, match="is an aggregate of yours"):
+    with pytest.raises(UnsupportedError, match="aggregate such as"):
         engine.view("v", query)
 
 

@@ -34,6 +34,7 @@ from penstock.spark.sources import kafka_source
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -61,10 +62,10 @@ def test_a_source_that_cannot_be_read_again_leaves_windows_that_are_never_final(
     write(data, range(2, 8))
     wait_for(run, 16_000)
     run.stop()
-    run = engine.start(out, available_now=True, ended=True)
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     run.await_termination()
     (told,) = events_of(out, "backfill_impossible")
-    assert "read only once" in told["reason"]
+    assert "reads such a source once" in told["reason"]
     changes = run.changes("sums")
     unseen = changes.where(changes.w.start <= since)
     assert unseen.count() > 0
@@ -90,13 +91,13 @@ def test_a_redefined_view_and_one_that_joins_over_csv_files_are_made_whole(
     engine = Engine(spark, least_horizon_seconds=30).execute(declared).view("busy", SUMS)
     run = engine.start(out)
     wait_for(run, 4_000)
-    engine.views({name: VIEWS[name] for name in ("busy", "spread")})
+    engine.add_views({name: VIEWS[name] for name in ("busy", "spread")})
     since = newest_of_csv(spark, data)
     for numbers in (range(2, 4), range(4, 8)):
         write_csv(data, numbers)
         wait_for(run, 2_000 * numbers.stop)
     run.stop()
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     run.await_termination()
     for name in ("busy", "spread"):
         spark.read.schema(COLUMNS).csv(str(data), header=True).createOrReplaceTempView("tuples")
@@ -137,7 +138,7 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
 
     def run_with(views: dict[str, str], numbers: range) -> Run:
         write(data, numbers)
-        run = engine_on(spark, data).views(views).start(out, available_now=True)
+        run = engine_on(spark, data).add_views(views).start(out, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
         return run
@@ -197,7 +198,7 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
     assert [[path[-5:] for path in paths] for paths in read.files()] == [["1.csv", "2.csv"]]
     assert next(read.files())[0] == f"file://{data}/1.csv"
     (data / "2.csv").unlink()
-    with pytest.raises(CannotReadAgainError, match=r"2\.csv is gone"):
+    with pytest.raises(CannotReadAgainError, match=r"2\.csv does not exist any more"):
         list(read.files())
     (data / "2.csv").write_text("y")
     os.utime(data / "2.csv", (1, 1))
@@ -228,7 +229,7 @@ def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
         kafka.produce(topic, lines[::2], 0)
         kafka.produce(topic, lines[1::2], 1)
         sent.extend(lines)
-        run = Engine(spark).execute(table).views(views).start(out, available_now=True)
+        run = Engine(spark).execute(table).add_views(views).start(out, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
         return run

@@ -54,7 +54,7 @@ def test_a_text_that_is_compared_with_a_number_is_told(spark: SparkSession) -> N
     )
     assert isinstance(query, JoinQuery)
     _, (warning,) = bind_join(query, "v", RELATIONS, host(spark))
-    assert "f.said is of type STRING, the other side is not: Spark casts f.said to BIGINT" in warning
+    assert "f.said is STRING, the other side is not: Spark casts f.said to BIGINT" in warning
     assert "try_cast(f.said AS BIGINT)" in warning
     same = parse_query(
         "SELECT f.x FROM flights f JOIN weather w ON f.said = w.origin AND w.seen BETWEEN f.dep - INTERVAL 20 MINUTES AND f.dep"

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from engine_cases import orders, script, write_orders
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +22,7 @@ DAY = 86_400
 
 
 def _run(spark: SparkSession, text: str, output: Path) -> Run:
-    run = Engine(spark, settle_seconds=0).execute(text).start(output, available_now=True)
+    run = Engine(spark, settle_seconds=0).execute(text).start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run
@@ -68,7 +69,7 @@ def test_changes_of_parquet_files_are_told_once(spark: SparkSession, tmp_path: P
         "003.parquet": (then, sizes["003.parquet"]),
         "empty.parquet": (0, sizes["empty.parquet"]),
     }
-    assert run.status()["orders"]["files_changed"] == 2
+    assert run.status().streams["orders"].to_dict()["files_changed"] == 2
     assert _ids(run) == list(range(120))
     assert not _changes(_run(spark, text, tmp_path / "out"))
 
@@ -79,9 +80,9 @@ def test_a_csv_file_that_grows_is_told_while_the_stream_runs(spark: SparkSession
     (folder / "a b.csv").write_text("1,5,1.5,north,2026-01-01 00:00:00\n")
     (folder / "empty.csv").touch()
     engine = Engine(spark, files_seconds=0.1).execute(script(folder, EVERY, source="csv"))
-    run = engine.start(tmp_path / "out", trigger="200 milliseconds")
+    run = engine.start(tmp_path / "out", trigger=Trigger.every("200 milliseconds"))
     deadline = time.monotonic() + 300
-    while run.status()["orders"]["batches"] < 1 and time.monotonic() < deadline:
+    while run.status().streams["orders"].batches < 1 and time.monotonic() < deadline:
         time.sleep(0.05)
     for name in ("a b.csv", "empty.csv"):
         with (folder / name).open("a") as file:

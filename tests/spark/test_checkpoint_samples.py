@@ -14,6 +14,7 @@ from checkpoint_sample import COLUMNS, FOLDER, ROWS, table, unpack, write
 from penstock.errors import CheckpointError
 from penstock.spark.engine import Engine
 from penstock.spark.storage.layout import LAYOUT_VERSION
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -43,11 +44,11 @@ def test_a_checkpoint_of_this_layout_goes_on(spark: SparkSession, tmp_path: Path
     read = pq.read_table(kept.input)
     for number in range(kept.files, kept.files + 2):
         write(kept.input, number)
-    engine = Engine(spark, compact_every_batches=3).execute(table(kept.input)).views(kept.views)
-    run = engine.start(kept.out, available_now=True, ended=True)
+    engine = Engine(spark, compact_every_batches=3).execute(table(kept.input)).add_views(kept.views)
+    run = engine.start(kept.out, trigger=Trigger.available_now(ended=True))
     try:
         assert run.await_termination(300)
-        assert run.status()["tuples"]["tuples"] == 2 * ROWS, "nothing is read again"
+        assert run.status().streams["tuples"].tuples == 2 * ROWS, "nothing is read again"
         first = all_of(spark, kept.input, kept.files // 2)
         # the second start began behind the files of the first one
         begun = pc.max(pq.read_table(sorted(kept.input.glob("*"))[: kept.files // 2])["ts"]).as_py()
@@ -69,12 +70,12 @@ def test_a_checkpoint_of_this_layout_goes_on(spark: SparkSession, tmp_path: Path
 def test_a_checkpoint_of_an_older_layout_is_refused(spark: SparkSession, tmp_path: Path, layout: int) -> None:
     kept = unpack(ARCHIVES[layout], tmp_path / "kept")
     before = {path: path.stat().st_mtime_ns for path in kept.folder.rglob("*")}
-    engine = Engine(spark).execute(table(kept.input)).views(kept.views)
+    engine = Engine(spark).execute(table(kept.input)).add_views(kept.views)
     said = (
         rf"^the checkpoint {kept.out}/_penstock/checkpoint was written by an older version of Penstock: it has layout "
         rf"{layout}, this version reads layout {LAYOUT_VERSION}; go on with the version of Penstock that wrote it, or "
         "start with a new checkpoint and a new output folder$"
     )
     with pytest.raises(CheckpointError, match=said):
-        engine.start(kept.out, available_now=True)
+        engine.start(kept.out, trigger=Trigger.available_now())
     assert {path: path.stat().st_mtime_ns for path in kept.folder.rglob("*")} == before, "nothing is changed"

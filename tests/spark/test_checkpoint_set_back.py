@@ -24,6 +24,7 @@ from penstock.sql.script.script import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery
+from penstock.trigger import Trigger
 from window_log import LogWriter
 
 pytestmark = pytest.mark.spark
@@ -49,7 +50,11 @@ class Folder:
         self._files += files
 
     def run(self) -> Run:
-        run = Engine(self._spark).execute(script(self._data, VIEWS)).start(self._output, available_now=True)
+        run = (
+            Engine(self._spark)
+            .execute(script(self._data, VIEWS))
+            .start(self._output, trigger=Trigger.available_now())
+        )
         try:
             run.await_termination()
         finally:
@@ -81,7 +86,7 @@ def test_a_published_batch_that_would_read_other_records_is_refused(
     shutil.copytree(copy, checkpoint)
     folder.add()
     for _ in range(2):
-        with pytest.raises(StreamFailedError, match=r"batch 1 is published.*set back to an older copy"):
+        with pytest.raises(StreamFailedError, match=r"batch 1 is published.*restored from an older copy"):
             folder.run()
         shutil.rmtree(checkpoint)
         shutil.copytree(copy, checkpoint)
@@ -134,7 +139,7 @@ def test_checkpoint_and_output_on_two_file_systems(
     run = (
         Engine(spark)
         .execute(text)
-        .start(tmp_path / "out", elsewhere / "checkpoint", available_now=True, ended=True)
+        .start(tmp_path / "out", elsewhere / "checkpoint", trigger=Trigger.available_now(ended=True))
     )
     run.await_termination()
     run.stop()
@@ -181,7 +186,9 @@ def test_windows_whose_checkpoint_was_set_back_are_refused(
     shutil.move(checkpoint, tmp_path / "newest")
     shutil.copytree(tmp_path / "copy", checkpoint)
     log.put(100)
-    with pytest.raises(StreamFailedError, match=r"batch 1 is published with the log up to .*set back"):
+    with pytest.raises(
+        StreamFailedError, match=r"batch 1 was published with log entries up to .*restored from an older copy"
+    ):
         _follow(spark, log)
     shutil.rmtree(checkpoint)
     shutil.copytree(tmp_path / "newest", checkpoint)
@@ -200,9 +207,9 @@ def test_windows_whose_log_was_set_back_are_refused(
     _follow(spark, log)
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
-    told = "reader windows of stream orders goes on with entry 3 of the log, .* ends before entry 2"
+    told = "reader windows of stream orders continues with entry 3 of the log, .* ends before entry 2"
     with pytest.raises(
-        StreamFailedError, match=rf"{told}: one of them was set back.*Put back the newest copy"
+        StreamFailedError, match=rf"{told}: one of them was restored.*Restore the newest copy"
     ):
         _follow(spark, log)
 

@@ -12,6 +12,7 @@ from penstock import Engine
 from penstock.errors import InputError, SqlError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +121,7 @@ def test_a_view_added_to_a_running_engine_is_refused_without_harm(
 
 def _await(run: object, tuples: int) -> None:
     deadline = time.monotonic() + 120
-    while run.status()["t"]["tuples"] < tuples:  # type: ignore[attr-defined]
+    while run.status().streams["t"].tuples < tuples:  # type: ignore[attr-defined]
         assert time.monotonic() < deadline
         run.await_termination(0.5)  # type: ignore[attr-defined]
 
@@ -138,10 +139,10 @@ def test_what_gets_by_is_that_view_s_failure(
     monkeypatch.setattr(
         "penstock.spark.analysis.expressions.SparkExpressionHost._refuse_failing", lambda *_: None
     )
-    run = Engine(spark).execute(script).start(str(tmp_path / "out"), available_now=True)
+    run = Engine(spark).execute(script).start(str(tmp_path / "out"), trigger=Trigger.available_now())
     run.await_termination()
     (tmp_path / "t" / "2.json").write_text('{"id": 200, "s": "windows"}\n')
-    run = Engine(spark).execute(script).start(str(tmp_path / "out"), available_now=True)
+    run = Engine(spark).execute(script).start(str(tmp_path / "out"), trigger=Trigger.available_now())
     run.await_termination()
     assert sorted(run.results("good").collect()) == [(1,), (200,)]
     assert run.results("bad").collect() == [(200,)]

@@ -118,7 +118,7 @@ def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, be
     for name, text in views.items():
         assert _bag(run.results(name)) == _bag(spark.sql(text)), name
     assert places(run) == bad
-    status = run.status()["orders"]
+    status = run.status().streams["orders"].to_dict()
     assert status["tuples"] == kept
     assert status["rows_set_aside"] == sum(lost or 0 for *_, lost in bad)
     origins = {str(row["origin"]).rpartition("/")[2] for row in quarantined(tmp_path / "out")}
@@ -146,7 +146,7 @@ def test_an_index_beyond_the_dictionary(spark: SparkSession, tmp_path: Path) -> 
     tuples = spark.createDataFrame(pa.concat_tables(good))
     tuples.createOrReplaceTempView("orders")
     assert Counter(answered) == Counter(spark.sql(DERIVED["long_name"]).select("id").collect())
-    assert run.status()["orders"]["tuples"] == (8 * GROUPS - 4) * size
+    assert run.status().streams["orders"].tuples == (8 * GROUPS - 4) * size
     assert not run.events("stream_retried")
 
 
@@ -174,7 +174,7 @@ def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSessi
     counted = run.results("counted").collect()
     assert sum(row.n for row in counted) == ROWS - size
     assert sum(row.ids for row in counted) == sum(range(size)) + sum(range(2 * size, ROWS))
-    assert run.status()["orders"]["tuples"] == ROWS - size
+    assert run.status().streams["orders"].tuples == ROWS - size
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["in_scan", "behind"])
@@ -231,7 +231,10 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     assert told == bad
     for name, text in views.items():
         assert _bag(run.results(name)) == _bag(spark.sql(text)), name
-    assert set(run.status()["orders"]["quarantined"]) <= {"unreadable row group", "unreadable Parquet file"}
+    assert set(run.status().streams["orders"].quarantined) <= {
+        "unreadable row group",
+        "unreadable Parquet file",
+    }
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
@@ -264,7 +267,7 @@ def test_a_file_that_only_spark_reads_is_set_aside_whole(
     (place,) = (place for event in run.events("rows_set_aside") for place in event["places"])
     assert Path(place["path"]).name == victim.name
     assert place["reason"].lower().startswith(f"unreadable {kind} file: ")
-    status = run.status()["t"]
+    status = run.status().streams["t"].to_dict()
     assert {name.lower(): count for name, count in status["quarantined"].items()} == {
         f"unreadable {kind} file": 1
     }

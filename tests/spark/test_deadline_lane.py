@@ -30,6 +30,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -116,7 +117,7 @@ def _put(folder: Path, number: int, parts: int = 1) -> pa.Table:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run
@@ -279,7 +280,7 @@ def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(
     engine.view("hasty", f"SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 4) */ {text}")
     engine.view("calm", f"SELECT /*+ DEADLINE('1 minute') */ {text}")
     (warning,) = [each for each in engine.warnings if not each.startswith("rides: ")]
-    assert warning.startswith("hasty: its deadline of 0.001 s is below what an order takes here")
+    assert warning.startswith("the deadline of view hasty, 0.001 s, is too short")
     told = engine.explain()
     assert "view hasty on rides with a deadline: windows are answered within 0.001 s" in told
     assert "at most 1 of 4 lost; carried from the last one that was" in told
@@ -304,7 +305,9 @@ def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) ->
     tables.append(_put(tmp_path, 2))
     wait(lambda: _counts(run, "second")["released"] == 19, run)
     engine.drop("second")
-    wait(lambda: not any("deadlines" in name for name in run.status()["rides"]["lanes"]), run)
+    wait(
+        lambda: not any("deadlines" in name for name in run.status().streams["rides"].to_dict()["lanes"]), run
+    )
     engine.view(
         "third",
         "SELECT /*+ DEADLINE('60 seconds') */ window(ts, '5 seconds') AS w, count(*) AS n FROM rides GROUP BY 1",
@@ -352,12 +355,10 @@ def test_windows_that_wait_for_late_tuples_keep_their_bound(spark: SparkSession,
     engine.view("carried", f"SELECT {hints} {text.format(window, 'number(x)')}")
     told = engine.explain()
     assert (
-        "after the stream's time passes their end by the slack K, learned so that their error is below 0.02 of each"
+        "after the stream's time passes their end + slack, which Penstock learns so that the error is below 0.02 of each"
         in told
     )
-    assert (
-        "learned so that the share of a group's tuples they lack is below 0.02 for 0.9 of the groups" in told
-    )
+    assert "Penstock learns so that the share of missing tuples is below 0.02 for 90 % of the groups" in told
     moments = _disordered(tmp_path, 0, 24)
     run = _answered(engine, tmp_path / "out")
     known = folder_status(tmp_path / "out")["views"]["counted"]["standing"]

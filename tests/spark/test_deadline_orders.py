@@ -332,14 +332,14 @@ def test_states_that_cannot_travel_are_not_carried_and_that_is_told(orders: Orde
     assert orders.staged(task, report) == orders.oracle(text, task)
     assert report.carried is None
     assert report.uncarried.startswith(
-        "the states cannot be pickled: TypeError: cannot pickle '_thread.lock'"
+        "the aggregate states cannot be pickled: TypeError: cannot pickle '_thread.lock'"
     )
 
     calls = mine(summing(), "amount")
     task = orders.task(over(calls), calls, state_bytes=100)
     report = orders.run(task)
     assert orders.staged(task, report) == orders.oracle(text, task)
-    assert (report.carried, report.uncarried) == (None, "the states take more than 100 bytes")
+    assert (report.carried, report.uncarried) == (None, "the aggregate states take more than 100 bytes")
     report = orders.run(replace(task, state_bytes=0))
     assert (report.carried, report.uncarried) == (None, "")
 
@@ -351,4 +351,4 @@ def test_states_that_cannot_travel_are_not_carried_and_that_is_told(orders: Orde
     assert orders.staged(task, report) == orders.oracle(text, task)
     assert report.work is not None
     assert not report.work.carried
-    assert report.uncarried == "the states cannot be read again: ValueError: no way back"
+    assert report.uncarried == "the aggregate states cannot be unpickled: ValueError: no way back"

@@ -16,6 +16,7 @@ from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.monitor.troubles import take_troubles
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -47,25 +48,24 @@ def test_selections_and_joins_go_on_beside_windows_that_cannot(spark: SparkSessi
     try:
         _until(lambda: len(run.events("lane_retried")) > 3)
         put_file(tmp_path / "in" / "1.parquet", lambda path: pq.write_table(orders(300, 8, 300), path))
-        _until(lambda: run.status()["orders"]["tuples"] == 600)
+        _until(lambda: run.status().streams["orders"].tuples == 600)
         joined = len(run.events("cut"))
         _until(lambda: len(run.events("cut")) > joined or joined > 1)
         assert run.active
         assert not run.await_termination(0.1)
-        (told,) = (trouble.line() for trouble in take_troubles(run.status()))
-        assert told.startswith("RETRYING: view by_name of stream orders waits since ")
-        assert (
-            "sink write of view by_name failed: ValueError: this sink takes nothing yet; tried again " in told
-        )
+        (told,) = (trouble.line() for trouble in take_troubles(run.status().to_dict()["streams"]))
+        assert told.startswith("RETRYING: view by_name of stream orders, since ")
+        assert "sink write of view by_name failed: ValueError: this sink takes nothing yet; retried " in told
         _until(
             lambda: any(
-                "RETRYING: view by_name" in line for line in status_lines(folder_status(tmp_path / "out"))
+                "RETRYING: view by_name" in line
+                for line in status_lines(folder_status(tmp_path / "out"), verbose=True)
             )
         )
-        assert run.status()["orders"]["state"] == "running"
+        assert run.status().streams["orders"].state == "running"
         mended.touch()
         _until(lambda: bool(run.events("lane_back")))
-        assert not take_troubles(run.status())
+        assert not take_troubles(run.status().to_dict()["streams"])
     finally:
         run.stop()
     assert not run.events("run_failed")
@@ -85,11 +85,11 @@ def test_what_is_available_is_answered_beside_a_view_that_cannot_be_and_that_is_
 
     views = {**VIEWS, "busy": "SELECT name, n FROM by_name WHERE n > 10"}
     engine = Engine(spark).execute(script(tmp_path / "in", views, options=", max_files_per_trigger '1'"))
-    run = engine.sink("by_name", write).start(tmp_path / "out", available_now=True, ended=True)
+    run = engine.sink("by_name", write).start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     with pytest.raises(
         StreamFailedError,
-        match=r"^not everything is answered: views by_name, busy: sink write of view by_name failed: ValueError: never 0\. "
-        r"All else is; the same command goes on from here$",
+        match=r"^some views are incomplete: views by_name, busy: sink write of view by_name failed: ValueError: never 0\. "
+        r"All others are complete\. Run the same command again to continue$",
     ):
         run.await_termination(600)
     run.stop()

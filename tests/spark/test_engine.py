@@ -13,12 +13,13 @@ from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, ro
 from penstock.errors import CheckpointError, InputError
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
 
 def _answers(engine: Engine, output: Path, views: dict[str, str]) -> dict[str, object]:
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return {name: rows(run.results(name)) for name in views}
@@ -30,7 +31,7 @@ def test_results_equal_spark_sql_on_parquet(
 ) -> None:
     write_orders(tmp_path / "in", files=3, rows=2_000)
     engine = Engine(spark).execute(script(tmp_path / "in", views, options=", max_files_per_trigger '1'"))
-    place = "in the scan" if views is VIEWS else "behind the DataFrame"
+    place = "fast path" if views is VIEWS else "slower path"
     assert place in engine.explain()
     answers = _answers(engine, tmp_path / "out", views)
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
@@ -75,13 +76,13 @@ def test_any_streaming_dataframe_and_views_on_views(spark: SparkSession, tmp_pat
 def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", files=1, rows=3_000)
     engine = Engine(spark).execute(script(tmp_path / "in", DERIVED_VIEWS))
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
     raising = tuples.where("amount = 0 AND name <> 'south'").count()
     assert raising > 0
-    assert run.status()["orders"]["errors"] == {"ratio": raising}
+    assert run.status().streams["orders"].errors == {"ratio": raising}
     assert run.events("expression_raised")
 
 
@@ -99,7 +100,7 @@ def test_views_come_and_go_by_batch(spark: SparkSession, tmp_path: Path) -> None
             engine.view("large", "SELECT * FROM orders WHERE amount > 990")
 
     engine.sink("large", change)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     assert seen == list(range(6))
@@ -146,10 +147,10 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
     write_orders(tmp_path / "in", files=1, rows=100)
     text = script(tmp_path / "in", VIEWS)
     engine = Engine(spark).execute(text)
-    run = engine.start(tmp_path / "out", tmp_path / "one", available_now=True)
+    run = engine.start(tmp_path / "out", tmp_path / "one", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
-    with pytest.raises(CheckpointError, match="another checkpoint"):
+    with pytest.raises(CheckpointError, match=r"its checkpoint .* does not exist"):
         Engine(spark).execute(text).start(tmp_path / "out", tmp_path / "two")
 
 
@@ -157,8 +158,8 @@ def test_output_of_another_checkpoint_is_refused(spark: SparkSession, tmp_path: 
     ("text", "message"),
     [
         ("CREATE TABLE t (a INT) USING parquet OPTIONS (path '/no/such/place');", "does not exist"),
-        ("CREATE TABLE t (a INT) USING parquet;", "path is missing"),
-        ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "allowed: parquet"),
+        ("CREATE TABLE t (a INT) USING parquet;", "set the option path"),
+        ("CREATE TABLE t (a INT) USING sqlite OPTIONS (path 'x');", "Use parquet"),
         ("CREATE TABLE t (__penstock_step INT) USING parquet OPTIONS (path '{path}');", "reserved"),
         (
             "CREATE TABLE t (a INT) USING parquet OPTIONS (path '{path}', event_time 'b');",
@@ -215,7 +216,7 @@ def test_redefining_and_dropping_views_that_others_select_from(spark: SparkSessi
     engine.view("huge", "SELECT id FROM Large WHERE amount > 900")
     with pytest.raises(InputError, match="huge selects from Large"):
         engine.drop("large")
-    with pytest.raises(InputError, match="select from itself"):
+    with pytest.raises(InputError, match="selects from itself"):
         engine.view("large", "SELECT * FROM huge")
     with pytest.raises(InputError, match="is a table or stream"):
         engine.view("Orders", "SELECT * FROM orders")
@@ -245,18 +246,18 @@ def test_reconcile_follows_views_and_inserts(spark: SparkSession, tmp_path: Path
     assert engine.reconcile(same + console).dropped == [hidden]
     assert set(engine.declared["orders"]) == set(changed)
     for text, refusal in (
-        (same + console + "CREATE TABLE other (a INT) USING nothing;", "allowed: parquet"),
-        (same, "table shown is gone from the script; .* stop the run"),
+        (same + console + "CREATE TABLE other (a INT) USING nothing;", "Use parquet"),
+        (same, "no longer declares table shown.* restart the run"),
         (
             same.replace("amount INT", "amount BIGINT") + console,
-            "table orders has other columns than the run",
+            "Table orders has other columns than the run",
         ),
         (
             same.replace("seen'", "seen', max_files_per_trigger '1'") + console,
             "other options .*\n.*line 1: CREATE",
         ),
-        (script(tmp_path / "in", {}) + console, "the script has no view"),
-        ("", "the script has no view"),
+        (script(tmp_path / "in", {}) + console, "The script has no view"),
+        ("", "The script has no view"),
     ):
         with pytest.raises(InputError, match=refusal):
             engine.reconcile(text)
@@ -281,13 +282,13 @@ def test_parquet_files_of_any_nullability_name_and_age(spark: SparkSession, tmp_
         "CREATE VIEW far AS SELECT id FROM t WHERE at > TIMESTAMP '2020-01-01' OR at IS NULL;"
         "CREATE VIEW old AS SELECT id FROM t WHERE at < TIMESTAMP '1900-01-01' AND id >= 0;"
     )
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     assert run.await_termination()
     assert sorted(row.id for row in run.results("FAR").collect()) == [0, 10, 20, 21]
     assert sorted(row.id for row in run.results("old").collect()) == [1, 11]
-    assert sum(run.status()["t"]["quarantined"].values()) == 1
+    assert sum(run.status().streams["t"].quarantined.values()) == 1
 
 
 def test_row_groups_are_skipped_by_statistics_and_nothing_is_missed(
@@ -320,8 +321,8 @@ def test_row_groups_are_skipped_by_statistics_and_nothing_is_missed(
     engine = Engine(spark).execute(
         f"CREATE TABLE sorted ({columns}) USING parquet OPTIONS (path '{tmp_path / 'in'}')"
     )
-    engine.views({name: f"SELECT * FROM sorted WHERE {text}" for name, text in conditions.items()})
-    run = engine.start(tmp_path / "out", available_now=True)
+    engine.add_views({name: f"SELECT * FROM sorted WHERE {text}" for name, text in conditions.items()})
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     # Spark's own pushdown believes statistics that leave NaN out, and would miss it
@@ -353,7 +354,7 @@ def test_warnings_of_views_come_and_go_with_them(spark: SparkSession, tmp_path: 
     views = {"cast": "SELECT * FROM orders WHERE name > 5", "fine": "SELECT * FROM orders WHERE name > '5'"}
     engine = Engine(spark).execute(script(tmp_path / "in", views))
     (warning,) = engine.warnings
-    assert warning.startswith("cast: `name` is of type STRING")
+    assert warning.startswith("cast: `name` is STRING")
     engine.view("cast", "SELECT * FROM orders WHERE name > '5'")
     assert engine.warnings == []
 

@@ -20,6 +20,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.recovery.messages import quoted
 from penstock.sql.conditions.bind import bind_selections
 from penstock.testing.queries import QueryGenerator
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -50,9 +51,9 @@ def test_engine_selects_what_spark_selects(spark: SparkSession, tmp_path: Path, 
     engine = Engine(spark).execute(
         f"CREATE TABLE tuples ({columns}) USING parquet OPTIONS (path '{tmp_path / 'in'}')"
     )
-    engine.views({name: f"SELECT * FROM tuples WHERE {text}" for name, text in conditions.items()})
-    assert ("in the scan" in engine.explain()) is not needs_spark
-    run = engine.start(tmp_path / "out", available_now=True)
+    engine.add_views({name: f"SELECT * FROM tuples WHERE {text}" for name, text in conditions.items()})
+    assert ("fast path" in engine.explain()) is not needs_spark
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
 
@@ -70,7 +71,7 @@ def test_engine_selects_what_spark_selects(spark: SparkSession, tmp_path: Path, 
         expected = {row for row, holds in zip(rows, answers[name].to_pylist(), strict=True) if holds}
         assert found[name] == expected, text
     assert any(found.values())
-    assert run.status()["tuples"]["errors"] == {}
+    assert run.status().streams["tuples"].errors == {}
     if not needs_spark:
         matches = Matcher(conditions, schema).match(table.select(schema.names))
         mine: dict[str, set[int]] = defaultdict(set)

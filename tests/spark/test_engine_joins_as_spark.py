@@ -29,6 +29,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.joins import RegisteredJoin, read_joins
 from penstock.spark.storage.layout import Layout
 from penstock.testing.joins import JoinGenerator
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -104,14 +105,14 @@ def case(
 @pytest.mark.parametrize("case", range(0, SEEDS, 2), indirect=True)
 def test_joins_over_a_restart(spark: SparkSession, case: Case) -> None:
     case.feed.more()
-    run = answered(Engine(spark).execute(case.script).views(case.staying | case.going), case.output)
+    run = answered(Engine(spark).execute(case.script).add_views(case.staying | case.going), case.output)
     run.stop()
     gone = case.registered(case.going)
     owed = [case.oracle.rows(each) for each in gone]
 
     came = Counter(case.feed.files)
     case.feed.more()
-    run = answered(Engine(spark).execute(case.script).views(case.staying | case.coming), case.output)
+    run = answered(Engine(spark).execute(case.script).add_views(case.staying | case.coming), case.output)
     case.check(run, came)
     left = [multiset(run.results(each.definition.name)) for each in gone]
     case.refuse("".join(map(difference, gone, left, owed)))
@@ -121,11 +122,11 @@ def test_joins_over_a_restart(spark: SparkSession, case: Case) -> None:
 @pytest.mark.parametrize("case", range(1, SEEDS, 2), indirect=True)
 def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: Case) -> None:
     case.feed.more()
-    engine = Engine(spark).execute(case.script).views(case.staying | case.going)
+    engine = Engine(spark).execute(case.script).add_views(case.staying | case.going)
     run = engine.start(case.output)
     # while batches are under way: those have what views ask for that were there when they were bound
-    wait(lambda: any(each["tuples"] for each in run.status().values()), run)
-    engine.views(case.coming)
+    wait(lambda: any(each["tuples"] for each in run.status().to_dict()["streams"].values()), run)
+    engine.add_views(case.coming)
     wait(lambda: is_answered(run, case.feed), run)
     gone = case.registered(case.going)
     owed = [case.oracle.rows(each) for each in gone]
@@ -142,7 +143,7 @@ def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: C
 
 def answered(engine: Engine, output: Path) -> Run:
     """A run over what is there."""
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     assert run.await_termination(900)
     return run
 

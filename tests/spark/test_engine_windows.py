@@ -26,6 +26,7 @@ from penstock.monitor.snapshot import take_snapshot
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 START = 1_700_000_000_000_000
 COLUMNS = "ts TIMESTAMP, key BIGINT, name STRING, value DOUBLE, price DECIMAL(10,2)"
@@ -103,8 +104,8 @@ def test_final_results_equal_spark_over_all_tuples(
     data = write(tmp_path / "data", range(8))
     run = (
         engine_on(spark, data, map_in_scan=map_in_scan)
-        .views(VIEWS)
-        .start(tmp_path / "out", available_now=True, ended=True)
+        .add_views(VIEWS)
+        .start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     )
     run.await_termination()
     for name, sql in VIEWS.items():
@@ -119,14 +120,16 @@ def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: 
     data, out = write(tmp_path / "data", range(10)), tmp_path / "out"
     text = "SELECT window(ts, '1 second') AS w, {}(key + 9000000000000000000) AS s FROM tuples GROUP BY w"
     engine = engine_on(spark, data, max_delay_seconds=1)
-    run = engine.view("huge", text.format("sum")).start(out, available_now=True)
+    run = engine.view("huge", text.format("sum")).start(out, trigger=Trigger.available_now())
     run.await_termination()
     assert_equal_to_spark(spark, run.results("huge"), [data], text.format("try_sum"))
     too_large = run.results("huge").where("s IS NULL").count()
-    (line,) = (stream.line() for stream in take_snapshot(run.status()))
+    (line,) = (stream.line() for stream in take_snapshot(run.status().to_dict()["streams"]))
     assert "for a SUM or AVG that does not fit its type in huge" in line
     run.stop()
-    assert "a NULL for a SUM or AVG that does not fit its type" in "\n".join(status_lines(folder_status(out)))
+    assert "NULL for a SUM or AVG that does not fit its type" in "\n".join(
+        status_lines(folder_status(out), verbose=True)
+    )
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     windows = [event for event in events if event["kind"] == "windows"]
     # the last tuple of each file is 20 s late; those of the last files are of final windows
@@ -144,10 +147,10 @@ def test_sinks_get_every_revision(
     def keep(rows: DataFrame, batch: int) -> None:
         handed.append((batch, rows.columns, rows.collect()))
 
-    engine = engine_on(spark, data).views({name: VIEWS[name] for name in ("sums", "busy")})
+    engine = engine_on(spark, data).add_views({name: VIEWS[name] for name in ("sums", "busy")})
     engine.sink("sums", keep)
     engine.execute("CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM busy")
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     told = run.changes("sums")
     assert Counter(row[:-2] for _, _, rows in handed for row in rows) == Counter(
@@ -165,7 +168,7 @@ def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_pa
     data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
     for more in (range(0), range(4, 8)):
         write(data, more)
-        run = engine_on(spark, data).views(VIEWS).start(out, available_now=True)
+        run = engine_on(spark, data).add_views(VIEWS).start(out, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
     for name, sql in VIEWS.items():
@@ -180,11 +183,11 @@ def test_a_first_window_view_joins_a_running_engine_and_the_last_one_leaves(
     run = engine.start(out)
     wait_for(run, 4_000)
     since = newest_of(data)
-    engine.views(VIEWS)
+    engine.add_views(VIEWS)
     write(data, range(2, 6))
     wait_for(run, 12_000)
     run.stop()
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     run.await_termination()
     own = [data / f"{number:03d}.parquet" for number in range(6)]
     for name, sql in VIEWS.items():
@@ -192,7 +195,7 @@ def test_a_first_window_view_joins_a_running_engine_and_the_last_one_leaves(
     run.stop()
     engine.drop(*VIEWS)
     write(data, range(6, 8))
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     run.await_termination()
     assert run.results("dear").count() == spark.read.parquet(str(data)).where("price > 99").count()
     for name, sql in VIEWS.items():
@@ -209,7 +212,7 @@ def newest_of(data: Path) -> datetime:
 def wait_for(run: Run, count: int, seconds: float = 300) -> None:
     """Until so many tuples of the stream have been published."""
     deadline = time.monotonic() + seconds
-    while run.status()["tuples"]["tuples"] < count:
+    while run.status().streams["tuples"].tuples < count:
         assert time.monotonic() < deadline, "in time"
         time.sleep(0.2)
 
@@ -249,17 +252,17 @@ def test_a_process_killed_before_its_first_batch_leaves_nothing_in_the_way(
         for unfinished in ("offsets/.0.5ee1.tmp", "commits/.0.5ee1.tmp", "state/0/0/.1.zip.5ee1.tmp"):
             (checkpoint / unfinished).parent.mkdir(parents=True, exist_ok=True)
             (checkpoint / unfinished).write_text("v1")
-    run = engine_on(spark, data).view("sums", VIEWS["sums"]).start(out, available_now=True)
+    run = engine_on(spark, data).view("sums", VIEWS["sums"]).start(out, trigger=Trigger.available_now())
     run.await_termination()
     assert_equal_to_spark(spark, run.results("sums"), [data], VIEWS["sums"])
     run.stop()
 
 
 def test_explain_tells_what_each_window_view_promises(spark: SparkSession, tmp_path: Path) -> None:
-    told = engine_on(spark, write(tmp_path / "data", range(1), 10)).views(VIEWS).explain()
+    told = engine_on(spark, write(tmp_path / "data", range(1), 10)).add_views(VIEWS).explain()
     assert (
         "sums: windows of 1 s every 0.5 s; _a0 = sum(value), _a1 = count(*), _a2 = avg(price); "
-        "early error below 0.05 with probability 0.95"
+        "at most 5 % of early answers are off by 5 % or more"
     ) in told
     assert "busy: windows of 2 s; _a0 = count(*), _a1 = stddev_samp(value); HAVING _a0 > 120;" in told
 

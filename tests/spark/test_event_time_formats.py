@@ -21,6 +21,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.sources.event_times import stored_times
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -101,7 +102,7 @@ def _static(spark: SparkSession, folder: Path, kind: str, form: str) -> DataFram
 
 
 def _ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True, ended=True)
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     assert run.await_termination(600)
     run.stop()
     return run
@@ -115,11 +116,11 @@ def _usable(text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "form", "place"),
     [
-        ("json", "millis", "json is decoded by Spark"),
-        ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "csv is decoded by Spark"),
-        ("parquet", "millis", "in the scan"),
-        ("parquet", "nanos", "in the scan"),
-        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "the event time's format is read by Spark only"),
+        ("json", "millis", "Spark decodes json"),
+        ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "Spark decodes csv"),
+        ("parquet", "millis", "fast path"),
+        ("parquet", "nanos", "fast path"),
+        ("parquet", "dd.MM.yyyy HH:mm:ss.SSS", "only Spark reads the format of the event time"),
     ],
 )
 def test_views_over_stored_times_are_those_of_spark(
@@ -128,14 +129,14 @@ def test_views_over_stored_times_are_those_of_spark(
     _write(tmp_path / "clicks", kind, form)
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute" or kind != "parquet"}
     engine = Engine(spark, shards=2).execute(_table(tmp_path / "clicks", kind, form))
-    engine.views(views)
+    engine.add_views(views)
     assert place in engine.explain()
     run = _ended(engine, tmp_path / "out")
     _static(spark, tmp_path / "clicks", kind, form).createOrReplaceTempView("clicks")
     for name, text in views.items():
         assert rows(run.results(name)) == rows(spark.sql(_usable(text))), name
     assert run.results("everything").schema["ts"].dataType.simpleString() == "timestamp"
-    assert run.status()["clicks"]["tuples"] == len(CLICKS)
+    assert run.status().streams["clicks"].tuples == len(CLICKS)
 
 
 def test_streams_join_over_times_of_different_formats(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_replay_and_a_frame_have_such_times_too(spark: SparkSession, tmp_path:
     engine.execute(
         _table(tmp_path / "played", "replay", "micros", "again", ", rows_per_trigger 2, speed 'max'")
     )
-    engine.views({"per_minute": VIEWS["per_minute"], "again_all": "SELECT * FROM again WHERE who > ''"})
+    engine.add_views({"per_minute": VIEWS["per_minute"], "again_all": "SELECT * FROM again WHERE who > ''"})
     run = _ended(engine, tmp_path / "out")
     static = _static(spark, tmp_path / "clicks", "json", "micros")
     static.createOrReplaceTempView("clicks")
@@ -194,8 +195,8 @@ def test_a_topic_has_such_times_decoded_in_the_worker(
         "event_time 'ts', event_time_format 'millis');"
     )
     views = {name: text for name, text in VIEWS.items() if name != "odd_minute"}
-    engine.views(views)
-    assert "JSON is decoded in the worker" in engine.explain()
+    engine.add_views(views)
+    assert "Python workers decode JSON" in engine.explain()
     run = _ended(engine, tmp_path / "out")
     (tmp_path / "clicks").mkdir()
     (tmp_path / "clicks" / "1.json").write_text("\n".join(lines))
@@ -236,20 +237,20 @@ def test_the_worker_reads_numbers_as_spark_does(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "kind", "told"),
     [
-        ("ts BIGINT", "event_time 'ts'", SqlError, "is bigint; it must be a timestamp. Say which unit .* 'millis'"),
-        ("ts STRING", "event_time 'ts'", SqlError, "must be a timestamp. Declare it TIMESTAMP, or say how its text"),
+        ("ts BIGINT", "event_time 'ts'", SqlError, "is bigint; it must be a timestamp. Set the unit .* 'millis'"),
+        ("ts STRING", "event_time 'ts'", SqlError, "must be a timestamp. Declare it TIMESTAMP, or set the format of its text"),
         ("ts BOOLEAN", "event_time 'ts'", SqlError, "is boolean; it must be a timestamp\n"),
-        ("ts STRING", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers .* is string; allowed for text"),
+        ("ts STRING", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers .* is string\\. For text use"),
         ("ts DOUBLE", "event_time 'ts', event_time_format 'millis'", SqlError, "is for whole numbers"),
-        ("ts BIGINT", "event_time 'ts', event_time_format 'yyyy'", SqlError, "a pattern of text, and column ts is bigint"),
-        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'millis'", SqlError, "declare ts BIGINT, as what it is stored"),
-        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'yyyy'", SqlError, "declare ts STRING"),
-        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "no format that Spark reads: .*; allowed: 'seconds'|no format"),
+        ("ts BIGINT", "event_time 'ts', event_time_format 'yyyy'", SqlError, "a pattern for text, but column ts is bigint"),
+        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'millis'", SqlError, "Declare ts BIGINT"),
+        ("ts TIMESTAMP", "event_time 'ts', event_time_format 'yyyy'", SqlError, "Declare ts STRING"),
+        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "not a format that Spark reads: .* allowed: 'seconds'|not a format"),
         ("ts BIGINT", "event_time 'ts', event_time_format 'milliseconds'", SqlError, "did you mean 'millis'"),
         ("ts STRING", "event_time 'ts', event_time_format 'EEEE'", SqlError, "event_time_format 'EEEE'"),
-        ("ts BIGINT", "event_time_format 'millis'", SqlError, "name its column: event_time 'column'"),
+        ("ts BIGINT", "event_time_format 'millis'", SqlError, "needs the option event_time 'column'"),
         ("ts BIGINT", "event_time 'at', event_time_format 'millis'", UnknownNameError, "existing columns: ts"),
-        ("ts BIGINT", "static true, event_time_format 'millis'", SqlError, "leave event_time_format out"),
+        ("ts BIGINT", "static true, event_time_format 'millis'", SqlError, "event_time_format"),
     ],
 )  # fmt: skip
 def test_a_format_that_does_not_fit_is_refused_in_words(

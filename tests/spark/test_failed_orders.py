@@ -20,6 +20,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -91,7 +92,7 @@ def test_a_damaged_log_keeps_the_lane_waiting_and_costs_no_window(
     assert _count(out, "v", "failed") == 0
     for path, content in whole.items():
         put_file(path, partial(_write, content))
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     assert _count(out, "v", answered) == 3
@@ -114,7 +115,7 @@ def test_a_worker_that_is_lost_costs_no_late_answer(spark: SparkSession, tmp_pat
     engine = _engine(spark, tmp_path, leaving=leaving)
     engine.view("v", f"SELECT /*+ {HASTY} */ {WINDOW}, leaving(x) AS n FROM rides GROUP BY 1")
     _put(tmp_path, 0)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     assert died.exists()
@@ -135,7 +136,7 @@ def test_a_worker_that_is_lost_every_time_is_the_matter_of_its_window(
         engine.view(name, f"SELECT /*+ {hints} */ {WINDOW}, leaving(x) AS n FROM rides GROUP BY 1")
     _put(tmp_path, 0)
     out = tmp_path / "out"
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     for name in ("prompt", "owed"):

@@ -23,6 +23,7 @@ from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +55,7 @@ def _failing() -> dict[str, Callable[..., Any]]:
     ("function", "told"),
     [
         ("raises", "function rate raised: ValueError: no rate for True"),
-        ("short", r"function rate returned 99 values for 100 rows; it must return one a row"),
+        ("short", r"function rate returned 99 values for 100 rows; return one value for each row"),
         ("text", "function rate returned string, which does not fit its type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),
         ("exits", "function rate ended its process: SystemExit: 3"),
@@ -66,7 +67,7 @@ def test_a_function_that_fails_is_named_with_its_view(
     write_orders(tmp_path / "in", 1, 300)
     engine = Engine(spark).function("rate", _failing()[function], "INT")
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     with pytest.raises(StreamFailedError, match=f"^stream orders stopped: {told}.* \\(view v\\)$"):
         run.await_termination(300)
     run.stop()
@@ -97,7 +98,9 @@ def test_a_killed_worker_is_no_end(spark: SparkSession, tmp_path: Path) -> None:
 
     engine = Engine(spark, retry_seconds=0.1).function("rate", rate, "INT")
     views = {"v": "SELECT * FROM orders WHERE rate(amount) > 900"}
-    run = engine.execute(script(tmp_path / "in", views)).start(tmp_path / "out", available_now=True)
+    run = engine.execute(script(tmp_path / "in", views)).start(
+        tmp_path / "out", trigger=Trigger.available_now()
+    )
     assert run.await_termination(300)
     run.stop()
     plain = {"v": "SELECT * FROM orders WHERE amount + 1 > 900"}
@@ -117,10 +120,8 @@ def test_a_worker_that_dies_every_time_is_told_in_the_end(spark: SparkSession, t
 
     engine = Engine(spark, retry_attempts=1, retry_seconds=0.01).function("rate", rate, "INT")
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE rate(amount) > 3"}))
-    run = engine.start(tmp_path / "out", available_now=True)
-    with pytest.raises(
-        StreamFailedError, match=r"a Python worker .* \(view v calls rate\); tried again once"
-    ):
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
+    with pytest.raises(StreamFailedError, match=r"a Python worker .* \(view v calls rate\); retried once"):
         run.await_termination(300)
     run.stop()
 
@@ -132,7 +133,7 @@ def test_a_sink_that_raises_is_named_and_not_tried_again(spark: SparkSession, tm
         raise FileNotFoundError("/var/mail")
 
     engine = Engine(spark).execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
-    run = engine.sink("v", mail).start(tmp_path / "out", available_now=True)
+    run = engine.sink("v", mail).start(tmp_path / "out", trigger=Trigger.available_now())
     with pytest.raises(
         StreamFailedError, match=r"sink mail of view v failed: .*FileNotFoundError: /var/mail"
     ):
@@ -158,7 +159,7 @@ def test_a_sink_whose_own_server_is_away_is_named_and_given_the_batch_again(
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        run = engine.sink("v", post).start(tmp_path / "out", available_now=True)
+        run = engine.sink("v", post).start(tmp_path / "out", trigger=Trigger.available_now())
         run.await_termination(300)
         run.stop()
     assert taken == [0, 0]
@@ -173,7 +174,7 @@ def test_a_checkpoint_stays_that_of_a_run_of_which_something_could_not_be_stoppe
     write_orders(tmp_path / "in", 1, 300)
     text = script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"})
     run = Engine(spark).execute(text).start(tmp_path / "out")
-    stream = run.queries["orders"]
+    stream = run._execution.queries["orders"]
 
     def refuse() -> None:
         raise TimeoutError("the query has not stopped")
@@ -199,7 +200,7 @@ def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSes
         runs.append(engine.start(tmp_path / f"out{number}"))
     try:
         deadline = time.monotonic() + 300
-        while any(run.status()["orders"]["tuples"] < 300 for run in runs):
+        while any(run.status().streams["orders"].tuples < 300 for run in runs):
             assert time.monotonic() < deadline
             assert all(run.active for run in runs)
             time.sleep(0.2)
@@ -223,7 +224,7 @@ from penstock.spark.sessions.build import build_session
 spark = build_session("local[2]", {{}})
 write_orders(Path("in"), 1, 300)
 run = Engine(spark).execute(script(Path("in").resolve(), {{"v": "SELECT * FROM orders WHERE amount > 900"}})).start("out")
-while run.status()["orders"]["tuples"] < 300:
+while run.status().streams["orders"].tuples < 300:
     time.sleep(0.1)
 spark.stop()
 try:
@@ -323,7 +324,7 @@ def test_workers_without_pyarrow_are_told(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now", PYSPARK_PYTHON=python)
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1
-    assert "the workers' Python lacks something" in told
+    assert "the Python of the workers lacks a module" in told
     assert "No module named" in told
     assert "Traceback" not in told
     assert "\tat " not in told
@@ -339,7 +340,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     process = _command(tmp_path, "--master", "local[2]", "--available-now")
     _, told = process.communicate(timeout=500)
     assert process.returncode == 1, told
-    assert "stream orders stopped: a file may not be read: " in told
+    assert "stream orders stopped: no permission to read a file: " in told
     assert f"{folder}/1.csv (Permission denied)" in told
     assert "Traceback" not in told
     (failed,) = [

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.engine import Engine
 from penstock.spark.tasks.worker import TOO_LATE
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -58,10 +59,10 @@ def test_the_farthest_moments_stop_nothing(spark: SparkSession, tmp_path: Path) 
         f"OPTIONS (path '{tmp_path / name}', event_time 'at', max_files_per_trigger '1');"
         for name in ("s", "o")
     )
-    run = Engine(spark).execute(tables + VIEWS).start(tmp_path / "out", available_now=True)
+    run = Engine(spark).execute(tables + VIEWS).start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
-    status = run.status()["s"]
+    status = run.status().streams["s"].to_dict()
     assert status["unusable_times"] == 2 * len(FUTURE)
     assert status["quarantined"] == {TOO_LATE: 2 * len(EARLY)}
 

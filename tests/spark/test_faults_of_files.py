@@ -29,6 +29,7 @@ from penstock.spark.tasks.parquet_files import (
     row_groups,
 )
 from penstock.spark.tasks.worker import TaskContextData, TaskReport
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -76,8 +77,12 @@ def test_a_file_that_is_gone_before_its_batch_stops_the_stream(
     text = script(folder, {"all_of": "SELECT id FROM orders"})
     with monkeypatch.context() as patched:
         patched.setattr(ParquetSource, "run", run_later)
-        run = Engine(spark, retry_attempts=0).execute(text).start(tmp_path / "out", available_now=True)
-        with pytest.raises(StreamFailedError, match=r"file or folder is gone.*001\.parquet"):
+        run = (
+            Engine(spark, retry_attempts=0)
+            .execute(text)
+            .start(tmp_path / "out", trigger=Trigger.available_now())
+        )
+        with pytest.raises(StreamFailedError, match=r"file or folder does not exist any more.*001\.parquet"):
             run.await_termination()
         run.stop()
     away.rename(victim)
@@ -93,7 +98,7 @@ def test_a_view_that_raises_is_no_fault_of_the_files(spark: SparkSession, tmp_pa
 
     engine = Engine(spark).function("broken", broken, "BIGINT")
     engine.execute(script(tmp_path / "in", {"never": "SELECT id FROM orders WHERE broken(id) > 1"}))
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     with pytest.raises(Exception, match="stream orders stopped"):
         run.await_termination()
     run.stop()

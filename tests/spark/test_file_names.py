@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import SqlError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +73,7 @@ def _table(name: str, kind: str, folder: Path, more: str = "") -> str:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run
@@ -101,7 +102,7 @@ def test_every_file_of_a_stream_is_read_once(spark: SparkSession, tmp_path: Path
     run = _run(Engine(spark, retry_attempts=0).execute(text), tmp_path / "out")
     found = {name: _ids(run, f"of_{name}") for name in names}
     assert found == dict.fromkeys(names, ALL)
-    status = run.status()
+    status = run.status().to_dict()["streams"]
     assert {name: status[name]["tuples"] for name in names} == dict.fromkeys(names, len(NAMES))
     assert _ids(run, "of_broken") == [each for each in ALL if each != 1]
     assert status["broken"]["quarantined"] == {"malformed csv record: id is no INT": 1}
@@ -168,7 +169,7 @@ def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     run = _run(Engine(spark, retry_attempts=0).execute(text), tmp_path / "out")
     assert _ids(run, "v") == [0, 1, 10, 11]
     file = tmp_path / "other" / "x*.csv"
-    with pytest.raises(SqlError, match=r"is a file; a stream reads a folder"):
+    with pytest.raises(SqlError, match=r"is a file. A stream reads a folder"):
         Engine(spark).execute(_table("one", "csv", file))
 
 
@@ -216,6 +217,6 @@ def test_what_is_no_file_is_passed_over_and_reported(spark: SparkSession, tmp_pa
         assert _ids(run, f"of_{kind}") == [7]
         (told,) = [event for event in run.events("files_passed_over") if event["stream"] == kind]
         assert told["files"] == [{"path": str(tmp_path / kind / f"a.{kind}"), "kind": "FIFO"}]
-        assert run.status()[kind]["files_passed_over"] == 1
+        assert run.status().streams[kind].to_dict()["files_passed_over"] == 1
     run = _run(Engine(spark, settle_seconds=0).execute(text), tmp_path / "out")
     assert not run.events("files_passed_over")

@@ -25,6 +25,7 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -86,15 +87,15 @@ def assert_final_over(spark: SparkSession, run: Run, tuples: DataFrame, least: i
 def test_of_a_stream_with_pauses(spark: SparkSession, tmp_path: Path, trigger: str) -> None:
     data = tmp_path / "in"
     write(data, 0)
-    run = engine_on(spark, data, idle_seconds=0.5).start(tmp_path / "out", trigger=trigger)
+    run = engine_on(spark, data, idle_seconds=0.5).start(tmp_path / "out", trigger=Trigger.every(trigger))
     for number in range(1, FILES + 1):
-        wait(lambda number=number: run.status()["t"]["tuples"] == number * ROWS)  # type: ignore[misc]
+        wait(lambda number=number: run.status().streams["t"].tuples == number * ROWS)  # type: ignore[misc]
         if trigger == "0 seconds":
             wait(lambda: any(said["reached"] > said["newest"] for said in standing(run)))
         if number < FILES:
             write(data, number)
     run.stop()
-    run = engine_on(spark, data).start(tmp_path / "out", available_now=True)
+    run = engine_on(spark, data).start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     assert_final_means_final(spark, run, data, least=4)
     run.stop()
@@ -115,7 +116,7 @@ def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: 
     for number in range(FILES):
         write(data, number)
         ended = number == FILES - 1
-        run = engine_on(spark, data).start(tmp_path / "out", available_now=True, ended=ended)
+        run = engine_on(spark, data).start(tmp_path / "out", trigger=Trigger.available_now(ended=ended))
         run.await_termination()
         run.stop()
         if number == 0:
@@ -133,13 +134,17 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     for number in range(FILES):
         write(data, number)
     engine = engine_on(spark, data).view("all", "SELECT * FROM t")
-    run = engine.start(out, available_now=True, ended=True)
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     assert {row.corrected_after_final for row in run.results("v", final_only=True).collect()} == {False}
     # later than any horizon: the stream was said to have ended
     write(data, FILES, START - int(1.5 * FILES))
-    run = engine_on(spark, data).view("all", "SELECT * FROM t").start(out, available_now=True, ended=True)
+    run = (
+        engine_on(spark, data)
+        .view("all", "SELECT * FROM t")
+        .start(out, trigger=Trigger.available_now(ended=True))
+    )
     run.await_termination()
     run.stop()
     rows = run.results("v", final_only=True)
@@ -154,7 +159,7 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     assert sum(found.rows["corrected_after_final"].to_pylist()) == again
     results(out, "v", final_only=True, limit=3)
     assert "one that comes later than the horizon corrects it all the same" in capfd.readouterr().out
-    with pytest.raises(InputError, match="all is no window view"):
+    with pytest.raises(InputError, match="all is not a window view"):
         run.results("all", final_only=True)
 
 
@@ -164,7 +169,7 @@ def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path
         write(data, number, now + 7_200, dead=int(number != 2))
         os.utime(data / f"{number}.parquet", (now - 60 + number, now - 60 + number))
     text = f"CREATE TABLE t ({COLUMNS}) USING parquet OPTIONS (path '{data}', event_time 'ts', max_files_per_trigger '1')"
-    run = Engine(spark).execute(text).view("v", SQL).start(tmp_path / "out", available_now=True)
+    run = Engine(spark).execute(text).view("v", SQL).start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     (told,) = run.events("clock_behind")
     assert 7_000 < told["seconds"] < 7_300
@@ -184,12 +189,12 @@ def test_of_a_driver_whose_clock_is_days_slow(spark: SparkSession, tmp_path: Pat
     moments = [now + 30 * DAY + number * 2 * DAY // 200 for number in range(200)] + [DEAD]
     table = pa.table({"ts": pa.array(moments, pa.timestamp("s", "UTC")), "key": [n % 2 for n in range(201)]})
     pq.write_table(table, data / "0.parquet", coerce_timestamps="us")
-    run = engine_on(spark, data).start(tmp_path / "out", available_now=True)
+    run = engine_on(spark, data).start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     (batch,) = run.events("batch")
     assert (batch["future_event_times"], len(run.events("clock_behind"))) == (1, 1)
     write(data, 1, now + 32 * DAY)
-    run = engine_on(spark, data).start(tmp_path / "out", available_now=True, ended=True)
+    run = engine_on(spark, data).start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     run.await_termination()
     assert_final_means_final(spark, run, data, least=400, condition="ts < '2080-01-01'")
     run.stop()
@@ -207,7 +212,7 @@ def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: P
     (query,) = [each for each in spark.streams.active if each.name.endswith(":t")]
     threading.Timer(1, stopped.set).start()
     query.stop()
-    with pytest.raises(StreamFailedError, match="stopped from outside"):
+    with pytest.raises(StreamFailedError, match="another program stopped"):
         run.await_termination(300)
     run.stop()
     assert [event["cause"] for event in run.events("run_failed")] == ["stopped_outside"]
@@ -276,22 +281,22 @@ def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBrok
                 wait(lambda: bool(run.events("source_unreachable")))
                 time.sleep(max(0.0, (60 if FULL else 8) - (time.monotonic() - killed)))
                 # tuples come about during the outage
-                wait(lambda: len(source.sent) - run.status()["t"]["tuples"] > 100)
+                wait(lambda: len(source.sent) - run.status().streams["t"].tuples > 100)
                 during = [event["standing"].get("v", {}) for event in run.events("windows")[told:]]
             finally:
                 kafka.start()
             wait(lambda: bool(run.events("source_reachable")))
             goal = len(source.sent) + 75
-            wait(lambda: run.status()["t"]["tuples"] >= goal)
+            wait(lambda: run.status().streams["t"].tuples >= goal)
             wait(lambda: finals(run) >= 10)
-        wait(lambda: run.status()["t"]["tuples"] == len(source.sent))
+        wait(lambda: run.status().streams["t"].tuples == len(source.sent))
     finally:
         run.stop()
     early = run.changes("v").where("is_final").count()
     assert not [said for said in during if said and said["reached"] > said["newest"]], (
         "an outage is no silence"
     )
-    run = engine().start(tmp_path, available_now=True, ended=True)
+    run = engine().start(tmp_path, trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     tuples = spark.createDataFrame(source.sent, COLUMNS)

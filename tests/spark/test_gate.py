@@ -19,6 +19,7 @@ from penstock.errors import InputError, UnsupportedError
 from penstock.spark.analysis.functions import ALLOWED, REFUSED
 from penstock.spark.analysis.gate import computed, queried, stored_schema, tried
 from penstock.spark.results.read import open_results
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ def test_text_and_stored_schemas_reach_spark_through_the_gate_alone() -> None:
         if isinstance(node, ast.Call) and DOORS.fullmatch(call := ast.unparse(node.func))
     }
     # the demonstration's own text
-    assert through - {("cli/demo.py", "spark.sql")} == {
+    assert through - {("cli/demo_plain.py", "spark.sql")} == {
         ("spark/analysis/gate.py", call)
         for call in (
             "_parser(context).parseExpression",
@@ -124,7 +125,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
         f"CREATE TABLE t USING parquet OPTIONS (path '{tmp_path}/in');\n"
         "CREATE VIEW large AS SELECT id, upper(s) AS u FROM t WHERE id + 1 > 2"
     )
-    run = Engine(spark).execute(script).start(str(tmp_path / "out"), available_now=True)
+    run = Engine(spark).execute(script).start(str(tmp_path / "out"), trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return tmp_path / "out"
@@ -145,7 +146,7 @@ def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_pa
         )
         with pytest.raises(
             InputError,
-            match=r"_penstock says of view large what Penstock never writes(.|\n)*cannot be used here",
+            match=r"_penstock has a text of view large that Penstock never writes(.|\n)*cannot be used here",
         ):
             open_results(spark, folder, "large").collect()
     assert spark._jvm.java.lang.System.getProperty("pwned") is None
@@ -158,10 +159,10 @@ def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_pa
         "serializedClass": "AA==",
     }
     edited(folder, lambda document: document["streams"]["t"]["fields"][0].update(type=kind))
-    with pytest.raises(InputError, match="code of its own"):
+    with pytest.raises(InputError, match="user-defined type"):
         open_results(spark, folder, "large").collect()
     assert not pwned.exists()
-    with pytest.raises(InputError, match="code of its own"):
+    with pytest.raises(InputError, match="user-defined type"):
         stored_schema(
             {"type": "struct", "fields": [{"name": "a", "type": kind, "nullable": True, "metadata": {}}]}
         )

@@ -43,7 +43,7 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
         until = time.monotonic() + SECONDS
 
         def wait_for(files: int) -> None:
-            while run.status()["s"]["tuples"] < ROWS * files:
+            while run.status().streams["s"].tuples < ROWS * files:
                 assert time.monotonic() < until, "the batch does not come"
                 time.sleep(0.05)
 

@@ -18,7 +18,7 @@ from penstock.spark.log.stream_log import FINAL, JOINED, JOINING, SEGMENT, LogRe
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
-from window_log import LogWriter
+from window_log import DEFINITION, LogWriter
 
 pytestmark = pytest.mark.spark
 __all__ = ["layout"]
@@ -84,7 +84,10 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     end = log.end()
     assert query.finish(end.number)
 
-    found, whole = groups(window_results(spark, layout, STREAM, "v").toArrow()), answer(spark, table)
+    found, whole = (
+        groups(window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()),
+        answer(spark, table),
+    )
     told = windows(layout)
     assert sum(each["beyond"] for each in told) > (3 if is_removed else 10)
     kept = reader.kept()
@@ -111,7 +114,7 @@ def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
     log = LogWriter(spark, layout, STREAM, SHARDS, table, horizon=0)
     log.views(0, {0: bound(spark, "v", TEXT, table)}, since=began)
     if is_never_whole:
-        BACKFILL.put(layout.backfill(STREAM) / "0.json", {"impossible": "a rate is read only once"})
+        BACKFILL.put(layout.backfill(STREAM) / "0.json", {"impossible": "Penstock reads such a source once"})
     while log.taken + EACH <= table.num_rows:
         last = log.put(EACH)
     query = keyed(spark, layout, entries=24)
@@ -151,7 +154,9 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     told = windows(layout)[0]
     assert told["entry"] - told["entries"] == first - 1
     rows = table.slice(first * EACH, log.taken - first * EACH)
-    assert groups(window_results(spark, layout, STREAM, "v").toArrow()) == groups(answer(spark, rows))
+    assert groups(window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()) == groups(
+        answer(spark, rows)
+    )
 
 
 @pytest.mark.parametrize(("told", "mark"), [(JOINING, -1), (JOINED, SEGMENT - 1)])

@@ -27,6 +27,7 @@ from penstock.spark.publication.manifests import published_paths
 from penstock.spark.run import Run
 from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -80,7 +81,7 @@ class Skewed:
 
     def check(self, view: str, text: str) -> None:
         """Compares the view's rows with those that DuckDB finds, after a run that tells what is due at the end."""
-        run = self.engine.start(self._folder / "out", available_now=True)
+        run = self.engine.start(self._folder / "out", trigger=Trigger.available_now())
         assert run.await_termination(300)
         run.stop()
         layout = Layout.of(self._folder / "out", None)

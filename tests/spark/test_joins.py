@@ -23,6 +23,7 @@ from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.results.read_plain import plain_batches, plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -39,9 +40,9 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     taken: list[pa.Table] = []
     dividing = PAIRS.replace(" ON ", " ON 1 / f.n > 0.3 AND ")
     views = {"pairs": PAIRS, "computed": computed, "dividing": dividing}
-    engine = Engine(spark).execute(inputs.script()).views(views)
+    engine = Engine(spark).execute(inputs.script()).add_views(views)
     declared = engine.explain()
-    assert "stream flights: 3 views, map stage " in declared
+    assert "stream flights: 3 views, fast path" in declared
     assert "0 queries" not in declared
     assert "new tuples of f meet w (merge by key 0)" in declared
     engine.sink("pairs", lambda rows, _: taken.append(rows.toArrow()))
@@ -56,10 +57,10 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
 
     told_of = run.explain()
-    assert "stream flights: plan 0, 0 selections, 0 window views, map stage " in told_of
+    assert "stream flights: 0 selections, 0 window views, slower path" in told_of
     assert "measured: f" in told_of
-    assert "nothing predicted before it is known how fast event time passes, measured " in told_of
-    progress = {each.name: each.line() for each in take_lanes(run.status())}
+    assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
+    progress = {each.name: each.line() for each in take_lanes(run.status().to_dict()["streams"])}
     assert progress["pairs"].startswith(f"pairs: {told.count():,} rows | ")
 
     layout = Layout.of(run.output, None)
@@ -78,19 +79,19 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     document = folder_status(tmp_path / "out")
     assert document["views"]["pairs"]["rows"] == told.count()
     assert document["views"]["pairs"]["backlog"] == {"flights": 0, "weather": 0}
-    lines = "\n".join(status_lines(document))
+    lines = "\n".join(status_lines(document, verbose=True))
     assert f"join view pairs of flights, weather: {told.count():,} rows" in lines
     standing = document["views"]["pairs"]["standing"]
     assert {step["first"] for step in standing["steps"]} == {"f", "w"}
     if not document["views"]["pairs"]["switched"]:
         searched = sum(step["measured"]["rows"] for step in standing["steps"])
         assert searched > 0 < standing["measured_rate"]
-    assert f"a condition raised, so that {raised:,} joined rows are no match" in lines
+    assert f"a condition failed: {raised:,} joined rows left out" in lines
 
     lost = sum(tuples.column("n").to_pylist().count(0) for tuples in inputs.tuples["flights"])
-    assert run.status()["flights"]["errors"] == {"dividing": lost}
+    assert run.status().streams["flights"].errors == {"dividing": lost}
     assert sum(event["counts"]["dividing"] for event in run.events("expression_raised")) == lost > 0
-    assert f"an expression raised, so that tuples are no match of: dividing {lost:,}" in lines
+    assert f"these tuples match nothing of the view: dividing {lost:,}" in lines
     run.stop()
 
 
@@ -187,8 +188,8 @@ def test_a_static_table_that_stays_away_ends_the_run(spark: SparkSession, tmp_pa
     engine = Engine(spark, settings=settings).execute(script)
     engine.view("named", "SELECT f.k, a.name FROM flights f JOIN airports a ON f.k = a.k")
     (tmp_path / "in" / "airports" / "all.parquet").unlink()
-    run = engine.start(tmp_path / "out", available_now=True)
-    with pytest.raises(StreamFailedError, match=r"static table airports: No such file .*tried again once"):
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
+    with pytest.raises(StreamFailedError, match=r"static table airports: No such file .*retried once"):
         run.await_termination()
     assert [event["cause"] for event in run.events("run_failed")] == ["file_missing"]
     run.stop()
@@ -232,15 +233,15 @@ def test_records_of_static_tables_that_do_not_fit_are_set_aside(
         },
         "by_json": {
             "malformed json record: tier is no INT": 1,
-            "malformed json record: no JSON value": 1,
+            "malformed json record: not a JSON value": 1,
         },
     }
     read = run.events("static_table_read")
     assert {event["table"]: event["malformed"] for event in read} == reasons
     assert {event["lane"]: event["rows"] for event in read} == {"joins.0": 2, "joins.1": 1, "joins.2": 1}
     run.stop()
-    told = "\n".join(status_lines(folder_status(tmp_path / "out")))
-    assert "  static table by_csv, left out: 1 for: malformed csv record: tier is no INT\n" in told
+    told = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
+    assert "  static table by_csv, set aside: 1 record: malformed csv record: tier is no INT\n" in told
     assert "  static table by_json: 1 row, read " in told
 
     layout = folder_layout(tmp_path / "out")
@@ -274,7 +275,7 @@ def test_joins_come_and_go_on_a_running_engine(
         engine.view("later", PAIRS)
     logs = [LogReader(Layout.of(run.output, None).log(name)) for name in ("flights", "weather")]
     assert all(SINCE in log.readers()["joins.1"] for log in logs), "nothing goes before its lane takes it"
-    run.lanes["joins.1"].start()
+    run._execution.lanes["joins.1"].start()
     wait(lambda: any("later" in event["added"] for event in run.events("joins_changed")), run)
     inputs.feed(2)
     inputs.register(spark)
@@ -290,7 +291,7 @@ def test_joins_come_and_go_on_a_running_engine(
 
     before = multiset(run.results("all_pairs"))
     engine.drop("all_pairs")
-    names = {"joins.0", "joins.1"} & run.lanes.keys()
+    names = {"joins.0", "joins.1"} & run._execution.lanes.keys()
     assert names == {"joins.1"}
     layout = Layout.of(run.output, None)
     assert set(LogReader(layout.log("flights")).marks()) == {"joins.1"}
@@ -307,7 +308,7 @@ def test_joins_come_and_go_on_a_running_engine(
     since = multiset(spark.sql(PAIRS))
     assert since.total() > 0
     assert multiset(run.results("all_pairs")) == before + since
-    assert len(run.queries["flights"].plans.demands) == 1
+    assert len(run._execution.queries["flights"].plans.demands) == 1
     run.stop()
 
 
@@ -317,17 +318,17 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
     engine = Engine(spark).execute(inputs.script()).view("pairs", PAIRS)
     for text, told in (
         ("SELECT f.k FROM flights f JOIN weather w ON f.k = w.k", "bound"),
-        ("SELECT * FROM airports WHERE k = 1", "airports is a static table"),
+        ("SELECT * FROM airports WHERE k = 1", "Table airports is static"),
         (PAIRS.replace("w.x", "w.x AS _row"), "the column name _row is reserved"),
         (
             PAIRS.replace(" JOIN", " LEFT JOIN").replace("f.k = w.k", "f.k + w.k = 1"),
-            "a condition on pairs that only Spark can judge",
+            "only Spark can compute it",
         ),
     ):
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
     for options, told in (
-        ("static 'yes'", "static is 'yes'; allowed: 'true' or 'false'"),
+        ("static 'yes'", "static is 'yes'. Write 'true' or 'false'"),
         ("static 'true', event_time 'ts'", "has no event time"),
         ("static 'true', max_files_per_trigger '1'", "is an option of streams"),
     ):
@@ -335,5 +336,5 @@ def test_mistakes_are_told_before_anything_starts(spark: SparkSession, tmp_path:
             engine.execute(
                 f"CREATE TABLE wrong USING parquet OPTIONS (path '{tmp_path / 'in' / 'airports'}', {options})"
             )
-    with pytest.raises(InputError, match="allowed: parquet, csv"):
+    with pytest.raises(InputError, match="Use parquet, csv"):
         engine.execute("CREATE TABLE wrong USING rate OPTIONS (static 'true')")

@@ -16,6 +16,7 @@ from penstock.errors import StreamFailedError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -59,7 +60,7 @@ def test_a_function_of_constants_is_not_called_as_a_view_is_declared(
 
     engine.function("never", never, "DOUBLE")
     engine.view("judged", f"SELECT f.k {FROM} WHERE apart(f.x, w.x, never(1.5D)) AND apart(f.x, w.x, 2.5D)")
-    assert "judged last, by users' functions: apart(f.x, w.x, 2.5D)\n" in engine.explain()
+    assert "checked last, by your functions: apart(f.x, w.x, 2.5D)\n" in engine.explain()
     assert not (tmp_path / "called").exists()
 
 
@@ -73,12 +74,12 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
         "WHERE coalesce(f.n, w.n) >= 0 AND half(f.x) > w.x AND is_three(f.n + w.n) AND IS_THREE(w.n)",
         "at_unknowns": f"SELECT f.k, f.x {FROM} WHERE half(f.x) IS NULL OR half(f.x) > 0.5",
     }
-    engine = engine_over(spark, inputs).views(views)
+    engine = engine_over(spark, inputs).add_views(views)
     explained = engine.explain()
-    assert "judged last, by users' functions: half(f.x) BETWEEN 0 AND 1, is_three(w.n)" in explained
-    assert "judged last, by users' functions: NOT apart(f.x, w.x * 2, 1.5D)\n" in explained
-    assert "judged last, by users' functions: IS_THREE(w.n)\n" in explained
-    run = engine.start(tmp_path / "out", available_now=True)
+    assert "checked last, by your functions: half(f.x) BETWEEN 0 AND 1, is_three(w.n)" in explained
+    assert "checked last, by your functions: NOT apart(f.x, w.x * 2, 1.5D)\n" in explained
+    assert "checked last, by your functions: IS_THREE(w.n)\n" in explained
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     assert run.await_termination(600)
     inputs.register(spark)
     for name, text in views.items():
@@ -90,12 +91,12 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert reordered["order"] == "is_three(w.n), half(f.x) BETWEEN 0 AND 1"
     assert "is predicted to take" in reordered["reason"]
     told = run.explain()
-    assert "  judged by is_three(w.n): measured " in told
+    assert "  user predicate is_three(w.n): measured " in told
     begin = told.index("  judged by is_three(w.n)")
     assert told.index("  judged by half(f.x) BETWEEN 0 AND 1: measured ", begin) > begin
     run.stop()
-    lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
-    assert "  judged by is_three(w.n): measured " in lines
+    lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
+    assert "  user predicate is_three(w.n): measured " in lines
     assert f": {reordered['order']}: {reordered['reason']}" in lines
 
 
@@ -108,8 +109,8 @@ def test_a_row_at_which_a_predicate_raises_is_no_match_and_counted(
         "plain": f"SELECT f.k, w.n {FROM} WHERE not_zero(w.n)",
         "computed": f"SELECT f.k, w.n + 1 AS next {FROM} WHERE not_zero(w.n)",
     }
-    engine = engine_over(spark, inputs).views(views)
-    run = engine.start(tmp_path / "out", available_now=True)
+    engine = engine_over(spark, inputs).add_views(views)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     assert run.await_termination(600)
     inputs.register(spark)
     for name, text in views.items():
@@ -126,7 +127,7 @@ def test_a_function_that_returns_something_else_stops_the_view_with_its_name(
     inputs.feed(1)
     engine = engine_over(spark, inputs).function("listed", lambda values: values.to_pylist(), "BOOLEAN")
     engine.view("pairs", f"SELECT f.k {FROM} WHERE listed(w.n)")
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     with pytest.raises(StreamFailedError, match="function listed returned list, not a pyarrow"):
         run.await_termination(600)
     run.stop()

@@ -53,7 +53,7 @@ def test_topics_are_found_by_a_pattern_and_a_missing_one_is_told_as_such(
         admin.close(5)
     begins = tmp_path / "sources" / "0" / "0"
     begins.parent.mkdir(parents=True)
-    for topic, told in (("found-1", None), ("gone", "the topic is not there: UnknownTopicOrPartition")):
+    for topic, told in (("found-1", None), ("gone", "the topic does not exist: UnknownTopicOrPartition")):
         begins.write_text("v1\n" + json.dumps({topic: {"1": 1}}))
         probe = KafkaProbe(spark, topic, options)
         try:

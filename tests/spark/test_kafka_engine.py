@@ -16,6 +16,7 @@ from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -87,7 +88,7 @@ def _script(kafka: KafkaBroker, topic: str, more: str = "") -> str:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run
@@ -121,7 +122,7 @@ def test_decoding_equals_from_json_and_malformed_records_are_kept(
     run = _run(engine.execute(_script(kafka, topic)), tmp_path)
     tuples = _tuples(spark, kafka, topic)
     assert {name: rows(run.results(name)) for name in VIEWS} == expected(spark, tuples, VIEWS)
-    status = run.status()["orders"]
+    status = run.status().streams["orders"].to_dict()
     assert status["tuples"] == tuples.count()
     bad = [bytes(row.value) for row in _records(spark, kafka, topic).where("NOT good").collect()]
     assert set(MALFORMED) <= set(bad)
@@ -147,7 +148,7 @@ def test_clean_records_are_decoded_in_the_worker(
     kafka.create_topic("clean")
     kafka.produce("clean", _orders(300))
     engine = Engine(spark).execute(_script(kafka, "clean"))
-    assert "decoded in the worker" in engine.explain()
+    assert "Python workers decode JSON" in engine.explain()
     run = _run(engine, tmp_path)
     assert {name: rows(run.results(name)) for name in VIEWS} == expected(
         spark, _tuples(spark, kafka, "clean"), VIEWS

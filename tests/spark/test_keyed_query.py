@@ -27,7 +27,7 @@ from penstock.sql.script.script import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery
-from window_log import LogWriter
+from window_log import DEFINITION, LogWriter
 
 pytestmark = pytest.mark.spark
 
@@ -110,7 +110,7 @@ def check(spark: SparkSession, layout: Layout, view: str, text: str, table: pa.T
     """The view's results are those of its text over the table."""
     spark.createDataFrame(table).createOrReplaceTempView("t")
     expected = spark.sql(text)
-    found = window_results(spark, layout, STREAM, view)
+    found = window_results(spark, layout, STREAM, view, DEFINITION)
     assert found.dtypes == expected.dtypes
     assert rows(found.toArrow()) == rows(expected.toArrow()), view
 
@@ -148,12 +148,12 @@ def test_final_results_are_those_of_the_text_whatever_the_batches(
     }
     for view, text in oracle.items():
         check(spark, layout, view, text, table)
-    told = window_changes(spark, layout, STREAM, "v0").toArrow()
+    told = window_changes(spark, layout, STREAM, "v0", DEFINITION).toArrow()
     assert told.schema.names[-5:] == ["revision", "coverage", "slack", "is_final", "op"]
     assert set(told.column("revision").to_pylist()) > {0, 1}
     finals = told.filter(told.column("is_final"))
-    assert finals.num_rows == window_results(spark, layout, STREAM, "v0").count()
-    withdrawn = window_changes(spark, layout, STREAM, "few").where("op = 'delete'").toArrow()
+    assert finals.num_rows == window_results(spark, layout, STREAM, "v0", DEFINITION).count()
+    withdrawn = window_changes(spark, layout, STREAM, "few", DEFINITION).where("op = 'delete'").toArrow()
     assert withdrawn.num_rows
     assert max(withdrawn.column("n").to_pylist()) < 9
 

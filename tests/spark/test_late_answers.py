@@ -22,6 +22,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -71,7 +72,7 @@ def _put(folder: Path, name: int, number: int) -> pa.Table:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run
@@ -216,7 +217,7 @@ def test_of_many_owed_windows_the_oldest_are_given_up(spark: SparkSession, tmp_p
     wait(lambda: _counts(tmp_path / "out", "v")["created"] == SECONDS - 1, run)
     assert _counts(tmp_path / "out", "v")["owed"] == 3
     told = run.events("late_abandoned")
-    assert {event["reason"] for event in told} == {"more than 3 windows of the view were owed: late_windows"}
+    assert {event["reason"] for event in told} == {"more than 3 windows of the view waited for a late answer"}
     ends = [end for event in told for _, end in event["windows"]]
     assert sorted(ends) == [(BEGIN + second) * 1_000_000 for second in range(1, SECONDS - 3)]
     # the view goes with what it is owed

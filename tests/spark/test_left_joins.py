@@ -139,7 +139,7 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
     runs = []
     for files in (4, 3):
         inputs.feed(files, count=40)
-        run = answered(Engine(spark).execute(script).views(views), tmp_path / "out")
+        run = answered(Engine(spark).execute(script).add_views(views), tmp_path / "out")
         for (name, text), shape in zip(views.items(), shapes, strict=True):
             inputs.register(spark)
             if shape == "a stream":
@@ -199,7 +199,7 @@ def test_a_row_without_a_partner_waits_and_is_withdrawn_if_one_comes(
     wait(lambda: is_told(*told), run)
     feed("r", 3, (9, 310))
     feed("l", 1, (9, 320))
-    wait(lambda: [run.status()[name]["batches"] for name in ("l", "r")] == [2, 4] and is_joined(), run)
+    wait(lambda: [run.status().streams[name].batches for name in ("l", "r")] == [2, 4] and is_joined(), run)
     assert is_told(*told), "others may be as late as the last one was, 95 s: 300 and 320 are not due yet"
     feed("r", 4, (9, 500))
     told += [(3, None, "insert"), (9, None, "insert")]

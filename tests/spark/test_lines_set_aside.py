@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +44,7 @@ def test_long_lines_are_set_aside_by_line(spark: SparkSession, tmp_path: Path) -
         for name, value in splits.items():
             spark.conf.set(name, value)
         engine = Engine(spark, retry_attempts=0, max_record_bytes=most).execute(script)
-        run = engine.start(tmp_path / "out", available_now=True)
+        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
     finally:
@@ -67,4 +68,4 @@ def test_long_lines_are_set_aside_by_line(spark: SparkSession, tmp_path: Path) -
         assert {row["record"] for row in large} == {long[:1024].encode()}
         others = [row for row in aside if row["reason"] != "record too large"]
         assert [row["origin"] for row in others] == ([f"{origin}:5"] if bad else [])
-    assert run.status()["csv"]["quarantined"]["record too large"] == 3
+    assert run.status().streams["csv"].quarantined["record too large"] == 3

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from damage_cases import quarantined
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -82,10 +83,10 @@ CASES: dict[str, tuple[str, str, str, str, str, dict[int, str], int]] = {
             7: "day is no DATE",
             8: "paid is no DECIMAL(4, 2)",
             9: "place.x is no INT",
-            10: "no JSON value",
+            10: "not a JSON value",
             11: "paid is no DECIMAL(4, 2)",
-            12: "no JSON object",
-            13: "no JSON object",
+            12: "not a JSON object",
+            13: "not a JSON object",
         },
         3,
     ),
@@ -127,13 +128,13 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
     script += f"CREATE TABLE part (v INT, k INT, w INT) USING csv OPTIONS (path '{part}', arrival 'came');"
     script += "CREATE VIEW of_part AS SELECT v FROM part WHERE v > 0;"
     engine = Engine(spark, retry_attempts=0).execute(script)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     aside = quarantined(tmp_path / "out")
     for name, (kind, _, _, _, _, told, rows) in CASES.items():
         reasons = Counter(f"malformed {kind} record: {reason}" for reason in told.values())
-        assert run.status()[name]["quarantined"] == dict(reasons), name
+        assert run.status().streams[name].quarantined == dict(reasons), name
         own = {
             str(row["origin"]).rpartition(":")[2]: row["reason"]
             for row in aside
@@ -141,7 +142,7 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
         }
         assert own == {str(line): f"malformed {kind} record: {reason}" for line, reason in told.items()}, name
         assert run.results(f"of_{name}").count() == rows
-    assert run.status()["part"]["quarantined"] == {
+    assert run.status().streams["part"].quarantined == {
         "malformed csv record: v is no INT": 1,
         "malformed csv record: 3 fields, 2 columns": 1,
     }
@@ -164,7 +165,7 @@ def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession,
     run = (
         Engine(spark, retry_attempts=0, settle_seconds=0)
         .execute(script)
-        .start(tmp_path / "out", available_now=True)
+        .start(tmp_path / "out", trigger=Trigger.available_now())
     )
     run.await_termination()
     run.stop()
@@ -177,4 +178,4 @@ def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession,
             "unreadable Parquet file: column at is stored as timestamp[ns, tz=UTC], which Spark does not read as "
             "TIMESTAMP; write it in microseconds (pandas: to_parquet(..., coerce_timestamps='us'))"
         )
-        assert "1 place with 2 rows in all could not be read" in event["told"]
+        assert "1 file or row group unreadable, 2 rows skipped" in event["told"]

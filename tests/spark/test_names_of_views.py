@@ -12,6 +12,7 @@ import pytest
 from penstock import Engine
 from penstock.errors import InputError
 from penstock.spark.results.read import open_results
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ def test_a_view_s_name_is_no_path_and_no_pattern(spark: SparkSession, tmp_path: 
         "CREATE VIEW `over/it` AS SELECT window(w, '1 minute') AS m, sum(n) AS n FROM `a[b]` GROUP BY m;\n"
     )
     output = tmp_path / "deep" / "out[1]"
-    run = Engine(spark).execute(script).start(str(output), available_now=True, ended=True)
+    run = Engine(spark).execute(script).start(str(output), trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     for name in NAMES:
@@ -60,5 +61,5 @@ def test_names_that_cannot_lie_on_disk_are_refused_when_declared(spark: SparkSes
             engine.view(name, grouped)
     # a selection has no folder of its own
     engine.view("x" * 300, "SELECT k FROM s")
-    with pytest.raises(InputError, match="are one view"):
-        engine.views({"A": "SELECT k FROM s", "a": "SELECT k FROM s WHERE k > 1"})
+    with pytest.raises(InputError, match="are the same name"):
+        engine.add_views({"A": "SELECT k FROM s", "a": "SELECT k FROM s WHERE k > 1"})

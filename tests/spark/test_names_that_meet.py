@@ -15,6 +15,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_batches, plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -69,7 +70,7 @@ def _engine(spark: SparkSession, folder: Path, columns: str = COLUMNS) -> Engine
 
 
 def _ended(engine: Engine, out: Path, *, ended: bool) -> Run:
-    run = engine.start(out, available_now=True, ended=ended)
+    run = engine.start(out, trigger=Trigger.available_now(ended=ended))
     assert run.await_termination(600)
     run.stop()
     return run
@@ -82,7 +83,7 @@ def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path
         for name in ("changes", "later"):
             _feed(tmp_path / name, number)
         engine = _engine(spark, tmp_path)
-        engine.views({**SELECTIONS, **WINDOWS, "over": OVER, "left_joined": LEFT})
+        engine.add_views({**SELECTIONS, **WINDOWS, "over": OVER, "left_joined": LEFT})
         for view in ("whole", "plain", "left_joined", "over"):
             taken = handed.setdefault(view, [])
             engine.sink(view, lambda frame, _, taken=taken: taken.append(frame.columns))
@@ -144,7 +145,7 @@ def test_a_column_called_as_ours_is_added_to_no_results(spark: SparkSession, tmp
     with pytest.raises(
         CheckpointError, match="have a column queries, the names of queries, and the stream now has"
     ):
-        engine.start(tmp_path / "out", available_now=True)
+        engine.start(tmp_path / "out", trigger=Trigger.available_now())
 
 
 def test_what_stays_reserved_is_told_with_a_way(spark: SparkSession, tmp_path: Path) -> None:

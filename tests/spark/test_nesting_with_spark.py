@@ -10,6 +10,7 @@ import pytest
 
 from penstock import Engine
 from penstock.errors import InputError
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +39,8 @@ def test_views_that_are_nested_300_deep_are_answered(spark: SparkSession, tmp_pa
         "joined": f"SELECT a.id FROM t a JOIN t b ON a.id = b.id AND {HOUR} WHERE {nested('a.id = 443')}",
     }
     script = f"CREATE TABLE t (id INT, s STRING, at TIMESTAMP) USING json OPTIONS (path '{tmp_path}/in', event_time 'at');"
-    engine = Engine(spark).execute(script).views(views)
-    run = engine.start(str(tmp_path / "out"), available_now=True, ended=True)
+    engine = Engine(spark).execute(script).add_views(views)
+    run = engine.start(str(tmp_path / "out"), trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     assert {view: run.results(view).count() for view in views} == dict.fromkeys(views, 1)

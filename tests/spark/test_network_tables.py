@@ -26,6 +26,7 @@ from penstock.simulate.networks.settings import NetworkSettings
 from penstock.simulate.networks.trace import simulate
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -59,7 +60,7 @@ def _table(**options: str) -> str:
 
 
 def _engine(spark: SparkSession, **options: str) -> Engine:
-    return _bare(spark).execute(_table(**options)).views(VIEWS)
+    return _bare(spark).execute(_table(**options)).add_views(VIEWS)
 
 
 def _bare(spark: SparkSession) -> Engine:
@@ -68,7 +69,7 @@ def _bare(spark: SparkSession) -> Engine:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(_MOST_SECONDS)
     run.stop()
     return run
@@ -95,17 +96,19 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     arrived, never = arrived_readings(packets, BEGINNING), lost_readings(packets, BEGINNING)
     causes = Counter(fate.removeprefix("lost: ") for fate in never["fate"].to_pylist())
     in_flight = causes.pop("in flight", 0)
-    told = run.status()["readings"]["network"]
+    told = run.status().streams["readings"].to_dict()["network"]
     assert told == {
         **{"seconds": 240.0, "of_seconds": 240.0, "created": packets.num_rows, "arrived": arrived.num_rows},
         **{"under_way": in_flight, "lost": dict(causes)},
     }
     assert sum(causes.values()) > 0
     assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told
-    line = next(line for line in status_lines(folder_status(tmp_path / "out")) if "network:" in line)
+    line = next(
+        line for line in status_lines(folder_status(tmp_path / "out"), verbose=True) if "network:" in line
+    )
     assert f"{packets.num_rows:,} packets created | {arrived.num_rows:,} arrived" in line
     reached = run.events("network_reached")
-    assert len(reached) == run.status()["readings"]["batches"]
+    assert len(reached) == run.status().streams["readings"].batches
     for event in reached:
         assert event["created"] == event["arrived"] + event["under_way"] + sum(event["lost"].values())
     assert [event["arrived"] for event in reached] == [
@@ -116,7 +119,7 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     assert folder_status(tmp_path / "out")["streams"]["readings"].get("network") is None
     run = _answered(_engine(spark, speed="max", rows_per_trigger="150", **LONGER), tmp_path / "out")
     assert run.events("batch") == []
-    assert run.status()["readings"]["network"] == told
+    assert run.status().streams["readings"].to_dict()["network"] == told
     assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told
 
 
@@ -159,8 +162,8 @@ def test_what_the_command_writes_is_a_table_to_replay(
         f"CREATE TABLE readings USING replay OPTIONS (path '{trace}', {times}, speed 'max')"
     )
     # windows are those of the test above
-    engine.views({name: VIEWS[name] for name in ("every", "warm")})
-    assert "map stage in the scan" in engine.explain()
+    engine.add_views({name: VIEWS[name] for name in ("every", "warm")})
+    assert "fast path" in engine.explain()
     run = _answered(engine, tmp_path / "out")
     spark.read.parquet(str(trace)).createOrReplaceTempView("readings")
     wanted = spark.sql(VIEWS["every"])
@@ -182,15 +185,15 @@ def test_a_stream_stopped_in_the_middle_goes_on_there(
     assert folder_status(out)["state"] == "stopped"
     run = _engine(spark, speed="6").start(out)
     deadline = time.monotonic() + _MOST_SECONDS
-    while run.status()["readings"]["tuples"] < packets.num_rows // 4:
+    while run.status().streams["readings"].tuples < packets.num_rows // 4:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     run.stop()
-    before = run.status()["readings"]["network"]
+    before = run.status().streams["readings"].to_dict()["network"]
     assert before["arrived"] < arrived_readings(packets, BEGINNING).num_rows
     assert before["seconds"] < 60
     with pytest.raises(
-        CheckpointError, match="has protocol dual-channel, and the script says protocol multipath"
+        CheckpointError, match="has protocol dual-channel, but the script has protocol multipath"
     ):
         _engine(spark, speed="6", protocol="multipath").start(out)
     run = _answered(_engine(spark, speed="6"), out)
@@ -210,4 +213,7 @@ def test_a_stream_killed_in_the_middle_answers_each_packet_once(
     assert code == -signal.SIGKILL, told.read_text()[-3000:]
     run = _answered(_engine(spark, **options), out)
     _assert_as_spark_answers(spark, run, packets)
-    assert run.status()["readings"]["network"]["arrived"] == arrived_readings(packets, BEGINNING).num_rows
+    assert (
+        run.status().streams["readings"].to_dict()["network"]["arrived"]
+        == arrived_readings(packets, BEGINNING).num_rows
+    )

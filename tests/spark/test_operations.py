@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +54,7 @@ def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
         for name in given:
             engine.execute(f"CREATE TABLE {name} USING parquet OPTIONS (path '{name}', event_time 'ts')")
         engine.view("pairs", "SELECT a.k, b.k AS found FROM a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts")
-        run = engine.start("out", available_now=True)
+        run = engine.start("out", trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
     told = sorted(duckdb.sql(QUERIES[4]).fetchall())
@@ -68,7 +69,7 @@ def test_the_pages_sql_reads_the_newest_results(
     (tmp_path / "in").mkdir()
     for number, text in enumerate(FILES):
         (tmp_path / "in" / f"{number}.csv").write_text(f"id,city,amount,at\n{text}")
-    run = Engine(spark).execute(SCRIPT).start("out", available_now=True)
+    run = Engine(spark).execute(SCRIPT).start("out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
 
@@ -88,10 +89,10 @@ def test_the_pages_sql_reads_the_newest_results(
         Path(path.name) for path in (tmp_path / "out" / "matches" / "orders").glob("*.parquet")
     }
 
-    lines = "\n".join(status_lines(folder_status(tmp_path / "out")))
+    lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
     assert "stream orders: ended | 5 tuples in 2 batches" in lines
-    assert "busiest queries: large 2" in lines
-    assert "quarantined: 1 for: malformed csv record: amount is no DOUBLE" in lines
+    assert "large  " in lines
+    assert "set aside: 1 record: malformed csv record: amount is no DOUBLE" in lines
     assert "window view totals of orders: " in lines
-    assert re.search(r"slack K .* \| horizon .* \| stream time 2026-01-01 11:35:00 UTC", lines)
-    assert re.search(r"not final: \d windows?, the oldest ends 2026-01-01 .* UTC; it is final once", lines)
+    assert re.search(r"slack .* \| horizon .* \| stream time 2026-01-01 11:35:00 UTC", lines)
+    assert re.search(r"not final: \d windows?, the oldest ends 2026-01-01 .* UTC; final once", lines)

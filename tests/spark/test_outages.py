@@ -37,17 +37,17 @@ def test_a_folder_that_is_gone_is_told_while_it_is(spark: SparkSession, tmp_path
     engine = Engine(spark, watch_seconds=0.1).execute(script(folder, VIEWS))
     run = engine.start(tmp_path / "out")
     try:
-        _until(lambda: run.status()["orders"]["tuples"] == 600)
-        _until(lambda: (run.status()["orders"]["lag"] or {}).get("backlog") == 0)
+        _until(lambda: run.status().streams["orders"].tuples == 600)
+        _until(lambda: (run.status().streams["orders"].to_dict()["lag"] or {}).get("backlog") == 0)
         folder.rename(tmp_path / "away")
         _until(lambda: bool(run.events("source_unreachable")))
-        assert run.status()["orders"]["outage"]["source"] == f"folder {folder}"
-        _until(lambda: run.queries["orders"].source_state().is_reachable is False)
+        assert run.status().streams["orders"].to_dict()["outage"]["source"] == f"folder {folder}"
+        _until(lambda: run._execution.queries["orders"].source_state().is_reachable is False)
         (tmp_path / "away").rename(folder)
         _until(lambda: bool(run.events("source_reachable")))
         write_orders(tmp_path / "more", 1, 100, seed=99)
         (tmp_path / "more" / "000.parquet").rename(folder / "900.parquet")
-        _until(lambda: run.status()["orders"]["tuples"] == 700)
+        _until(lambda: run.status().streams["orders"].tuples == 700)
     finally:
         run.stop()
     assert [event["kind"] for event in run.events() if event["kind"].startswith("source_")] == [
@@ -100,7 +100,7 @@ def test_a_broker_killed_within_a_batch_is_waited_for_and_nothing_is_lost_or_rep
     engine = Engine(spark, watch_seconds=0.5, retry_attempts=20 if client else 8)
     run = engine.function("held", _waits(tmp_path), "BIGINT").execute(text).start(tmp_path / "out")
     try:
-        _until(lambda: run.status()["orders"]["tuples"] == 1000)
+        _until(lambda: run.status().streams["orders"].tuples == 1000)
         (tmp_path / "asked").touch()
         kafka.produce(topic, orders[1000:2000])
         _until((tmp_path / "reading").exists)
@@ -109,7 +109,10 @@ def test_a_broker_killed_within_a_batch_is_waited_for_and_nothing_is_lost_or_rep
         (tmp_path / "away").touch()
         try:
             _until(lambda: bool(run.events("source_unreachable")))
-            assert run.status()["orders"]["outage"]["source"] == f"topic {topic} at {kafka.address}"
+            assert (
+                run.status().streams["orders"].to_dict()["outage"]["source"]
+                == f"topic {topic} at {kafka.address}"
+            )
             _until(lambda: bool(run.events("stream_retried")))
             time.sleep(max(0.0, away_seconds - (time.monotonic() - killed)))
             assert run.active
@@ -117,8 +120,8 @@ def test_a_broker_killed_within_a_batch_is_waited_for_and_nothing_is_lost_or_rep
             kafka.start()
         _until(lambda: bool(run.events("source_reachable")))
         kafka.produce(topic, orders[2000:])
-        _until(lambda: run.status()["orders"]["tuples"] == 4000)
-        _until(lambda: run.status()["orders"]["lag"]["backlog"] == 0)
+        _until(lambda: run.status().streams["orders"].tuples == 4000)
+        _until(lambda: run.status().streams["orders"].to_dict()["lag"]["backlog"] == 0)
     finally:
         (tmp_path / "away").touch()
         run.stop()

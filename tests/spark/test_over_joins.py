@@ -18,6 +18,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -44,7 +45,7 @@ WINDOWS = {
 
 def answered(engine: Engine, output: Path, *, ended: bool = False) -> Run:
     """A run over what is there."""
-    run = engine.start(output, available_now=True, ended=ended)
+    run = engine.start(output, trigger=Trigger.available_now(ended=ended))
     assert run.await_termination(900)
     run.stop()
     return run
@@ -69,7 +70,7 @@ def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_
     for files, present, ended in ((4, views, False), (3, without, False), (1, views, True)):
         inputs.feed(files)
         engine = Engine(spark, correction_seconds=0, max_delay_seconds=2, least_horizon_seconds=65)
-        engine.execute(inputs.script()).views(present)
+        engine.execute(inputs.script()).add_views(present)
         run = answered(engine, tmp_path / "out", ended=ended)
         check(spark, inputs, run, present)
         told = run.changes("by_ts")
@@ -103,19 +104,19 @@ def test_windows_over_joins_come_and_go_and_change_while_the_engine_runs(
     engine.view("by_ts", text)
     engine.sink("by_ts", lambda rows, _: taken.append(rows.toArrow()))
     inputs.feed(1)
-    assert "stream joins.0.pairs: the rows of pairs, 1 view" in run.explain()
+    assert "rows of view pairs: 1 view" in run.explain()
     wait_for(run, lambda: is_told(spark, inputs, run))
     wait_for(run, lambda: sum(rows.num_rows for rows in taken) >= run.changes("by_ts").count())
-    assert run.status()["flights"]["lanes"]["joins.0.pairs.results"]["active"]
+    assert run.status().streams["flights"].to_dict()["lanes"]["joins.0.pairs.results"]["active"]
 
     engine.view("pairs", JOINS["pairs"] + " WHERE f.k > 2")
-    assert {"joins.1", "joins.1.pairs.results"} <= run.lanes.keys()
-    assert not {"joins.0", "joins.0.pairs.results"} & run.lanes.keys()
+    assert {"joins.1", "joins.1.pairs.results"} <= run._execution.lanes.keys()
+    assert not {"joins.0", "joins.0.pairs.results"} & run._execution.lanes.keys()
     assert run.results("by_ts").count() == 0, "it begins anew with what it is over"
     inputs.feed(2)
     wait_for(run, lambda: run.results("by_ts").count() > 0)
     engine.drop("by_ts", "pairs")
-    assert not [name for name in run.lanes if name.startswith("joins.")]
+    assert not [name for name in run._execution.lanes if name.startswith("joins.")]
     assert run.active
     run.stop()
     assert all(
@@ -148,15 +149,18 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     shifted = "SELECT ts, seen + INTERVAL 1 DAY AS tomorrow FROM pairs"
     left = JOINS["pairs"].replace(" JOIN", " LEFT JOIN").replace(", f.n + w.n AS total", "")
     views = {**JOINS, "by_ts": WINDOWS["by_ts"], "shifted": shifted, "outer": left}
-    engine = Engine(spark).execute(inputs.script()).views(views)
-    assert "stream joins.pairs: the rows of pairs, 1 view\n    by_ts: windows of 10 s" in engine.explain()
+    engine = Engine(spark).execute(inputs.script()).add_views(views)
+    assert "rows of view pairs: 1 view\n    by_ts: windows of 10 s" in engine.explain()
     day = "window({0}, '1 day') AS d, count(*) AS c FROM {1} GROUP BY d"
     for text, told in (
         ("SELECT " + day.format("tomorrow", "shifted"), "over the event time .* Columns that are one: ts"),
-        ("SELECT " + day.format("ts + INTERVAL 1 DAY", "pairs"), "over one of its columns: the event time"),
+        (
+            "SELECT " + day.format("ts + INTERVAL 1 DAY", "pairs"),
+            "needs a column of it that is the event time",
+        ),
         (
             "SELECT /*+ MAX_ERROR(0.1, 0.1) */ " + day.format("ts", "pairs"),
-            "Hints are not supported over pairs",
+            "Hints are not supported over join view pairs",
         ),
         ("SELECT " + day.format("w", "by_ts"), "by_ts aggregates a join view; an aggregation over it"),
         (
@@ -167,7 +171,7 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=told):
             engine.view("wrong", text)
-    with pytest.raises(InputError, match="view by_ts selects from pairs; drop by_ts too"):
+    with pytest.raises(InputError, match=r"View by_ts selects from pairs\. Drop by_ts too"):
         engine.drop("pairs")
 
 
@@ -176,6 +180,6 @@ def test_selections_over_joins_equal_spark_over_a_restart(spark: SparkSession, t
     views = {**JOINS, **SELECTIONS}
     for files in (3, 2):
         inputs.feed(files)
-        run = answered(Engine(spark).execute(inputs.script()).views(views), tmp_path / "out")
+        run = answered(Engine(spark).execute(inputs.script()).add_views(views), tmp_path / "out")
         check(spark, inputs, run, views)
     assert folder_status(tmp_path / "out")["views"]["fewer"]["rows"] == run.results("fewer").count()

@@ -19,6 +19,7 @@ from penstock.errors import UnknownNameError
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -109,7 +110,7 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         "CREATE VIEW hours AS SELECT window.start AS hour, ok, count(*) AS n, max(ratio) AS most FROM orders "
         "GROUP BY window(day, '2 hours'), ok;"
     )
-    run = engine.start(at / "out", available_now=True)
+    run = engine.start(at / "out", trigger=Trigger.available_now())
     try:
         assert run.await_termination(300)
     finally:

@@ -16,6 +16,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -52,11 +53,11 @@ class Story:
             "max_files_per_trigger '1')"
         )
         engine = Engine(self._spark, compact_every_batches=self._merged_every).execute(table)
-        return engine.views({**views, "other": OTHER}).sink("rule", self._take)
+        return engine.add_views({**views, "other": OTHER}).sink("rule", self._take)
 
     def run(self, **views: str) -> Run:
         """Answers what is there with these views, and stops."""
-        run = self.engine(**views).start(self.folder / "out", available_now=True)
+        run = self.engine(**views).start(self.folder / "out", trigger=Trigger.available_now())
         assert run.await_termination(300)
         run.stop()
         return run
@@ -83,7 +84,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> None:
     _, run = told
-    assert run.status()["t"]["state"] == "ended"
+    assert run.status().streams["t"].state == "ended"
     assert ids(run.results("rule")) == ROWS[1], "a definition that comes back is the one that it was"
     for number, rows in ROWS.items():
         assert ids(run.results("rule", definition=number)) == rows
@@ -92,9 +93,9 @@ def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> Non
     assert sorted(map(tuple, every.collect())) == sorted(
         (each, number) for number, rows in ROWS.items() for each in rows
     )
-    with pytest.raises(UnknownNameError, match="rule has no definition 4; existing definitions: 1, 2"):
+    with pytest.raises(UnknownNameError, match=r"rule has no definition 4\. Existing definitions: 1, 2"):
         run.results("rule", definition=4)
-    with pytest.raises(InputError, match="rule: ask for definition 1, or for all of them"):
+    with pytest.raises(InputError, match="rule: choose either definition 1 or all definitions"):
         run.results("rule", 1, all_definitions=True)
 
 
@@ -147,7 +148,7 @@ def test_the_command_line_says_which_definition_it_shows(
         )
     for refused, message in (
         ({"all_definitions": True, "changes": True}, "--all: not with --changes"),
-        ({"definition": 1, "misses": True}, "--definition: not with --misses"),
+        ({"definition": 1, "misses": True}, "--definition and --misses exclude each other"),
         ({"definition": 0}, "no definition 0"),
     ):
         with pytest.raises(InputError, match=message):
@@ -168,7 +169,7 @@ def test_definitions_of_window_views_are_told_apart(told: tuple[Story, Run]) -> 
         assert sum(plain.rows["n"].to_pylist()) >= tuples
         assert run.results("hours", definition=number).count() == plain.count
         assert run.changes("hours", definition=number).count() >= plain.count
-    with pytest.raises(InputError, match="hours is no selection: its definitions have columns of their own"):
+    with pytest.raises(InputError, match="hours is not a selection: its definitions have different columns"):
         run.results("hours", all_definitions=True)
 
 
@@ -178,18 +179,18 @@ def test_a_view_that_runs_is_redefined(spark: SparkSession, tmp_path: Path) -> N
     engine = story.engine(rule="SELECT id FROM t WHERE id > 1")
     run = engine.start(tmp_path / "out")
     try:
-        while run.status()["t"]["tuples"] < 3:
+        while run.status().streams["t"].tuples < 3:
             run.await_termination(0.2)
         engine.view("rule", "SELECT id, 1 AS more FROM t WHERE id > 2")
         assert ids(run.results("rule")) == [], "a row that only another definition selected is none"
         story.add(1, 2, 3)
-        while run.status()["t"]["tuples"] < 6:
+        while run.status().streams["t"].tuples < 6:
             run.await_termination(0.2)
         assert [tuple(row) for row in run.results("rule").collect()] == [(3, 1)]
         engine.drop("rule").view("rule", "SELECT id, id AS same FROM t WHERE id > 1")
         assert [tuple(row) for row in run.results("rule").orderBy("id").collect()] == [(2, 2), (3, 3)]
         assert ids(run.results("rule", definition=2)) == [3]
-        assert run.status()["t"]["state"] == "running"
+        assert run.status().streams["t"].state == "running"
     finally:
         run.stop()
-    assert run.status()["t"]["state"] == "stopped"
+    assert run.status().streams["t"].state == "stopped"

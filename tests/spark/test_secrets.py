@@ -48,10 +48,10 @@ def _script(address: str, topic: str, more: str = "") -> str:
     ("more", "told"),
     [
         ("", "no Kafka broker answers"),
-        (", max_offsets_per_trigger 'x'", "allowed: a whole number"),
+        (", max_offsets_per_trigger 'x'", "Write a whole number"),
         (", event_time 'id'", "no Kafka broker answers"),
         (", startingofsets 'x'", "did you mean starting_offsets"),
-        (", x", "A value is expected here"),
+        (", x", "Expected a value here"),
     ],
 )
 def test_a_refused_table_is_shown_without_its_password(

@@ -53,7 +53,7 @@ def test_two_columns_of_one_name_are_refused(
     engine = engine_on(spark, tmp_path)
     with pytest.raises(DuplicateNameError) as told:
         engine.execute(script)
-    assert told.value.message.startswith(f"Two columns are called {name}: ")
+    assert told.value.message.startswith(f"Two columns have the name {name}. ")
     assert underlined(told.value) == place
     assert engine.declared == {"orders": []}, "nothing of the script is declared"
 
@@ -74,7 +74,7 @@ def test_conditions_that_cannot_be_meant_are_told(spark: SparkSession, tmp_path:
     )
     engine.view("x", "SELECT id FROM v WHERE id > 5")
     assert [warning.splitlines()[0] for warning in engine.warnings] == [
-        f"{name}: A comparison with NULL is never true, whatever the row. Use IS NULL or IS NOT NULL."
+        f"{name}: A comparison with NULL is never true. Use IS NULL or IS NOT NULL."
         for name in ("v", "w", "x")
     ]
 
@@ -110,6 +110,6 @@ def test_a_sink_is_given_as_many_columns_as_it_declares(
     with pytest.raises(TypeMismatchError) as told:
         engine.execute(f"{TWO}INSERT INTO two {query}")
     given = len(columns.split(", "))
-    assert f"two has 2 columns (a, b), what is inserted has {given} ({columns})." in told.value.message
+    assert f"two has 2 columns (a, b), the query has {given} ({columns})." in told.value.message
     assert underlined(told.value).endswith(query)
     engine.execute(f"{CONSOLE}{TWO}INSERT INTO console {query}; INSERT INTO two SELECT id, city FROM orders")

@@ -18,6 +18,7 @@ from engine_cases import put_file
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -69,14 +70,14 @@ def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str
 
 def assert_shared(explained: str, *views: str) -> None:
     """One operator computes all of these."""
-    operators = explained.split("window operator ")[1:]
+    operators = explained.split("window group ")[1:]
     assert any(all(f"    {view}: windows" in each for view in views) for each in operators), explained
 
 
 def wait_for(run: Run, count: int) -> None:
     """Until so many tuples of the stream have been published."""
     deadline = time.monotonic() + 300
-    while run.status()["tuples"]["tuples"] < count:
+    while run.status().streams["tuples"].tuples < count:
         assert time.monotonic() < deadline, "in time"
         time.sleep(0.2)
 
@@ -87,13 +88,13 @@ def test_every_revision_is_that_of_the_text_over_the_view_beneath(
     data, out = tmp_path / "data", tmp_path / "out"
     for number, files in enumerate((range(4), range(4, 8))):
         write(data, files)
-        engine = engine_on(spark, data).views(VIEWS)
+        engine = engine_on(spark, data).add_views(VIEWS)
         engine.execute(
             "CREATE TABLE shown USING console; INSERT INTO shown SELECT key, n AS much FROM fares WHERE n > 90"
         )
         assert_shared(engine.explain(), "fares", "busy", "busiest", "all_of")
         assert_shared(engine.explain(), "few", "fewer")
-        run = engine.start(out, available_now=True, ended=number == 1)
+        run = engine.start(out, trigger=Trigger.available_now(ended=number == 1))
         run.await_termination()
         run.stop()
     for name, wanted in expected(spark, data, VIEWS).items():
@@ -126,10 +127,10 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     data, out = write(tmp_path / "data", range(2)), tmp_path / "out"
     names = ("fares", "busy", "busiest")
     views = {name: VIEWS[name] for name in names}
-    engine = engine_on(spark, data).views(views)
+    engine = engine_on(spark, data).add_views(views)
     run = engine.start(out)
     wait_for(run, 4_000)
-    with pytest.raises(InputError, match="view busy selects from fares; drop busy too"):
+    with pytest.raises(InputError, match=r"View busy selects from fares\. Drop busy too"):
         engine.drop("fares")
     with pytest.raises(InputError, match="Column n does not exist"):
         engine.view("fares", VIEWS["fares"].replace(" AS n", " AS m"))
@@ -143,7 +144,7 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     assert set(run.events("views_changed")[-1]["added"]) == set(names)
     assert_shared(run.explain(), *names)
     run.stop()
-    run = engine.start(out, available_now=True, ended=True)
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     since = f"begun + INTERVAL 1 SECOND > timestamp_micros({newest})"
@@ -155,15 +156,15 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     before = run.results("busy").count()
     engine.drop("fares", "busy", "busiest").view("dear", "SELECT key FROM tuples WHERE value > 0.9")
     write(data, range(5, 6))
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     assert run.results("busy").count() == before
     # what was a selection over windows becomes one over tuples
-    engine.views({"fares": "SELECT key, value FROM tuples WHERE value > 0.5"})
-    engine.views({"busy": "SELECT key FROM fares WHERE key = 1"})
+    engine.add_views({"fares": "SELECT key, value FROM tuples WHERE value > 0.5"})
+    engine.add_views({"busy": "SELECT key FROM fares WHERE key = 1"})
     write(data, range(6, 7))
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     own = spark.read.parquet(str(data / "006.parquet")).where("value > 0.5 AND key = 1")

@@ -17,6 +17,7 @@ from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.spark.engine import Engine
 from penstock.spark.ingest.plans import StreamPlans
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +57,7 @@ def test_a_swap_between_the_binding_and_the_run_of_a_batch(
     run = (
         Engine(spark, strategy="asc", sample_tuples=0)
         .execute(text)
-        .start(tmp_path / "out", available_now=True)
+        .start(tmp_path / "out", trigger=Trigger.available_now())
     )
     run.await_termination()
     run.stop()
@@ -76,8 +77,8 @@ def test_status_is_read_and_sequences_swapped_all_the_time(spark: SparkSession, 
         **{f"v{n}": f"SELECT id FROM orders WHERE amount BETWEEN {n} AND {n + 9}" for n in range(60)},
     }
     text = script(tmp_path / "in", views, options=", max_files_per_trigger '1'")
-    run = Engine(spark).execute(text).start(tmp_path / "out", available_now=True)
-    plans, ended, failures = run.queries["orders"].plans, threading.Event(), list[BaseException]()
+    run = Engine(spark).execute(text).start(tmp_path / "out", trigger=Trigger.available_now())
+    plans, ended, failures = run._execution.queries["orders"].plans, threading.Event(), list[BaseException]()
 
     def swap() -> None:
         try:
@@ -86,7 +87,7 @@ def test_status_is_read_and_sequences_swapped_all_the_time(spark: SparkSession, 
             turns = itertools.cycle([_sequence(plans, 0, backwards=backwards) for backwards in (True, False)])
             while not ended.wait(0.001):
                 plans.swap_sequence(0, next(turns))
-                status = run.status()["orders"]
+                status = run.status().streams["orders"].to_dict()
                 assert sum(status["view_pairs"].values()) == status["pairs"]
                 assert len(run.events("batch")) >= status["batches"] - 1
         except BaseException as error:

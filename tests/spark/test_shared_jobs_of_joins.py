@@ -51,7 +51,7 @@ def test_views_come_go_and_fail_beside_each_other(
     engine = (
         Engine(spark, retry_attempts=40, retry_seconds=0.2, idle_seconds=0)
         .execute(inputs.script())
-        .views(VIEWS)
+        .add_views(VIEWS)
     )
     engine.function("listed", lambda values: values.to_pylist(), "BOOLEAN")
     engine.view("wrong", f"SELECT f.k {FROM.format(3)} WHERE listed(w.n)")

@@ -23,6 +23,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +44,7 @@ def arrivals(hour: int) -> pa.Table:
 
 def answered(engine: Engine, out: Path) -> tuple[Run, list[Entry], dict[str, Any]]:
     """A run over what is there, its log, and how the view stands in the end."""
-    run = engine.view("v", HINTED).start(out, available_now=True)
+    run = engine.view("v", HINTED).start(out, trigger=Trigger.available_now())
     try:
         run.await_termination()
     finally:

@@ -13,6 +13,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.recovery.causes import DATA_LOST, Cause
 from penstock.spark.run import Run
 from penstock.testing.kafka import KafkaBroker
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -30,7 +31,7 @@ def _values(ids: Iterable[int]) -> list[str]:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run
@@ -71,7 +72,7 @@ def test_a_topic_created_anew_under_a_running_stream(
     topic = f"anew-live-{new}"
     kafka.create_topic(topic)
     kafka.produce(topic, _values(range(100)))
-    run = _engine(spark, kafka, topic).start(tmp_path, trigger="1 second")
+    run = _engine(spark, kafka, topic).start(tmp_path, trigger=Trigger.every("1 second"))
     try:
         _wait(run, 100)
         kafka.delete_topic(topic)
@@ -92,10 +93,10 @@ def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
     topic, lost = "anew-asked", Cause(DATA_LOST, "some data may have been missed")
     kafka.create_topic(topic)
     kafka.produce(topic, _values(range(10)))
-    run = _engine(spark, kafka, topic).start(tmp_path, available_now=True)
+    run = _engine(spark, kafka, topic).start(tmp_path, trigger=Trigger.available_now())
     try:
         run.await_termination()
-        source = run.queries["orders"].source
+        source = run._execution.queries["orders"].source
         assert source.named(lost) is lost
         kafka.delete_topic(topic)
         missing = source.named(lost)
@@ -123,6 +124,6 @@ def test_partitions_added_to_a_topic(spark: SparkSession, kafka: KafkaBroker, tm
 
 def _wait(run: Run, tuples: int) -> None:
     deadline = time.monotonic() + 300
-    while run.status()["orders"]["tuples"] < tuples:
+    while run.status().streams["orders"].tuples < tuples:
         assert time.monotonic() < deadline
         run.await_termination(0.2)

@@ -198,7 +198,7 @@ def test_what_cannot_be_met_is_refused(spark: SparkSession, folder: Path) -> Non
     for demand, message in [
         (TupleDemand(None, (("origin", "k"), ("ts", "k")), (), "k", router), "two columns of one name: k, k"),
         (TupleDemand(None, columns, ("x",), "ts", router), "no column x; it has k, ts"),
-        (TupleDemand(None, columns, (), "k", router), "the event time k .* has to be a TIMESTAMP"),
+        (TupleDemand(None, columns, (), "k", router), "the event time k .* must be a TIMESTAMP"),
         (TupleDemand(None, columns, (), "ts", HashRouter(("y",), 3).document()), "needs a column .*y"),
         (TupleDemand(None, (("nowhere", "k"), ("ts", "ts")), (), "ts", router), "nowhere"),
         (TupleDemand("amount >", columns, (), "ts", router), "amount"),

@@ -17,6 +17,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +53,7 @@ def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, 
             assert begun.acquire(timeout=120)
 
     engine.sink(names[0], publish)
-    run = engine.start(tmp_path / "out", available_now=True)
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     changer = threading.Thread(target=_change, args=(engine, turn, begun, names, bounds))
     changer.start()
     run.await_termination()

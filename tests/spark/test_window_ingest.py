@@ -28,7 +28,6 @@ from penstock.operators.windows.rows import window_rows
 from penstock.operators.windows.shard import Envelope, OperatorPlan, pane_batch
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import fixed_shards
@@ -43,6 +42,7 @@ from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.worker import TOO_LATE
 from penstock.sql.script.script import parse_script
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -123,7 +123,7 @@ class Ingest:
         self.query.plans.change(views)
 
     def run(self) -> None:
-        self.query.start(Trigger(available_now=True))
+        self.query.start(Trigger.available_now())
         self.query.await_termination()
 
     @property
@@ -216,7 +216,7 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
     views["large"] = ViewDefinition("large", "large:1", "", "amount > 90", None)
     ingest = Ingest(spark, folder, parquet(spark, folder), views)
     ingest.run()
-    assert "in the scan" in ingest.query.plans.explain()
+    assert "fast path" in ingest.query.plans.explain()
     tuples(spark, folder)
     same(answers(ingest, "sliding"), expected(spark, SLIDING, "origin, n, total, mean, low, high, sd, kinds"))
     same(answers(ingest, "tumbling"), expected(spark, TUMBLING, "level, n"))
@@ -277,7 +277,7 @@ def test_on_raw_json(spark: SparkSession, folder: Path) -> None:
     source = KafkaJsonSource(columns, "ts", load, Settings(), one_topic=True)
     ingest = Ingest(spark, folder, source, definitions({"overall": OVERALL}))
     ingest.run()
-    assert "raw values" in ingest.query.plans.explain()
+    assert "fast path" in ingest.query.plans.explain()
     assert sum(ingest.query.totals.quarantined.values()) == FILES
     decoded = spark.read.schema("value BINARY, offset BIGINT").parquet(str(records))
     parsed = decoded.selectExpr(f"from_json(CAST(value AS STRING), '{columns.toDDL()}') AS t").select("t.*")

@@ -15,6 +15,7 @@ from joined_inputs import multiset
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
+from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -45,7 +46,7 @@ def _put(folder: Path, number: int) -> None:
 
 
 def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, available_now=True)
+    run = engine.start(out, trigger=Trigger.available_now())
     assert run.await_termination(300)
     run.stop()
     return run
@@ -55,9 +56,7 @@ def test_windows_by_arrival_are_those_of_the_stamped_tuples(spark: SparkSession,
     engine = _engine(spark, tmp_path)
     for name, text in VIEWS.items():
         engine.view(name, text)
-    assert (
-        "map stage behind the DataFrame: tuples are stamped with the time of their batch" in engine.explain()
-    )
+    assert "slower path: Penstock adds the arrival time to each tuple" in engine.explain()
     began = spark.sql("SELECT current_timestamp() AS now").first()["now"]
     for number in range(3):
         _put(tmp_path, number)
@@ -95,16 +94,19 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("USING parquet OPTIONS (path '{0}', arrival 'X')", "column X stands twice"),
+        ("USING parquet OPTIONS (path '{0}', arrival 'X')", "column X is declared twice"),
         (
             "USING parquet OPTIONS (path '{0}', arrival 'penstock_batch')",
             "column name penstock_batch is reserved",
         ),
-        ("USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')", "leave one of both out"),
-        ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "leave arrival out"),
+        (
+            "USING parquet OPTIONS (path '{0}', arrival 'a', event_time 'x')",
+            "set either `arrival` or `event_time`",
+        ),
+        ("USING parquet OPTIONS (path '{0}', arrival 'a', static 'true')", "Remove the option arrival"),
         (
             "USING replay OPTIONS (path '{0}', arrival 'a', arrival_time 'x')",
-            "says when its tuples came by arrival_time",
+            "has the arrival time arrival_time",
         ),
     ],
 )

@@ -25,6 +25,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 from random_examples import examples
 
 pytestmark = pytest.mark.spark
@@ -61,8 +62,8 @@ def test_in_the_end_they_are_their_text_over_the_view_beneath(spark: SparkSessio
         (range(5, 6), views, True),
     ):
         write(data, files)
-        engine = rides_engine(spark, data).views({"fares": FARES, **present})
-        run = engine.start(out, available_now=True, ended=ended)
+        engine = rides_engine(spark, data).add_views({"fares": FARES, **present})
+        run = engine.start(out, trigger=Trigger.available_now(ended=ended))
         run.await_termination()
         run.stop()
     answers = {name: answer for name, (_, answer) in RAISING.items()}
@@ -81,13 +82,13 @@ def test_in_the_end_they_are_their_text_over_the_view_beneath(spark: SparkSessio
 def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, tmp_path: Path) -> None:
     data, out = write(tmp_path / "data", range(3)), tmp_path / "out"
     taken: list[tuple[int, int]] = []
-    engine = rides_engine(spark, data).views({"fares": FARES, "daily": OVER["daily"]})
+    engine = rides_engine(spark, data).add_views({"fares": FARES, "daily": OVER["daily"]})
     engine.sink("daily", lambda rows, cut: taken.append((cut, rows.count())))
     run = engine.start(out)
     wait_for(run, lambda: run.changes("daily").where("revision = 0 AND NOT is_final").count() > 0)
-    with pytest.raises(InputError, match="view daily selects from fares; drop daily too"):
+    with pytest.raises(InputError, match=r"View daily selects from fares\. Drop daily too"):
         engine.drop("fares")
-    engine.views({"ended": OVER["ended"], "busiest": OVER["busiest"]})
+    engine.add_views({"ended": OVER["ended"], "busiest": OVER["busiest"]})
     assert "daily: windows of 4 s" in run.explain()
     write(data, range(3, 4))
     wait_for(run, lambda: "ended" in existing(out) and run.results("ended").count() > 0)
@@ -99,10 +100,10 @@ def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, 
         engine.view("fares", FARES.replace(" AS n", " AS m"))
     engine.view("fares", FARES.replace("fare > 0.1", "fare > 0.3").replace("sum(fare)", "sum(fare + 1)"))
     write(data, range(4, 5))
-    wait_for(run, lambda: run.status()["rides"]["tuples"] == 10_000)
+    wait_for(run, lambda: run.status().streams["rides"].tuples == 10_000)
     run.stop()
-    engine.views({"daily": OVER["daily"], "busiest": OVER["busiest"]})
-    run = engine.start(out, available_now=True, ended=True)
+    engine.add_views({"daily": OVER["daily"], "busiest": OVER["busiest"]})
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
     run.await_termination()
     run.stop()
     run.results("fares").createOrReplaceTempView("fares")

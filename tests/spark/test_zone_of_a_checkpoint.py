@@ -13,6 +13,7 @@ import pytest
 from penstock import Engine
 from penstock.errors import CheckpointError, InputError
 from penstock.spark.sources.parquet_source import ParquetSource
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ def answer(spark: SparkSession, folder: Path, zone: str) -> Run:
         "CREATE VIEW j AS SELECT a.k, a.at FROM s a JOIN s b ON a.k = b.k "
         "AND b.at BETWEEN a.at - INTERVAL 1 HOUR AND a.at + INTERVAL 1 HOUR;"
     )
-    run = engine.start(str(folder / "out"), available_now=True)
+    run = engine.start(str(folder / "out"), trigger=Trigger.available_now())
     run.await_termination()
     run.stop()
     return run
@@ -69,7 +70,7 @@ def test_another_zone_is_refused_with_what_to_do(spark: SparkSession, tmp_path: 
     put(tmp_path, 0)
     answer(spark, tmp_path, "Europe/Kiev")
     with pytest.raises(
-        CheckpointError, match=r"time zone Europe/Kiev, this session is in UTC: (.|\n)*timeZone=Europe/Kiev"
+        CheckpointError, match=r"time zone Europe/Kiev, this session uses UTC: (.|\n)*timeZone=Europe/Kiev"
     ):
         answer(spark, tmp_path, "UTC")
     put(tmp_path, 1)

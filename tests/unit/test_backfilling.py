@@ -226,7 +226,7 @@ def report(tuples: int, *aside: SetAside, **quarantined: int) -> TaskReport:
             report(20, SetAside("file:///d/0.parquet", None, None, "Permission denied")),
             "d/0.parquet cannot be",
         ),
-        (report(30, malformed=4), "cannot be now (1): malformed"),
+        (report(30, malformed=4), "cannot be read now: malformed"),
         (report(29, malformed=3), "29 of 30 tuples"),
         (report(30, malformed=3), None),
         (report(30, SetAside("file:///d/0.parquet", 1, 5, "a page"), malformed=2), None),

@@ -49,7 +49,10 @@ ROOMS = {
         "declared",
         "insertions",
         "declaring",
+        "execution",
+        "run_status",
         "run",
+        "view_list",
         "engine",
     ),
 }

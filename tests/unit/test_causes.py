@@ -267,7 +267,7 @@ def test_attempts_are_bounded_wait_longer_and_are_counted_anew_after_success(tmp
     assert attempts.made == 6
     told = [(event["attempt"], event["wait_seconds"]) for event in events.recent]
     assert told == [(1, 0.001), (2, 0.002), (3, 0.004), (1, 0.001), (2, 0.002)]
-    with pytest.raises(StreamFailedError, match=r"stream s stopped: a Python worker.*; tried again 3 times"):
+    with pytest.raises(StreamFailedError, match=r"stream s stopped: a Python worker.*; retried 3 times"):
         _try(tmp_path, Attempts(lost, failures=99), most=3)
 
 
@@ -293,7 +293,7 @@ class _Jvm:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(52, "its memory was used up"), (-9, "was killed"), (None, "spark.stop() was called")]
+    ("code", "told"), [(52, "its memory was full"), (-9, "was killed"), (None, "spark.stop() was called")]
 )
 def test_a_java_process_whose_memory_is_used_up_is_told_from_others(
     monkeypatch: pytest.MonkeyPatch, code: int | None, told: str

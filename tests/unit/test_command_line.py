@@ -17,7 +17,7 @@ from penstock.cli import main as command_line
 from penstock.errors import InputError
 from penstock.spark.sessions.output import OUTPUT
 
-WORDS = r"penstock: an error that Penstock did not foresee: (.*)\. The traceback is in (\S+)\. Please report it\.\n"
+WORDS = r"penstock: Unexpected error: (.*)\. The traceback is in (\S+); please report it\.\n"
 
 
 def _ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, app: Callable[[], None]) -> object:
@@ -71,10 +71,7 @@ def test_without_room_for_a_file_the_line_says_so(
 
     monkeypatch.setattr("tempfile.mkstemp", full)
     assert _ended(monkeypatch, tmp_path, app) == 1
-    assert (
-        "RecursionError. Its traceback could not be written: No space left on device"
-        in capsys.readouterr().err
-    )
+    assert "RecursionError. Cannot write its traceback: No space left on device" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

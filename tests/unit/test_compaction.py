@@ -294,9 +294,7 @@ def test_figures_of_old_batches_are_sums_that_say_the_same(
     assert batches == list(range(130))
     assert all(each.first_plan == each.plan for each in published.stretches)
     assert sum((Counter(each.quarantined) for each in published.stretches), Counter())["malformed"] == 19
-    with pytest.raises(
-        CheckpointError, match="batch 80 of s is published, and Spark wants to answer it again"
-    ):
+    with pytest.raises(CheckpointError, match="Spark repeats batch 80 of s"):
         publisher.published(80)
     again = publisher.published(125)
     assert again is not None

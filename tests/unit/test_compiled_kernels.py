@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning_and_time(
     (tmp_path / "file").touch()
     answer, compiled, said = ended(start(SMALL, tmp_path / "file"))
     assert (answer, compiled) == (filled[1], 2)
-    assert said.count("compiled kernels cannot be kept") == 1
+    assert said.count("cannot cache compiled code") == 1
 
 
 def test_code_that_others_may_write_is_not_run(filled: tuple[Path, Any]) -> None:

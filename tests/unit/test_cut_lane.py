@@ -17,7 +17,6 @@ import pytest
 
 from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, CutFolder, Reach
 from penstock.spark.lanes.lane import Lane
@@ -27,12 +26,13 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 NAME = "test.pairs"
 #: what takes longer never happens
 MOST_SECONDS = 60.0
 #: lanes of a run that goes on are tried again whatever fails
-ENDING = Trigger(available_now=True)
+ENDING = Trigger.available_now()
 
 
 @pytest.fixture
@@ -408,8 +408,8 @@ def test_a_lane_whose_place_in_a_log_is_older_than_the_log_is_refused(
     assert reader.first == SEGMENT
     reader.put_mark(NAME, 4)
     again = begin(PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper]))
-    told = f"reader {NAME} of stream a goes on with entry 5 of the log, .* is kept from entry {SEGMENT} on"
-    with pytest.raises(StreamFailedError, match=f"{told}.*Put back the newest copy"):
+    told = f"reader {NAME} of stream a continues with entry 5 of the log, .* starts at entry {SEGMENT}"
+    with pytest.raises(StreamFailedError, match=f"{told}.*Restore the newest copy"):
         again.await_termination(MOST_SECONDS)
     assert again.context.events.recent[-1]["cause"] == "checkpoint_refused"
 
@@ -437,13 +437,13 @@ def _set_back(layout: Layout) -> str:
     shutil.rmtree(layout.log("a"))
     other = Feed(layout, "a", np.random.default_rng(9))
     other.put(5)
-    return "lane test.pairs has answered the log of stream a up to entry 2, and"
+    return "lane test.pairs has answered the log of stream a up to entry 2, but"
 
 
 def _cut_off(layout: Layout) -> str:
     for name in ("1", "2"):
         (layout.log("a") / "entries" / f"000000000{name}.json").unlink()
-    return "another one there or none"
+    return "has no such entry"
 
 
 def _without_results(layout: Layout) -> str:
@@ -451,7 +451,7 @@ def _without_results(layout: Layout) -> str:
     CutFolder(layout.cuts(NAME)).put(Cut(1, {"a": reach}, {"a": reach}))
     for name in ("0.json", "newest"):
         (layout.manifests(NAME) / name).unlink()
-    return "cut 1 is put, and the results folder ends before cut 0"
+    return "cut 1 exists, but the results folder ends before cut 0"
 
 
 def _of_another_format(layout: Layout) -> str:

@@ -355,6 +355,22 @@ def test_planned_leaves_room_for_what_is_expected(often: bool) -> None:
     assert order.stream == ("small" if often else "large")
 
 
+def test_planned_sheds_nothing_that_another_idle_processor_can_try() -> None:
+    """Both instances fit, though with less than the margin; two processors are idle."""
+    shell = Shell(PlannedDiscipline(), KNOWN, one=(1, 4), other=(1, 4))
+    for name, begun in (("one", 0.0), ("other", 10.0)):
+        for number, took in enumerate((0.8, 1.2)):
+            shell.create(number, 10 * number, 10 * number + 1, name, at=begun + 2 * number)
+            shell.tell(ProcessorsIdle(1))
+            shell.tell(OrderEnded(name, 1, number, took, took, 0.0), shell.now + took)
+    for name in ("one", "other"):
+        shell.create(2, 1_000, 1_002, name, at=30.0)
+    seconds = max(2 * shell.policy.standing(name).costs.new for name in ("one", "other"))
+    told = shell.tell(ProcessorsIdle(2), 33.0 - 1.02 * seconds)
+    assert [type(each) for each in told] == [StartOrder, StartOrder]
+    assert all("less than the margin" in each.reason for each in told)
+
+
 #: losses are taken where they must be, and not before
 LATE = PlannedDiscipline(early_from=float("inf"))
 

@@ -64,7 +64,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
     assert declared(layout, "id > 1", stream="other") == 5, "on another stream it is another one"
     assert find_view(layout, "rule", definition=2)[1]["condition"] == "ID > 2"
     with pytest.raises(
-        UnknownNameError, match="rule has no definition 6; existing definitions: 1, 2, 3, 4, 5"
+        UnknownNameError, match=r"rule has no definition 6\. Existing definitions: 1, 2, 3, 4, 5"
     ):
         find_view(layout, "rule", definition=6)
 
@@ -130,7 +130,7 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             few = plain_rows(layout, "rule", 1, definition=number)
             assert few is not None
             assert (few.rows["id"].to_pylist(), few.count) == (ids[:1], len(ids))
-        with pytest.raises(InputError, match="rule is no window view"):
+        with pytest.raises(InputError, match="rule is not a window view"):
             results(layout.output, "rule", final_only=True, limit=0, output_format=Format.CSV)
         results(layout.output, "rule", all_definitions=True, limit=0, output_format=Format.CSV)
         assert capfd.readouterr().out.splitlines() == ['"id","definition"', "2,1", "3,1", "4,2", "5,1"]

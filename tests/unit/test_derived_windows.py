@@ -354,6 +354,7 @@ def test_results_that_were_set_back_are_told(tmp_path: Path) -> None:
     for name in ("0.json", "newest"):
         (lane.layout.manifests(LANE) / name).unlink()
     with pytest.raises(
-        CheckpointError, match=r"goes to publication 0 of rides.results, and the results folder ends with -1"
+        CheckpointError,
+        match=r"ends with publication 0 of rides.results, but the results folder ends with -1",
     ):
         lane.begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.monitor.book import StatusBook
-from penstock.monitor.report import News, event_line
+from penstock.monitor.news import News, event_line
 from penstock.spark.lanes.deadlines.failures import FailedWindows
 
 REASON = "aggregate bad raised at mine.py line 12: RuntimeError: " + "my bug " * 20
@@ -33,7 +33,7 @@ def test_the_first_window_that_fails_is_told_at_once_and_three_in_a_row() -> Non
         ("windows_failing", "v", REASON),
     ]
     line = event_line({"time": "", **events.told[-1]})
-    assert line == f" windows failing: {REASON} (lane deadlines.0.results, view v)"
+    assert line == f" view v: three windows in a row failed: {REASON}"
 
 
 def test_an_allowance_that_is_exceeded_is_news_of_each_view() -> None:
@@ -46,5 +46,5 @@ def test_an_allowance_that_is_exceeded_is_news_of_each_view() -> None:
         book.note(event)
     assert book.document()["news"] == told[1:]
     news = News(lambda: told)
-    assert [line.split()[-1] for line in news.lines()] == ["v)", "w)"]
+    assert [line.split()[2] for line in news.lines()] == ["v:", "w:"]
     assert news.lines() == []

@@ -230,7 +230,7 @@ def test_a_document_of_a_newer_version_is_refused_by_name(layout: Layout, name: 
     _restamped(where(layout), KNOWN[name].version + 1)
     said = (
         rf"^{where(layout)}, {KNOWN[name].kind}, was written by a newer version of Penstock: it has format "
-        rf"{KNOWN[name].version + 1}, this version reads format {KNOWN[name].version}; go on with that version"
+        rf"{KNOWN[name].version + 1}, this version reads format {KNOWN[name].version}; continue with that version"
     )
     with pytest.raises(CheckpointError, match=said):
         read(layout)
@@ -256,9 +256,7 @@ def test_a_damaged_document_is_refused_by_name(layout: Layout, name: str) -> Non
     flips = [_flipped(content, place) for place in range(0, len(content), max(1, len(content) // 40))]
     for damaged in (b"", b"[1,2]", b"\x00\xff", content[: len(content) // 2], *flips, *lacking):
         path.write_bytes(damaged)
-        with pytest.raises(
-            DamagedError, match=rf"^{path} \({KNOWN[name].kind}\) is damaged: .*; put it back"
-        ):
+        with pytest.raises(DamagedError, match=rf"^{path} \({KNOWN[name].kind}\) is damaged: .*; restore it"):
             KNOWN[name].read(path)
         if name != "NEWEST":
             with pytest.raises(DamagedError, match=str(path)):
@@ -274,8 +272,8 @@ def _flipped(content: bytes, place: int) -> bytes:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (LAYOUT_VERSION - 1, "an older version of Penstock: it has layout {}, .*go on with the version"),
-        (LAYOUT_VERSION + 1, "a newer version of Penstock: it has layout {}, .*go on with that version"),
+        (LAYOUT_VERSION - 1, "an older version of Penstock: it has layout {}, .*continue with the version"),
+        (LAYOUT_VERSION + 1, "a newer version of Penstock: it has layout {}, .*continue with that version"),
     ],
 )
 def test_folders_of_another_layout_are_refused(layout: Layout, version: int, said: str) -> None:
@@ -295,7 +293,7 @@ def test_folders_of_another_layout_are_refused(layout: Layout, version: int, sai
         (pickle.dumps((4, {})), "was stored by another version of Penstock; start with a new checkpoint"),
         (
             b'{"format": 7, "tables": []}\n',
-            "is of version 7, this program reads 6; start with a new checkpoint",
+            "has version 7, this program reads 6; start with a new checkpoint",
         ),
     ],
     ids=["of before versions", "newer"],

@@ -43,3 +43,8 @@ def test_nothing_is_known_of_one_instance_or_of_several_at_once() -> None:
 def test_beside_a_long_deadline_it_looks_ahead_no_further_than_it_says() -> None:
     found = forecast((0.0, 0, 10), (0.1, 10, 20)).until(3_600.0, 0.1)
     assert [each.number for each in found] == [*range(2, 18)]
+
+
+def test_instances_created_in_pairs_count_as_evenly_spread() -> None:
+    assert forecast((0.0, 0, 5), (0.0, 5, 10), (1.0, 10, 15), (1.0, 15, 20)).hop == 0.5
+    assert forecast((0.0, 0, 5), (0.0, 5, 10)).hop == 0.0

@@ -104,9 +104,9 @@ def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None
     document = standing_document(PLAN, standing)
     assert json.loads(json.dumps(document)) == document
     told = "\n".join(standing_lines(document))
-    assert "measured: key 0 is equal in 0.2" in told
-    assert "the runner-up: new tuples of" in told
-    assert "rows/s put out, nothing measured" in told
+    assert "measured: key 0 is equal in a share of 0.2" in told
+    assert "second-best order: new tuples of" in told
+    assert "not measured since the order changed" in told
 
 
 def test_nothing_is_predicted_before_it_is_known_how_fast_event_time_passes(planner: JoinPlanner) -> None:
@@ -116,9 +116,9 @@ def test_nothing_is_predicted_before_it_is_known_how_fast_event_time_passes(plan
     document = standing_document(PLAN, standing)
     assert document["predicted_rate"] is document["runner_up"] is None
     told = "\n".join(standing_lines(document))
-    assert "nothing predicted before it is known how fast event time passes" in told
-    assert ": nothing measured yet" in told
-    assert "predicted: " not in told
+    assert "no prediction yet, Penstock still measures how fast event time passes" in told
+    assert ": not measured yet" in told
+    assert "predicted " not in told
 
 
 def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: JoinPlanner) -> None:
@@ -143,10 +143,8 @@ def test_what_was_predicted_of_each_step_is_told_beside_what_it_did(planner: Joi
     assert step["predicted"]["rows"] == pytest.approx(rates[0])
     told = list(standing_lines(document))
     (line,) = (each for each in told if each.startswith("  new tuples of a0 meet a2"))
-    assert line.endswith(
-        "; measured 2,500 rows come, 400 pairs looked at, 350 go on a second, 2e-06 s for each"
-    )
-    assert "rows/s put out, measured 1,050; " in "\n".join(told)
+    assert line.endswith("; measured 2,500 tuples in, 400 pairs compared, 350 out a second, 2e-06 s a tuple")
+    assert ", measured 1,050; " in "\n".join(told)
 
 
 def test_nothing_is_planned_before_every_stream_has_brought_tuples(planner: JoinPlanner) -> None:
@@ -212,11 +210,11 @@ def test_nothing_is_planned_while_a_stream_is_silent(planner: JoinPlanner) -> No
 def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
     assert explain_first(PLAN, 4) == [
         "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",
-        "  key 0: a0: k0 = a1: k0, dealt out in 2",
-        "  key 1: a0: k1 = a2: k1, dealt out in 2",
-        "  a1 is -5 s to 5 s behind a0",
-        "  a2 is -5 s to 5 s behind a0",
-        "  a2 is -5 s to 5 s behind a1",
+        "  key 0: a0: k0 = a1: k0, split in 2 parts",
+        "  key 1: a0: k1 = a2: k1, split in 2 parts",
+        "  a1 is -5 s to 5 s later than a0",
+        "  a2 is -5 s to 5 s later than a0",
+        "  a2 is -5 s to 5 s later than a1",
         "  new tuples of a0 meet a1 (merge by key 0), a2 (merge by key 1)",
         "  new tuples of a1 meet a0 (merge by key 0), a2 (merge by key 1)",
         "  new tuples of a2 meet a0 (merge by key 1), a1 (merge by key 0)",
@@ -230,7 +228,7 @@ def test_explain_names_what_users_functions_judge() -> None:
         UserPredicate("NOT odd(a2.k1)", "odd", (Argument("1_2", None),), pa.bool_(), "NOT `_value`"),
     )
     told = explain_first(replace(PLAN, predicates=judged), 4)
-    assert told[6] == "  judged last, by users' functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
+    assert told[6] == "  checked last, by your functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
 
 
 def test_a_stream_that_lags_by_a_cut_is_not_taken_to_have_no_partners(planner: JoinPlanner) -> None:

@@ -16,8 +16,8 @@ from penstock.errors import StreamFailedError
 from penstock.settings import Settings
 from penstock.spark.ingest import log_keeper
 from penstock.spark.ingest.log_keeper import LogKeeper
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.storage.events import EventLog
+from penstock.trigger import Trigger
 
 
 class Log:
@@ -82,7 +82,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Mad
         events = EventLog(tmp_path / "events.jsonl")
         nothing: Any = None
         tuning = Settings(retry_attempts=4, retry_seconds=0.001, **settings)
-        trigger = trigger or Trigger(available_now=True)
+        trigger = trigger or Trigger.available_now()
         return LogKeeper(nothing, ingest, nothing, events, tuning, trigger), events, done
 
     return made
@@ -129,7 +129,7 @@ def test_a_run_that_is_stopped_is_no_end(keeper: Callable[..., Made]) -> None:
 
 def test_a_stream_that_failed_or_is_followed_has_no_end(keeper: Callable[..., Made]) -> None:
     for ingest, trigger in (
-        (Ingest(Log(), ended_well=False), Trigger(available_now=True)),
+        (Ingest(Log(), ended_well=False), Trigger.available_now()),
         (Ingest(Log()), Trigger()),
     ):
         kept, _, _ = keeper(ingest, trigger)
@@ -175,7 +175,7 @@ def test_a_log_that_cannot_be_written_for_a_while_is_tried_again(keeper: Callabl
 def test_a_log_that_cannot_be_written_at_all_is_told(keeper: Callable[..., Made]) -> None:
     kept, events, _ = keeper(Ingest(Log(refused=100)))
     kept.start()
-    with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*tried again 4 times"):
+    with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*retried 4 times"):
         kept.await_termination(60)
     assert not kept.is_complete
     assert events.recent[-1]["kind"] == "lane_failed"

@@ -43,9 +43,9 @@ SCHEMA = pa.schema(
         ('{"id": 1, "late": "yes"}', "late is no BOOLEAN"),
         ('{"at": "never"}', "at is no TIMESTAMP"),
         ('{"at": {}}', "at is no TIMESTAMP"),
-        ("[1]", "no JSON object"),
-        ('{"id": 1', "no JSON value"),
-        ("[" * 100_000, "no JSON value"),
+        ("[1]", "not a JSON object"),
+        ('{"id": 1', "not a JSON value"),
+        ("[" * 100_000, "not a JSON value"),
         ('{"id": 1, "amount": 2, "city": {}}', None),
     ],
 )
@@ -74,7 +74,7 @@ NESTED = pa.schema(
         ('{"id":"x","paid":-Infinity}', set(), "id is no INT"),
         (f'{{"paid":{"9" * 400}}}', set(), "paid is no DECIMAL(4, 2)"),
         ('{"id":1,"id":"x"}', {"id"}, "id is no INT"),
-        ('{"day":"2024-02-30","day":"2024-02-01"}', {"day"}, "day stands twice"),
+        ('{"day":"2024-02-30","day":"2024-02-01"}', {"day"}, "day appears twice"),
         ('{"who":{"age":"old"}}', {"who"}, "who.age is no INT"),
         ('{"who":{"tags":[1,"a"]}}', {"who"}, "who.tags.element is no INT"),
         ('{"who":[]}', set(), "who is no STRUCT<age: INT, tags: ARRAY<INT>>"),
@@ -182,7 +182,7 @@ def test_a_record_is_looked_for_in_the_encoding_of_its_file(tmp_path: Path, enco
 
 def test_other_reasons_stay() -> None:
     assert explained("not UTF-8", b"\xff", SCHEMA, PLAIN) == "not UTF-8"
-    assert explained("malformed JSON", b"\xff", SCHEMA, PLAIN) == "malformed JSON: no JSON value"
+    assert explained("malformed JSON", b"\xff", SCHEMA, PLAIN) == "malformed JSON: not a JSON value"
 
 
 def test_a_record_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:

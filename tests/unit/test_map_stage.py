@@ -112,5 +112,5 @@ def test_views_come_first_in_their_order() -> None:
         [Outcome(Kind.CONDITION, 0), Outcome(Kind.VIEW, 0)],
         [Outcome(Kind.VIEW, 1), Outcome(Kind.VIEW, 0)],
     ):
-        with pytest.raises(ValueError, match="views come first"):
+        with pytest.raises(ValueError, match="views must precede"):
             Outcomes.of(wrong)

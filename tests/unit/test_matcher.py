@@ -132,7 +132,7 @@ def test_zones_as_spark_spells_them(zone: str, hour: int) -> None:
             batch_of(x=pa.array([86_400_000_000], schema.field("x").type))
         )
         assert len(matches.queries) == 1
-    with pytest.raises(InputError, match="nowhere is no time zone"):
+    with pytest.raises(InputError, match="nowhere is not a time zone"):
         Matcher(texts, schema, "nowhere")
 
 

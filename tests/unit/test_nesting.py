@@ -49,6 +49,25 @@ def test_what_is_nested_too_deep_is_one_message_with_its_place(before: str) -> N
     ) + (len("NOT ") if before == "NOT (" else len("coalesce") if before.startswith("coalesce") else 0)
 
 
+@pytest.mark.parametrize("suffix", ["[0]", "[a + 1]", "::int", " AT TIME ZONE 'UTC'", "::array<int>[0]"])
+def test_subscripts_and_casts_in_a_chain_count_as_nested(suffix: str) -> None:
+    steps = suffix.count("::") + suffix.count("[") + suffix.count("ZONE")
+    for template in (
+        "SELECT {} AS x FROM t",
+        "SELECT a FROM t WHERE {} > 3",
+        "SELECT count(*) AS n, sum({}) AS s FROM t GROUP BY window(at, '1 minute')",
+    ):
+        parse_query(template.format("a" + suffix * (MOST_NESTED // steps - 2)))
+        with pytest.raises(SqlError, match=f"nested more than {MOST_NESTED} deep"):
+            parse_query(template.format("a" + suffix * 3_000))
+
+
+def test_subscripts_and_casts_beside_each_other_are_not_nested() -> None:
+    for operand in ("a[0]", "a::int", "m['k'][1]", "f(a)[0]::int"):
+        for between in (" + ", ", ", " OR "):
+            parse_query(f"SELECT f({between.join([operand] * 2_000)}) AS x FROM t")
+
+
 def test_long_chains() -> None:
     began = time.monotonic()
     ored = bind_selections({"q": " OR ".join(f"a = {2 * each}" for each in range(5_000))}, SCHEMA, None)

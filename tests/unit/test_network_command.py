@@ -88,12 +88,12 @@ def test_a_network_of_which_nothing_comes_has_no_delays(
         (["--nodes", "1"], "Option nodes is '1'; allowed: whole numbers from 2 to 1000"),
         (["--set", "sources=80"], "Option sources is 80; with 50 nodes at most 49"),
         (["--set", "colour=red"], "Unknown option colour of a network. Options: protocol, nodes"),
-        (["--set", "colour"], "--set colour: allowed: NAME=VALUE"),
-        (["--set", "max_speed=3"], "--set max_speed: it has an option of its own, --max-speed"),
+        (["--set", "colour"], "--set colour: write --set NAME=VALUE"),
+        (["--set", "max_speed=3"], "--set max_speed: use its own option, --max-speed"),
         (["--start", "soon"], "Option start is 'soon'; allowed: a moment such as"),
-        (["--output", "."], "--output . is a folder; allowed: the name of a file"),
-        (["--lost", "nowhere/lost.parquet"], "--lost nowhere/lost.parquet: there is no folder nowhere"),
-        (["--lost", "./trace.parquet"], "--lost trace.parquet is the file of --output"),
+        (["--output", "."], "--output . is a folder; name a file"),
+        (["--lost", "nowhere/lost.parquet"], "--lost nowhere/lost.parquet: folder nowhere does not exist"),
+        (["--lost", "./trace.parquet"], "--lost trace.parquet is also the file of --output"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_simulated(

@@ -121,8 +121,8 @@ def test_a_table_has_the_columns_of_a_reading() -> None:
         ("start '1970-01-01T00:00+00:01'", "allowed: a moment from 1970 on"),
         ("start '9998-12-31 23:50:01'", "that leaves the 600 simulated seconds before 9999"),
         ("start '9999-12-31 23:59:59-05:00'", "that leaves the 600 simulated seconds before 9999"),
-        ("speed '0'", "speed is '0'; allowed: 'max' or a number above 0"),
-        ("path 'data'", "a network has no option path; allowed: protocol, nodes, load"),
+        ("speed '0'", "speed is '0'. Write 'max' or a number above 0"),
+        ("path 'data'", "a network has no option path. Options: protocol, nodes, load"),
         ("static 'true'", "a network has no option static"),
     ],
 )
@@ -141,9 +141,7 @@ def test_a_network_may_begin_in_1970_and_end_with_9998() -> None:
 
 
 def test_declared_columns_are_refused() -> None:
-    with pytest.raises(
-        InputError, match="a network has columns of its own: sensor, sequence, value, measured"
-    ):
+    with pytest.raises(InputError, match="a network has fixed columns: sensor, sequence, value, measured"):
         _opened("", "(sensor INT)")
 
 
@@ -162,7 +160,7 @@ def test_a_start_that_was_cut_off_is_begun_anew(tmp_path: Path, simulated: list[
     _prepared(_opened("nodes '20'"), tmp_path)
     (_replay(tmp_path) / "schedule.json").unlink()
     _prepared(_opened("nodes '30'"), tmp_path)
-    with pytest.raises(CheckpointError, match="has nodes 30, and the script says nodes 20"):
+    with pytest.raises(CheckpointError, match="has nodes 30, but the script has nodes 20"):
         _prepared(_opened("nodes '20'"), tmp_path)
     assert len(simulated) == 2
 
@@ -183,8 +181,9 @@ def test_another_network_than_that_of_the_checkpoint_is_refused(
     _prepared(_opened(""), tmp_path)
     with pytest.raises(CheckpointError) as error:
         _prepared(_opened(options), tmp_path)
-    assert f"the network of its checkpoint has {then}, and the script says {now}; put that back" in str(
-        error.value
+    assert (
+        f"the network of its checkpoint has {then}, but the script has {now}. Restore the old value"
+        in str(error.value)
     )
 
 
@@ -192,7 +191,7 @@ def test_another_network_than_that_of_the_checkpoint_is_refused(
 def test_the_checkpoint_of_a_replay_is_refused(tmp_path: Path) -> None:
     _prepared(_opened(""), tmp_path)
     (_replay(tmp_path) / "network.json").unlink()
-    with pytest.raises(CheckpointError, match="is that of a replay of a stored table"):
+    with pytest.raises(CheckpointError, match="belongs to a replay of a stored table"):
         _prepared(_opened(""), tmp_path)
 
 
@@ -202,7 +201,7 @@ def test_the_checkpoint_of_a_network_is_refused_by_a_replay(tmp_path: Path) -> N
     _prepared(network, tmp_path)
     pace = Pace(1.0, 100_000)
     replay = ReplaySource(network.schema, lambda: pa.table({}), "measured", "arrived", pace, in_scan=True)
-    with pytest.raises(CheckpointError, match="is that of a simulated network, not of a stored table"):
+    with pytest.raises(CheckpointError, match="belongs to a simulated network, not to a stored table"):
         _prepared(replay, tmp_path)
 
 
@@ -306,7 +305,7 @@ def test_the_status_says_what_became_of_the_packets() -> None:
     book.note({**reached, "created": 12_300, "arrived": 12_000, "under_way": 257, "lost": lost})
     assert book.stream("readings")["network"]["lost"] == lost
     assert book.document()["news"] == []
-    lines = list(status_lines({**book.document(), "output": "out"}))
+    lines = list(status_lines({**book.document(), "output": "out"}, verbose=True))
     assert (
         "  network: 61.5 s of 600 s | 12,300 packets created | 12,000 arrived | 257 under way | "
         "43 lost (no route 40, link break 3)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
@@ -197,7 +198,7 @@ def test_the_runner_up_says_why_it_lost() -> None:
     runner_up = plan_joins(JoinModel(plan, few)).runner_up
     assert runner_up is not None
     assert "new tuples of" in runner_up.reason
-    assert "% more time: merge on b" in runner_up.reason
+    assert re.search("longer|times as long", runner_up.reason)
 
 
 def test_two_inputs_have_another_method_for_a_runner_up() -> None:

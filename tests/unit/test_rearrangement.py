@@ -68,7 +68,7 @@ def test_steady_data_is_left_alone_and_drift_of_the_dropping_ratio_is_named() ->
     assert made.handle(report(tuples_passing((0.9, 0.5, 0.1), 1000, 2))) == []
     asked, swap = made.handle(report(tuples_passing((0.9, 0.5, 0.9), 1000, 3)))
     assert isinstance(asked, SampleTuples)
-    assert "dropping ratio" in asked.figures["trigger"]
+    assert "share of rows without a match" in asked.figures["trigger"]
     assert isinstance(swap, SwapSequence)
     assert swap.arrangement.order == (1, 0, 2)
 
@@ -77,7 +77,7 @@ def test_drift_that_keeps_the_dropping_ratio_is_seen_by_the_evaluations() -> Non
     made = controller(threshold=0.2)
     made.handle(report(tuples_passing((0.9, 0.5, 0.1), 400, 1)))
     asked, swap = made.handle(report(tuples_passing((0.1, 0.5, 0.9), 1000, 3)))
-    assert asked.figures["trigger"] == "evaluations a tuple"
+    assert asked.figures["trigger"] == "checks a row"
     assert swap.arrangement.order == (0, 1, 2)
 
 
@@ -95,7 +95,7 @@ def test_nothing_dropped_at_first_is_no_division_by_zero() -> None:
     made.handle(report(tuples_passing((1, 1, 1), 400, 1)))
     assert made.handle(report(tuples_passing((1, 1, 1), 1000, 2))) == []
     asked, _ = made.handle(report(tuples_passing((1, 1, 0.5), 1000, 3)))
-    assert "dropping ratio" in asked.figures["trigger"]
+    assert "share of rows without a match" in asked.figures["trigger"]
 
 
 def test_sparse_samples_count_the_streams_tuples_and_wait_for_enough_samples() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.cli.check import unused
 from penstock.monitor.deadlines import deadline_lines, deadline_words
-from penstock.monitor.report import News, length, moment
+from penstock.monitor.figures import length, moment
+from penstock.monitor.news import News
 from penstock.monitor.snapshot import take_lanes, take_snapshot
 
 
@@ -43,16 +44,16 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
         },
     ]
     news = News(lambda: list(events))
-    assert news.lines() == ["x stream orders: source out of reach: no broker (source topic t)"]
+    assert news.lines() == ["x stream orders: source unreachable: no broker (source topic t)"]
     assert news.lines() == []
     events.append(
         {"time": "y", "kind": "files_changed", "stream": "orders", "files": ["a", "b"], "rows": 1_200}
     )
-    assert news.lines() == ["y stream orders: files changed (files a, b, rows 1,200)"]
+    assert news.lines() == ["y stream orders: files changed after the first read (files a, b, rows 1,200)"]
     events.append(
         {"time": "z", "kind": "files_changed", "told": "a was replaced", "files": [{"path": "a"}], "count": 1}
     )
-    assert news.lines() == ["z files changed: a was replaced (count 1)"]
+    assert news.lines() == ["z files changed after the first read: a was replaced (count 1)"]
     counts = {
         "views": 2,
         "selections": 2,
@@ -75,20 +76,20 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     }
     (snapshot,) = take_snapshot({"orders": status})
     assert snapshot.line() == (
-        "SOURCE UNREACHABLE | orders: 4 tuples | 2/s | 3 matched, 25.0% matched by no query | 2 queries | "
+        "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 3 matched, 25.0% matched no view | 2 selections | "
         "backlog 1,200 records"
     )
     (windows,) = take_snapshot({"orders": {**status, "matched": 0, "selections": 0}})
     assert windows.line() == (
-        "SOURCE UNREACHABLE | orders: 4 tuples | 2/s | 2 window views | backlog 1,200 records"
+        "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 2 window views | backlog 1,200 records"
     )
 
 
 def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
     assert list(unused({"orders": ["large"], "clicks": []})) == [
-        "clicks: no view reads it, nothing will be answered"
+        "no view reads stream clicks; add a view or remove the table"
     ]
-    assert list(unused({})) == ["no stream is declared, there is nothing to run"]
+    assert list(unused({})) == ["the script declares no stream; nothing will run"]
 
 
 def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
@@ -96,6 +97,7 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
         "view": "pairs",
         "views": {"pairs": {"rows": 1_200, "raised": 3, "untimed": 0}},
         "cut": 7,
+        "behind_seconds": 0.8,
         "backlog": {"flights": 2, "weather": 0},
         "measured_rate": 42.5,
     }
@@ -107,17 +109,17 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
         "weather": {"lanes": {"joins.0": pairs, "results/rides.fares": daily}},
     }
     assert [each.line() for each in take_lanes(status)] == [
-        "pairs: 1,200 rows, 3 no match because a condition raised | 42.5 joined rows/s | cut 7 | "
-        "not joined yet: 2 batches of flights",
-        "rare: no rows yet | static table lost, its last version in use: custs",
-        "daily: 5 early, 1 corrected, 2 final | cut 4",
+        "view pairs: 1,200 rows, 3 left out because a condition failed, 0.8 s behind | 42.5 joined rows/s | "
+        "not answered yet: 2 batches of flights",
+        "view rare: no rows yet | static table lost, its last version remains in use: custs",
+        "view daily: 5 early, 1 corrected, 2 final",
     ]
 
 
 def test_lost_windows_are_told_with_what_became_of_them_since() -> None:
     counts = {"created": 20, "released": 12, "shed": 5, "missed": 3, "late": 4, "owed": 3, "abandoned": 1}
     assert deadline_words(counts) == (
-        "12 of 20 windows released in time (60.0%), 5 shed, 3 missed, 4 answered late, 3 owed a late answer, 1 never answered"
+        "12 of 20 windows released in time (60.0%), 5 shed, 3 missed, 4 answered late, 3 still to be answered late, 1 never answered"
     )
 
 
@@ -138,11 +140,11 @@ def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
         tuples=4, windows={"early": 2, "overflowed": 3}, overflowed={"huge": 2, "vast": 1, "small": 0}
     )
     (snapshot,) = take_snapshot({"ledger": status})
-    told = "3 rows have a NULL for a SUM or AVG that does not fit its type in huge, vast"
+    told = "3 rows with NULL for a SUM or AVG that does not fit its type in huge, vast"
     assert told in snapshot.line().split(" | ")
     daily = {"views": {"daily": {"early": 5, "corrected": 1, "final": 2, "rows": 20, "overflowed": 1}}}
     (lane,) = take_lanes({"ledger": {"lanes": {"l": daily}}})
-    assert "1 row has a NULL for a SUM or AVG that does not fit its type" in lane.line()
+    assert "1 row with NULL for a SUM or AVG that does not fit its type" in lane.line()
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,7 @@ def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
     [
         ("malformed csv record: x is no INT", None, "options sep and header"),
         ("malformed JSON", None, "multiLine 'true'"),
+        ("malformed json record: not a JSON object", None, "one JSON object a line"),
         ("not UTF-8", None, "option encoding"),
         (
             "unreadable file",

@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.monitor.report import event_line
+from penstock.monitor.news import event_line
 from penstock.spark.ingest.batch_events import BatchEvents
 from penstock.spark.sources.offenders import rows_in_footer
 from penstock.spark.storage.events import EventLog
@@ -20,12 +20,12 @@ from penstock.spark.tasks.worker import SetAside
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ((None,), "1 place with an unknown number of rows could not be read"),
-        ((1_500,), "1 place with 1,500 rows in all could not be read"),
-        ((1_500, 1), "2 places with 1,501 rows in all could not be read"),
+        ((None,), "1 file or row group unreadable, number of rows unknown"),
+        ((1_500,), "1 file or row group unreadable, 1,500 rows skipped"),
+        ((1_500, 1), "2 files or row groups unreadable, 1,501 rows skipped"),
         (
             (None, 20),
-            "2 places with 20 rows in 1 of them and an unknown number in the others could not be read",
+            "2 files or row groups unreadable, 20 rows skipped in 1 of them, number unknown in the others",
         ),
     ],
 )
@@ -34,7 +34,7 @@ def test_the_event_says_what_is_known(tmp_path: Path, rows: tuple[int | None, ..
     found = [SetAside(f"file:/data/{number}.csv", None, own, "torn") for number, own in enumerate(rows)]
     BatchEvents("s", log).set_aside(3, found)
     (event,) = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert event["told"].startswith(f"{told}, first file:/data/0.csv")
+    assert event["told"].startswith(f"{told}; first file:/data/0.csv")
     assert event["rows"] == (sum(own or 0 for own in rows) or None)
     assert "rows 0" not in event_line(event)
 

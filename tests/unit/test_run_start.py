@@ -11,20 +11,20 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.settings import Settings
-from penstock.spark import run as running
-from penstock.spark.ingest.trigger import Trigger
+from penstock.spark import execution
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(running, "warm_workers", lambda _: None)
+    monkeypatch.setattr(execution, "warm_workers", lambda _: None)
     context = SimpleNamespace(defaultParallelism=2, master="local[2]")
     spark: Any = SimpleNamespace(sparkContext=context, version="4.3.0")
     layout = Layout.of(tmp_path / "out", None)
     layout.open()
-    return lambda: running.Run(spark, layout, Settings(), Trigger(), {}, {})
+    return lambda: execution.Execution(spark, layout, Settings(), Trigger(), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
     checkpoint = Layout.of(tmp_path / "out", None).checkpoint
     threads, files = set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patched:
-        patched.setattr(running, part, refuse)
+        patched.setattr(execution, part, refuse)
         for _ in range(2):
             with pytest.raises(ValueError, match="0 bytes"):
                 start()

@@ -198,7 +198,7 @@ def test_a_file_that_is_no_whole_run_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=r"5-0-0\.arrow"):
             open_run(path)
     path.write_bytes(b"PAR1" * 400)
-    with pytest.raises(CheckpointError, match=r"5-0-0\.arrow.*no whole Arrow file"):
+    with pytest.raises(CheckpointError, match=r"5-0-0\.arrow.*not a complete Arrow file"):
         open_run(path)
     with pa.ipc.new_file(path, SCHEMA) as writer:
         writer.write_table(table([(1, "a", 1, 1.0)]))

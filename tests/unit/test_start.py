@@ -56,7 +56,7 @@ def test_the_version_is_told_and_nothing_else_done() -> None:
         (["rnu"], "No such command"),
         (["run", "script.sql", "--outptu", "out"], "No such option"),
         (["run", "script.sql", "--set", "idle_second=1"], "idle_second"),
-        (["results", "nowhere", "view"], "no such results folder"),
+        (["results", "nowhere", "view"], "Results folder nowhere does not exist"),
     ],
 )
 def test_a_slip_in_the_options_loads_nothing_that_is_slow(arguments: list[str], told: str) -> None:
@@ -76,7 +76,7 @@ def test_folders_locks_and_scripts_are_judged_without_spark(tmp_path: Path) -> N
     for options, told in (
         (["--output", str(held)], f"is in use by process {os.getpid()}"),
         (["--output", str(tmp_path / "file" / "out")], "file: Not a directory"),
-        (["--output", str(tmp_path)], "is no results folder of Penstock"),
+        (["--output", str(tmp_path)], "is not a results folder of Penstock"),
         (["--output", str(tmp_path / "new"), "--trigger", "often"], "trigger 'often'"),
         (["--output", str(tmp_path / "new")], "nothing to run"),
     ):
@@ -94,7 +94,7 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     layout.open()
     layout.check()
-    with pytest.raises(CheckpointError, match="results of another checkpoint"):
+    with pytest.raises(CheckpointError, match=r"has results, but its checkpoint .* does not exist"):
         Layout.of(tmp_path / "out", tmp_path / "other").check()
     (tmp_path / "other").touch()
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):

@@ -16,6 +16,7 @@ from penstock.cli.status import quarantine
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
+from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
@@ -53,16 +54,16 @@ def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layou
     again.close()
     stream = folder_status(layout.output)["streams"]["orders"]
     assert (stream["batches"], stream["tuples"]) == (3, 20)
-    assert stream["busiest"] == {"large": 7, "silent": 1}
+    assert stream["selections"] == {"large": 7, "silent": 1}
 
 
 def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(layout: Layout) -> None:
     replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": 1, "time": "2026"})
     told = lines(layout)
     assert "out: dead" in told
-    assert "its process 1 is gone without a last word" in told
+    assert "process 1 ended without a report" in told
     assert "stream orders: dead | 15 tuples in 2 batches" in told
-    assert "quarantined: 2 for: malformed\n    such as, in batch 1, from 1.csv: 4,Oslo,much" in told
+    assert "set aside: 2 records: malformed\n    for example in batch 1, from 1.csv: 4,Oslo,much" in told
 
 
 def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layout: Layout) -> None:
@@ -77,7 +78,7 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
     log.close()
     told = lines(layout)
     assert "out: failed" in told
-    assert "\n  view large: division by zero\nstream orders: failed" in told
+    assert "\n  failed: view large: division by zero\n" in told
 
 
 def test_a_start_that_is_refused_is_no_stop(layout: Layout) -> None:
@@ -88,7 +89,7 @@ def test_a_start_that_is_refused_is_no_stop(layout: Layout) -> None:
     log.record("run_stopped")
     log.close()
     assert "out: refused" in lines(layout)
-    assert "\n  stream orders: the network of its checkpoint has seed 7" in lines(layout)
+    assert "\n  refused: stream orders: the network of its checkpoint has seed 7" in lines(layout)
 
 
 def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run_before(
@@ -109,7 +110,7 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     document = folder_status(layout.output)
     assert document["state"] == "dead"
     assert document["started"] == json.loads(killed)["starting"]["time"]
-    assert f"its process {os.getpid()} is gone and had not begun" in lines(layout)
+    assert f"process {os.getpid()} ended while it was starting" in lines(layout)
     status = StatusFile(layout, dict, every_seconds=60)
     status.book.note({"kind": "run_started", "time": document["started"]})
     status.close()
@@ -139,15 +140,15 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     lock.release()
     assert "out: running" in told
     assert "stream orders: retrying" in told
-    assert "source out of reach since 2026" in told
+    assert "source unreachable since 2026" in told
     assert ": topic orders: no broker at kafka:9092" in told
-    assert "started again 1 time, last for: a worker was killed" in told
+    assert "restarted 1 time, most recently: a worker was killed" in told
     book.note({"kind": "batch", "time": "2026-01-01T00:00:01+00:00", **BATCH})
     assert book.document()["streams"]["orders"]["outage"] is None
     assert book.document()["streams"]["orders"]["state"] == "running"
 
 
-def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
+def test_lanes_that_fail_are_problems_and_how_far_behind_they_are_is_known(layout: Layout) -> None:
     status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     log.record("run_started")
@@ -161,18 +162,23 @@ def test_lanes_tell_their_newest_cut(layout: Layout) -> None:
     for attempt in (1, 2):
         log.record("lane_retried", **fails, attempt=attempt, wait_seconds=1.0)
     assert status.book.stream("orders").get("state") != "retrying", "a lane is not its stream"
-    told = "\n".join(status_lines({**status.book.document(), "output": "out", "pid": 1}))
-    assert "  RETRYING: view pairs of stream orders waits since " in told
-    assert ": the disk is full; tried again 2 times; everything else goes on" in told
-    assert told.count("some of its views wait") == 1, "the news has it once"
+    document = {**status.book.document(), "output": "out", "pid": 1}
+    told = "\n".join(status_lines(document))
+    assert "\n  RETRYING: view pairs of stream orders, since " in told
+    assert ": the disk is full; retried 2 times;" in told
+    (news,) = (line for line in status_lines(document, verbose=True) if "failed, retrying" in line)
+    assert "view pairs: failed, retrying: the disk is full" in news, "the news has it once"
     log.record("lane_back", **fails, attempt=2)
     for cut, entry in ((6, 1_499), (7, 1_500)):
-        log.record("cut", lane="pairs", cut=cut, streams={"orders": entry, "visits": 3}, entries=1)
+        took = {"wake_seconds": None, "put_seconds": 0.1, "answer_seconds": 0.5, "publish_seconds": 0.2}
+        log.record("cut", lane="pairs", cut=cut, streams={"orders": entry, "visits": 3}, entries=1, **took)
     status.close()
-    told = lines(layout)
-    assert "RETRYING" not in told
-    assert "lane pairs: cut 7 " in told
-    assert " ago, orders up to entry 1,500, visits up to entry 3" in told
+    assert "RETRYING" not in lines(layout)
+    document = folder_status(layout.output)
+    assert document["lanes"]["pairs"]["behind_seconds"] == pytest.approx(0.8)
+    pairs = {"streams": ["orders"], "rows": 12_430, "backlog": {"orders": 0}, "behind_seconds": 0.8}
+    document["views"]["pairs"] = pairs
+    assert "join view pairs of orders: 12,430 rows | 0.8 s behind" in status_lines(document, verbose=True)
 
 
 def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> None:
@@ -187,10 +193,10 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
         )
     status.close()
     assert "rides.fares" not in status.book.document()["streams"]
-    assert "window view daily of rides.fares: 4 early, 2 corrected, 0 final" in lines(layout)
+    assert "window view daily of fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
-def test_a_stream_of_which_nothing_was_read_is_the_first_line(layout: Layout) -> None:
+def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:
     book = StatusBook()
     book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
     counts = {
@@ -201,12 +207,12 @@ def test_a_stream_of_which_nothing_was_read_is_the_first_line(layout: Layout) ->
     }
     book.note({"kind": "batch", "time": datetime.now(UTC).isoformat(), **counts, "batch": 5})
     replace_json(layout.status, book.document())
-    first, second = lines(layout).splitlines()[:2]
+    document = folder_status(layout.output)
+    first = next(line for line in problem_lines({**document, "reason": None}))
     assert first.startswith(
-        "stream orders: NOTHING READ: all 12 records so far were set aside, most for: malformed csv record: "
+        "stream orders: NOTHING READ: all 12 records so far were set aside, malformed csv record: "
     )
     assert "the options sep and header" in first
-    assert second.startswith(str(layout.output))
 
 
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
@@ -217,23 +223,27 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     MANIFEST.replace(
         layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
     )
-    reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 rows)"
+    reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 row)"
     place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}
     pq.write_table(pa.table(place), layout.quarantine("orders") / str(aside["name"]))
     told = lines(layout)
     assert (
-        f"quarantined: 1 for: unreadable row group\n    such as, in batch 2, from {origin}: {reason}" in told
+        f"set aside: 1 record: unreadable row group\n    for example in batch 2, from {origin}: {reason}"
+        in told
     )
-    assert f"all of them: penstock quarantine {layout.output} orders" in told
-    assert "not answered: 1 row that could not be read" in told
+    assert f"all records set aside: penstock quarantine {layout.output} orders" in told
+    assert "unreadable: 1 row, not answered" in told
     quarantine(layout.output, None, 1)
     assert capsys.readouterr().out == f"batch 2 | {reason} | {origin}\n"
     for file in layout.quarantine("orders").iterdir():
         file.unlink()
     quarantine(layout.output, None, 1)
-    assert capsys.readouterr().out == "no records of orders are set aside\n"
+    assert (
+        capsys.readouterr().out
+        == "Penstock has set aside 3 records of orders, but their files were deleted.\n"
+    )
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}, "clicks": {}}, "views": {}})
-    with pytest.raises(UnknownNameError, match="name a stream; existing streams: orders, clicks"):
+    with pytest.raises(UnknownNameError, match=r"Name a stream\. Existing streams: orders, clicks"):
         quarantine(layout.output, None, 1)
 
 
@@ -248,15 +258,16 @@ def test_the_batch_at_hand_is_told_though_it_is_not_in_the_backlog(layout: Layou
     replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": os.getpid()})
     lock = CheckpointLock(layout.checkpoint)
     told = lines(layout)
-    assert "  batch 2 (2 files) is at hand, planned " in told
-    assert " ago; the backlog does not count it" in told
+    assert "  in progress: batch 2 (2 files), since " in told
+    assert " s; the backlog does not count it" in told
     lock.release()
     told = lines(layout)
     assert (
-        "batch 2 (2 files) was at hand and is not counted above, nor in the backlog; the next start" in told
+        "unfinished: batch 2 (2 files), not part of the counts above and of the backlog; the next start"
+        in told
     )
     (offsets / "2").unlink()
-    assert "at hand" not in lines(layout), "batch 1 is published"
+    assert "unfinished" not in lines(layout), "batch 1 is published"
 
 
 def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
@@ -266,7 +277,7 @@ def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
     assert list(quarantined_records(layout, "orders", 1)) == found[:1]
     next(layout.quarantine("orders").iterdir()).unlink()
     assert list(quarantined_records(layout, "orders", 0)) == []
-    with pytest.raises(UnknownNameError, match="no stream order; existing streams: orders"):
+    with pytest.raises(UnknownNameError, match=r"Stream order does not exist\. Existing streams: orders"):
         list(quarantined_records(layout, "order", 1))
     with pytest.raises(InputError, match="is not a results folder"):
         folder_layout(layout.output.parent)
@@ -321,8 +332,8 @@ def test_a_join_view_tells_what_all_its_lanes_have_counted(layout: Layout) -> No
     shown = folder_status(layout.output)["views"]["pairs"]
     assert [shown[what] for what in ("rows", "raised", "withdrawn", "beyond_history")] == [20, 0, 1, 4]
     told = lines(layout)
-    assert "withdrawn: 1 row\n" in told
-    assert "(history_seconds): 4 tuples" in told
+    assert "was found later: 1 row\n" in told
+    assert "4 tuples arrived after partners may have been deleted" in told
 
 
 def test_a_join_view_tells_of_its_static_tables_and_which_are_lost(layout: Layout) -> None:
@@ -333,25 +344,25 @@ def test_a_join_view_tells_of_its_static_tables_and_which_are_lost(layout: Layou
     log.record("static_table_read", **of_custs, rows=3, version="a")
     told = lines(layout)
     assert "\n  static table custs: 3 rows, read " in told
-    assert "is lost" not in told.partition("of late:")[0]
-    assert "left out" not in told
+    assert "is lost" not in told.partition("newest events:")[0]
+    assert "custs, set aside" not in told
     log.record("static_table_read", **of_custs, rows=2, malformed={"not UTF-8": 1}, version="b")
     told = lines(layout)
     assert "\n  static table custs: 2 rows, read " in told
-    assert "\n  static table custs, left out: 1 for: not UTF-8\n" in told
-    assert f"\n  all that custs lacks: penstock quarantine {layout.output} custs\n" in told
+    assert "\n  static table custs, set aside: 1 record: not UTF-8\n" in told
+    assert f"\n  all records of custs set aside: penstock quarantine {layout.output} custs\n" in told
     log.record("static_table_read", **of_custs, rows=3, malformed={}, version="c")
     log.record("static_table_lost", **of_custs, reason="its files are gone")
-    block = lines(layout).partition("of late:")[0]
+    block = lines(layout).partition("newest events:")[0]
     assert "\n  static table custs: 3 rows, read " in block
     assert "\n  static table custs is lost since " in block
-    assert "its last version stays in use: its files are gone" in block
+    assert "its last version remains in use: its files are gone" in block
     shown = folder_status(layout.output)["views"]["pairs"]["tables"]["custs"]
     assert (shown["rows"], shown["lost"]["reason"]) == (3, "its files are gone")
     for kind in ("static_table_back", "run_started"):
         log.record("static_table_lost", **of_custs, reason="its files are gone")
         log.record(kind, **of_custs if kind == "static_table_back" else {})
-        block = lines(layout).partition("of late:")[0]
+        block = lines(layout).partition("newest events:")[0]
         assert "is lost" not in block
         assert "static table custs: 3 rows" in block
 
@@ -369,7 +380,7 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
         "seconds": 0.01,
         "best_seconds": 0.009,
         "search": "dynamic programming over all orders",
-        "runner_up": "new tuples of o would take 80.0% more time",
+        "runner_up": "new tuples of o would take 80 % longer",
         "predicates": [{"text": "costly(o.n)", "rate": 50.0, "selectivity": 0.25, "seconds": 2e-5}],
         "best_predicates": ["cheap(a.n)", "costly(o.n)"],
     }
@@ -393,22 +404,30 @@ def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout)
     assert told[begin + 1 : begin + 9] == [
         "  measured: o 100 tuples/s, a 12 tuples",
         "  measured: key 0 is equal in 0.08 of the pairs of o and a",
-        "  new tuples of o meet a (merge by key 0): predicted 100 rows come, 60 pairs looked at, 50 go on a second, "
-        "0.0001 s for each",
-        "  predicted: 50 rows/s put out, measured 48; 0.01 s of a processor for each second of the streams; found by "
+        "  new tuples of o meet a (merge by key 0): predicted 100 tuples in, 60 pairs compared, 50 out a second, "
+        "0.0001 s a tuple",
+        "  joined rows a second: predicted 50, measured 48; one second of the streams takes 0.01 s of a core; found by "
         "dynamic programming over all orders",
-        "  the best order would take 0.009 s: too little less, or too soon after the last change",
-        "  the runner-up: new tuples of o would take 80.0% more time",
-        "  judged by costly(o.n): measured 50 rows a second, 0.25 of them pass, 2e-05 s for each",
-        "  the best order of these: cheap(a.n), costly(o.n): too little less, or too soon after the last change",
+        "  the best order would take 0.009 s: the gain is too small, or the last change too recent",
+        "  second-best order: new tuples of o would take 80 % longer",
+        "  user predicate costly(o.n): measured 50 rows a second, 0.25 of them pass, 2e-05 s a row",
+        "  the best order of user predicates: cheap(a.n), costly(o.n): the gain is too small, or the last change too recent",
     ]
-    assert told[begin + 9] == "  its order was switched 7 times, the last ones:"
+    assert told[begin + 9] == "  its order changed 7 times, most recently:"
     switches = told[begin + 10 : begin + 15]
-    assert [line.partition("behind ")[2] for line in switches] == [
-        f"cut {cut}: order {cut}: 20.0% less" for cut in range(2, 7)
+    assert [line.partition(": order")[2] for line in switches] == [
+        f" {cut}: 20.0% less" for cut in range(2, 7)
     ]
     book.note({"time": "2024-01-01T00:00:01.000+00:00", "kind": "run_started"})
     replace_json(layout.status, book.document())
     told_later = lines(layout)
-    assert "the runner-up" not in told_later, "what an earlier run has measured says nothing of this one"
-    assert "its order was switched 7 times" in told_later
+    assert "second-best" not in told_later, "what an earlier run has measured says nothing of this one"
+    assert "its order changed 7 times" in told_later
+
+
+def test_a_view_with_a_deadline_is_one_before_its_first_window(layout: Layout) -> None:
+    views = {"in_time": {"stream": "deadlines.0", "id": "in_time:1", "sql": ""}}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    told = lines(layout)
+    assert "view in_time with a deadline: 0 of 0 windows released in time" in told
+    assert "deadlines.0" not in told

@@ -54,7 +54,7 @@ def test_the_newest_entry_is_found_by_who_has_not_looked_for_longer_than_history
     assert reader.newest() == log.newest() == log.entry(3 * SEGMENT - 1)
     for path in (tmp_path / "entries").iterdir():
         path.unlink()
-    with pytest.raises(CheckpointError, match=f"kept from {log.first} on, and none is there"):
+    with pytest.raises(CheckpointError, match=f"starts at {log.first}, but has none"):
         LogReader(tmp_path).newest()
 
 
@@ -77,15 +77,15 @@ def test_a_reader_whose_next_entry_is_gone_is_told(tmp_path: Path) -> None:
     reader = LogReader(tmp_path)
     assert reader.ahead("reader join of stream s", SEGMENT - 1, 1) == SEGMENT
     for after in (-1, 0, SEGMENT - 2):
-        told = f"reader join of stream s goes on with entry {after + 1} of the log, .* kept from entry {SEGMENT} on"
+        told = f"reader join of stream s continues with entry {after + 1} of the log, .* starts at entry {SEGMENT}"
         with pytest.raises(
-            CheckpointError, match=f"{told}: one of them was set back .*Put back the newest copy"
+            CheckpointError, match=f"{told}: one of them was restored .*Restore the newest copy"
         ):
             reader.ahead("reader join of stream s", after, 1)
     last = 2 * SEGMENT + 2
     assert reader.ahead("reader join of stream s", last, 1) == last
     with pytest.raises(
-        CheckpointError, match=f"goes on with entry {last + 2} .* ends before entry {last + 1}"
+        CheckpointError, match=f"continues with entry {last + 2} .* ends before entry {last + 1}"
     ):
         reader.ahead("reader join of stream s", last + 1, 1)
 

@@ -28,10 +28,10 @@ def _table(source: str, options: str, columns: str = "(id INT, city STRING, amou
     [
         ("id,city,amount", None),
         ("ID, City ,amount,extra", None),
-        ("id,amount,city", "another order than the header of .*: id, amount, city"),
-        ("amount,id,city", "so id holds what the header calls amount"),
-        ("id,town,amount", "has no city; CSV is read by position, so city holds what the header calls town"),
-        ("id,city", "has no amount; CSV is read by position, so amount is NULL"),
+        ("id,amount,city", "differ in order.*: id, amount, city"),
+        ("amount,id,city", "so id gets the values of amount"),
+        ("id,town,amount", "has no city; Spark reads CSV by position, so city gets the values of town"),
+        ("id,city", "has no amount; Spark reads CSV by position, so amount is NULL"),
     ],
 )
 def test_columns_are_compared_with_a_csv_header(tmp_path: Path, header: str, told: str | None) -> None:
@@ -48,7 +48,7 @@ def test_other_separators_and_compressed_files_are_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "1.csv.gz", "wt") as file:
         file.write("'id';'amount';'city'\n")
     (warning,) = table_warnings(_table("csv", f"path '{tmp_path}/*', header true, sep ';', quote \"'\""))
-    assert "city holds what the header calls amount" in warning
+    assert "city gets the values of amount" in warning
 
 
 def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     (tmp_path / "json" / "1.json").write_text('{"id": 1, "City": "Bern"}\nbroken\n{"amount": 2}\n')
     (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'"))
     assert warning.startswith(
-        "the records looked at have no city, which will be NULL; did you mean City? They have: "
+        "the sampled records have no city, which will be NULL; did you mean City? They have: "
     )
     (warning,) = table_warnings(_table("json", f"path '{tmp_path / 'json'}'", "(id INT, nowhere STRING)"))
-    assert warning == "the records looked at have no nowhere, which will be NULL. They have: City, amount, id"
+    assert warning == "the sampled records have no nowhere, which will be NULL. They have: City, amount, id"
     (tmp_path / "parquet").mkdir()
     pq.write_table(
         pa.table({"ID": pa.array([1], pa.int32()), "city": ["a"], "amuont": [2.0]}),
@@ -67,7 +67,7 @@ def test_declared_columns_that_no_record_has_are_told(tmp_path: Path) -> None:
     )
     (tmp_path / "parquet" / "2.parquet").write_text("no Parquet")
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path / 'parquet'}'"))
-    assert warning.startswith("the files looked at have no amount, which will be NULL; did you mean amuont?")
+    assert warning.startswith("the sampled files have no amount, which will be NULL; did you mean amuont?")
     assert table_warnings(_table("json", f"path '{tmp_path / 'none'}'")) == []
 
 
@@ -96,7 +96,7 @@ def test_types_that_parquet_files_do_not_have_are_told(
     assert len(found) == (not is_read)
     if not is_read:
         assert found == [
-            f"the files looked at have x as {own} (declared {declared}), which Spark does not read so: their rows will be set aside unread"
+            f"the sampled files have x as {own} (declared {declared}), which Spark cannot read: Penstock will set their rows aside"
         ]
 
 
@@ -105,8 +105,10 @@ def test_every_type_that_a_column_has_in_some_file_is_told(tmp_path: Path) -> No
     pq.write_table(pa.table({"n": [1.0], "u8": pa.array([200], pa.uint8())}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"n": [2], "u8": pa.array([200], pa.uint8())}), tmp_path / "2.parquet")
     unread, wrapped = table_warnings(_table("parquet", f"path '{tmp_path}'", "(n DOUBLE, u8 TINYINT)"))
-    assert "have n as int64 (declared DOUBLE), which Spark does not read so" in unread
-    assert "have u8 as uint8 (declared TINYINT): values that do not fit are read as other numbers" in wrapped
+    assert "have n as int64 (declared DOUBLE), which Spark cannot read" in unread
+    assert (
+        "have u8 as uint8 (declared TINYINT): Spark reads values that do not fit as other numbers" in wrapped
+    )
     assert table_warnings(_table("parquet", f"path '{tmp_path}/1*'", "(n DOUBLE, u8 SMALLINT)")) == []
 
 
@@ -115,7 +117,7 @@ def test_timestamps_in_nanoseconds_are_told_with_a_remedy(tmp_path: Path) -> Non
         pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns", "UTC"))}), tmp_path / "1.parquet"
     )
     (warning,) = table_warnings(_table("parquet", f"path '{tmp_path}'", "(id BIGINT, at TIMESTAMP)"))
-    assert "have at as timestamp[ns, tz=UTC] (declared TIMESTAMP), which Spark does not read so" in warning
+    assert "have at as timestamp[ns, tz=UTC] (declared TIMESTAMP), which Spark cannot read" in warning
     assert "coerce_timestamps='us'" in warning
     assert (
         "declare at BIGINT and, if it is the event time, add the option event_time_format 'nanos'" in warning
@@ -129,7 +131,7 @@ def test_timestamps_in_nanoseconds_are_told_with_a_remedy(tmp_path: Path) -> Non
         ("1;Bern;2.5\n2;Basel;3\n", "", "have 1 field, and .* 3 columns.*separated by ';', not by ',': add the option sep ';'"),
         ("id\tcity\tamount\n1\tBern\t2\n", "header true,", "add the option sep '.t'"),
         ("id;city;amount;\n1;Bern;2;\n", "header true, sep ';',", "have 4 fields.*The last field is empty; declare a column for it"),
-        ("1,Bern,2,x\n", "", "have 4 fields, and the table declares 3 columns: such records will be set aside. Declare the columns"),
+        ("1,Bern,2,x\n", "", "have 4 fields, and the table declares 3 columns: Penstock will set such records aside. Declare the columns"),
         ("1,Bern\n", "", "have 2 fields"),
         ("id,city,amount,more\n", "header true,", "have 4 fields"),
         ('# a,b\n1,"a,b",2\n', "comment '#',", None),
@@ -154,7 +156,7 @@ def test_a_field_of_a_header_without_a_name_may_be_any_column(tmp_path: Path) ->
     options = f"path '{tmp_path}', header true, sep ';', encoding 'ISO-8859-1'"
     assert table_warnings(_table("csv", options, "(id INT, größe INT, rest STRING)")) == []
     (warning,) = table_warnings(_table("csv", options, "(größe INT, id INT, rest STRING)"))
-    assert "so größe holds what the header calls id" in warning
+    assert "so größe gets the values of id" in warning
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
@@ -181,7 +183,7 @@ def test_epoch_milliseconds_in_a_timestamp_are_told(tmp_path: Path) -> None:
     columns = "(id INT, at TIMESTAMP, b BOOLEAN)"
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}', event_time 'at'", columns))
     assert warning == (
-        "at holds numbers such as 1767225600000, which Spark reads as seconds, in the year 57971. "
+        "at has numbers such as 1767225600000, which Spark reads as seconds, in the year 57971. "
         "Declare at BIGINT and add the option event_time_format 'millis'"
     )
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}'", columns))
@@ -196,7 +198,7 @@ def test_a_folder_without_files_is_told(tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
     for kind in ("csv", "json", "parquet", "orc"):
         assert table_warnings(_table(kind, f"path '{tmp_path}'")) == [
-            f"{tmp_path} has no files yet: the stream waits for the first one"
+            f"{tmp_path} has no files yet; the stream waits for the first one"
         ]
 
 
@@ -212,7 +214,7 @@ def test_files_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "2.json.gz").write_bytes(whole[:12] + bytes(200))
     (tmp_path / "3.json").write_text("[" * 200_000 + '\n{"id": 1, "City": "Bern", "amount": 2}\n')
     (warning,) = table_warnings(_table("json", f"path '{tmp_path}/[23]*'"))
-    assert "the records looked at have no city" in warning
+    assert "the sampled records have no city" in warning
     assert table_warnings(_table("json", f"path '{tmp_path}/[12]*'")) == []
     assert table_warnings(_table("csv", f"path '{tmp_path}/2*', header true")) == []
 
@@ -233,7 +235,9 @@ def test_of_a_large_folder_some_files_are_looked_at(tmp_path: Path, monkeypatch:
 def test_options_that_nobody_knows_are_told(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("1,Bern,2\n")
     (warning,) = table_warnings(_table("csv", f"path '{tmp_path}', Nonsense 'x', max_files_per_trigger 1"))
-    assert warning == "option nonsense is known neither to Penstock nor to Spark's reader of csv"
+    assert (
+        warning == "option nonsense is unknown to Penstock and to Spark's reader of csv; check its spelling"
+    )
     assert table_warnings(_table("kafka", "subscribe 'x', kafka.whatever 'y', failOnDataLoss false")) == []
 
 
@@ -252,7 +256,7 @@ def test_a_mistake_of_a_table_points_to_its_place() -> None:
 
 @pytest.mark.parametrize("name", ["batch rows", "batchrows", "Batch_Row", "batch-rows"])
 def test_a_slip_in_a_setting_is_answered_by_the_one_that_was_meant(name: str) -> None:
-    with pytest.raises(InputError, match=f"there is no {name}; did you mean batch_rows"):
+    with pytest.raises(InputError, match=f"{name} does not exist; did you mean batch_rows"):
         tuned(Settings(), {name: "2048"})
-    with pytest.raises(InputError, match="there is no colour; existing settings: batch_rows, "):
+    with pytest.raises(InputError, match="colour does not exist; existing settings: batch_rows, "):
         tuned(Settings(), {"colour": "red"})

@@ -73,17 +73,17 @@ def _none() -> int:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (5, "aggregate score: an instance of int cannot be called; allowed: a function that takes"),
-        (Whole(), "an instance of Whole cannot be called"),
-        (NoRemove, "class NoRemove has no remove; allowed: "),
-        (OnlyAdd, "class OnlyAdd has no remove and no result; allowed: "),
-        (float, "class float has no add and no remove and no result; allowed: "),
-        (Uneven, r"Uneven.add\(\) takes 1 argument, remove\(\) 2 arguments; both are given an array"),
+        (5, "aggregate score: an instance of int is not callable; give a function that takes"),
+        (Whole(), "an instance of Whole is not callable"),
+        (NoRemove, "class NoRemove has no remove; give "),
+        (OnlyAdd, "class OnlyAdd has no remove and no result; give "),
+        (float, "class float has no add and no remove and no result; give "),
+        (Uneven, r"Uneven.add\(\) takes 1 argument, remove\(\) 2 arguments; both receive one array"),
         (Nothing, r"Nothing.add\(\) takes no argument"),
-        (Made, "class Made is made without arguments, but its __init__ takes 1"),
-        (Asked, r"Asked.result\(\) is called without arguments"),
-        (Named, r"Named.add\(\): it needs values= by name; arguments are given by position only"),
-        (_none, "the function takes no argument; allowed: "),
+        (Made, "class Made must need no arguments, but its __init__ takes 1"),
+        (Asked, r"Asked.result\(\) must need no arguments"),
+        (Named, r"Named.add\(\): it needs values= by name, but Penstock passes arguments by position"),
+        (_none, "the function takes no argument; give "),
         (lambda _, *, weight: weight, "it needs weight= by name"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_is_no_aggregate_is_refused(given: object, told: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "3d", "a.b", "größe", None])
 def test_a_name_that_sql_cannot_call_is_refused(name: Any) -> None:
-    with pytest.raises(InputError, match="its name must be letters, digits and _"):
+    with pytest.raises(InputError, match="the name may have letters, digits and _"):
         user_aggregate(name, Whole, pa.int64(), "BIGINT")
 
 
@@ -125,21 +125,25 @@ def test_values_take_the_declared_type(value: object, kind: pa.DataType, expecte
 @pytest.mark.parametrize(
     ("value", "kind", "told"),
     [
-        ("5", pa.int64(), "returned str, which does not fit its type T: Could not convert"),
+        ("5", pa.int64(), "returned str, which does not fit its declared type T: Could not convert"),
         (
             pa.scalar("5"),
             pa.int64(),
-            "returned StringScalar, which does not fit its type T: it is of type string",
+            "returned StringScalar, which does not fit its declared type T: it is of type string",
         ),
         (5, pa.string(), "returned int, which"),
-        (1.5, pa.int64(), "returned float, which does not fit its type T: 1.5 is no whole number"),
+        (
+            1.5,
+            pa.int64(),
+            "returned float, which does not fit its declared type T: 1.5 is not a whole number",
+        ),
         (pa.scalar(1.5), pa.int64(), "truncated"),
-        ([1, 1.5], pa.list_(pa.int64()), "1.5 is no whole number"),
+        ([1, 1.5], pa.list_(pa.int64()), "1.5 is not a whole number"),
         (1 << 40, pa.int32(), "returned int"),
         (
             pa.array([1.0]),
             pa.float64(),
-            "returned DoubleArray, which .*: one value is expected, not an array",
+            "returned DoubleArray, which .*: return one value, not an array",
         ),
         ({"name": "a"}, COUNTED, "field n is NULL, but NOT NULL"),
         (pa.scalar({"n": None}, COUNTED), COUNTED, "field n is NULL, but NOT NULL"),
@@ -193,7 +197,8 @@ def test_what_a_function_raises_is_told() -> None:
         aggregate.afresh(pa.array([1]))
     ending = user_aggregate("score", lambda _: sys.exit(3), pa.int64(), "BIGINT")
     with pytest.raises(
-        AggregateFailedError, match=rf"^aggregate score ended its process at {HERE} line \d+: SystemExit: 3$"
+        AggregateFailedError,
+        match=rf"^aggregate score ended its Python process at {HERE} line \d+: SystemExit: 3$",
     ):
         ending.afresh(pa.array([1]))
 
@@ -257,28 +262,28 @@ TABLE = "CREATE TABLE orders (amount INT) USING parquet OPTIONS (path 'in');\n"
 @pytest.mark.parametrize(
     ("module", "query", "told"),
     [
-        ("", "SELECT * FROM orders", "it must define FUNCTIONS = .*, AGGREGATES = .* or both"),
-        ("FUNCTIONS = {'f': len}", "SELECT * FROM orders", "it must define FUNCTIONS = {'name': "),
+        ("", "SELECT * FROM orders", "the file must define FUNCTIONS = .*, AGGREGATES = .* or both"),
+        ("FUNCTIONS = {'f': len}", "SELECT * FROM orders", "the file must define FUNCTIONS = {'name': "),
         (
             "AGGREGATES = [len]",
             "SELECT * FROM orders",
-            "AGGREGATES is a list; allowed: AGGREGATES = {'name': ",
+            "AGGREGATES is a list; write AGGREGATES = {'name': ",
         ),
         (
             "AGGREGATES = {'a': len}",
             "SELECT * FROM orders",
-            "AGGREGATES has 'a': <built-in function len>; allowed: ",
+            "AGGREGATES has 'a': <built-in function len>; write ",
         ),
-        ("AGGREGATES = {'a': (len, 5)}", "SELECT * FROM orders", "AGGREGATES has 'a': .*; allowed: "),
+        ("AGGREGATES = {'a': (len, 5)}", "SELECT * FROM orders", "AGGREGATES has 'a': .*; write "),
         (
             "AGGREGATES = {'a': (3, 'INT')}",
             "SELECT * FROM orders",
-            r"AGGREGATES has 'a': \(3, 'INT'\); allowed: ",
+            r"AGGREGATES has 'a': \(3, 'INT'\); write ",
         ),
         (
             "AGGREGATES = {'a': (len, 'INT')}",
             "SELECT * FROM orders WHERE A(amount) > 3",
-            "A is an aggregate of yours",
+            "aggregate such as A",
         ),
     ],
 )

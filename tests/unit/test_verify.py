@@ -13,22 +13,24 @@ from pyspark.sql.types import StructType
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
-from penstock.errors import InputError
+from penstock.errors import DamagedError, InputError
 from penstock.monitor.verification import Findings, verify
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
-from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.manifests import published_paths, read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import write_catalog
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
+from penstock.spark.storage.spark_checksums import missing_batches
 
 
 @pytest.fixture
@@ -75,9 +77,9 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     found = _verify(layout)
     assert found.exit_code == 1
     kept = layout.kept(layout.matches("s")) / matches.name
-    assert f"{kept} is damaged: its content is not what was published\n" in found.stdout
+    assert f"{kept} is damaged: its content differs from what Penstock published\n" in found.stdout
     assert f"{run} (tuples of a log) is damaged: its content does not match its checksum\n" in found.stdout
-    assert "2 files are damaged; put them back from a copy" in found.stdout
+    assert "2 files are damaged; restore them from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
     assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
 
@@ -103,7 +105,7 @@ def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> N
     finally:
         lock.release()
     assert found.exit_code == 0
-    assert "the checkpoint was not read" in found.stdout
+    assert "it was not checked" in found.stdout
     assert _verify(layout).exit_code == 1
 
 
@@ -134,3 +136,56 @@ def test_a_copied_folder_is_judged_by_its_own_checkpoint(layout: Layout) -> None
         each.path for each in verify(copied).faults
     ]
     assert not verify(layout.output).faults
+
+
+def test_what_the_next_start_mends_is_no_damage(layout: Layout) -> None:
+    shown = next((layout.output / "matches" / "s").glob("*.parquet"))
+    shown.unlink()
+    found = _verify(layout)
+    assert found.exit_code == 0, found.stdout
+    assert f"{shown} is missing; the next start puts it back\n" in found.stdout
+    assert found.stdout.endswith("no damage found. Nothing is lost of 1 more: the next start mends them\n")
+    (layout.manifests("s") / "0.json").unlink()
+    assert _verify(layout).exit_code == 1
+
+
+@pytest.mark.parametrize("query", ["spark", "spark-keyed"])
+def test_a_lost_batch_of_sparks_checkpoint_is_told(layout: Layout, query: str) -> None:
+    folder = layout.checkpoint / "s" / query
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True)
+        for batch in range(2):
+            (folder / log / str(batch)).write_text("v1")
+    # planned, not committed
+    (folder / "offsets" / "2").write_text("v1")
+    assert not any(str(folder / "offsets") in each.path for each in verify(layout.output).faults)
+    (folder / "offsets" / "0").unlink()
+    assert f"{folder / 'offsets' / '0'}" in {each.path for each in verify(layout.output).faults}
+
+
+def test_what_spark_has_removed_is_not_missed(layout: Layout) -> None:
+    folder = layout.checkpoint / "s" / "spark"
+    for log, first in (("offsets", 55), ("commits", 50)):
+        (folder / log).mkdir(parents=True)
+        for batch in range(first, 155):
+            (folder / log / str(batch)).write_text("v1")
+    assert list(missing_batches(folder)) == []
+
+
+@pytest.mark.parametrize("name", ["s", "s.results", "joins.0"])
+def test_the_last_manifest_and_its_hint_are_missed_together(layout: Layout, name: str) -> None:
+    manifests = layout.manifests(name)
+    if name != "s":
+        rows = write_staged("results", layout.staging(name, 0) / "0.parquet", pa.table({"n": [1]}))
+        Publisher(layout, name).publish(0, [MadeResults(0, 0, [rows])], {"batch": 0})
+    streams = {"s": {"batch": 1, "windows_batch": 0}}
+    replace_json(layout.status, {"streams": streams, "lanes": {"joins.0": {"counted": 0}}})
+    last = max(numbered(manifests))
+    (manifests / "newest").unlink()
+    assert read_published(layout, name).last == last
+    for manifest in manifests.iterdir():
+        manifest.unlink()
+    with pytest.raises(DamagedError) as told:
+        read_published(layout, name)
+    assert told.value.path == str(manifests / f"{last}.json")
+    assert told.value.path in {each.path for each in verify(layout.output).faults}

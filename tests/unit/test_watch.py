@@ -42,13 +42,13 @@ def test_a_wrong_script_is_tried_again_when_it_changes_or_after_a_while(tmp_path
     path.write_text("wrong;")
     assert look(25) == 1
     assert look(30) == 1
-    assert out.getvalue() == f"{path}: not followed: no such table\n"
+    assert out.getvalue() == f"{path}: not applied, the run continues unchanged: no such table\n"
     engine.reason = RuntimeError("the connection\nis gone")
     path.write_text("wrong again;")
     assert look(25) == 1
     told = out.getvalue().splitlines()
     assert len(told) == 2
-    assert "not followed: " in told[1]
+    assert "not applied, the run continues unchanged: " in told[1]
     assert "the connection" in told[1]
     path.write_text("good;")
     assert look(5) == 0

@@ -15,15 +15,15 @@ from penstock.errors import StreamFailedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.troubles import open_troubles
 from penstock.settings import Settings
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows import lane as window_lane
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.log.appended import Appended
 from penstock.spark.recovery import retries
 from penstock.spark.storage.events import EventLog
+from penstock.trigger import Trigger
 
-STOPPED = "stopped from outside"
+STOPPED = "another program stopped"
 
 
 class Keyed:
@@ -72,7 +72,7 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         nothing: Any = None
         settings = Settings(retry_attempts=4, retry_seconds=0.001)
-        trigger = Trigger(available_now=available_now)
+        trigger = Trigger(is_bounded=available_now)
         context = LaneContext(
             nothing, nothing, events, settings, trigger, "penstock", list, Appended(), nothing
         )
@@ -116,7 +116,7 @@ def test_a_machine_that_stays_busy_for_an_hour_is_told(lane: Any, monkeypatch: p
     keyed = Keyed([slow() for _ in range(5)])
     windows, _ = lane(keyed)
     windows.start()
-    with pytest.raises(StreamFailedError, match=r"did not start in time.*tried again 4 times"):
+    with pytest.raises(StreamFailedError, match=r"did not start in time.*retried 4 times"):
         windows.await_termination(60)
 
 
@@ -161,7 +161,7 @@ def test_what_fails_too_often_is_told(lane: Any) -> None:
     windows, events = lane(keyed)
     windows.start()
     with pytest.raises(
-        StreamFailedError, match=r"a Python worker process ended unexpectedly.*tried again 4 times"
+        StreamFailedError, match=r"a Python worker process ended unexpectedly.*retried 4 times"
     ):
         windows.await_termination(60)
     assert keyed.starts == 5
@@ -171,7 +171,7 @@ def test_what_fails_too_often_is_told(lane: Any) -> None:
 @pytest.mark.parametrize(
     ("keyed", "told"),
     [
-        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; tried again once"),
+        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; retried once"),
         (Keyed([StreamFailedError("gone")]), "gone"),
     ],
 )
@@ -202,7 +202,7 @@ def test_a_query_stopped_from_outside_is_told(lane: Any) -> None:
     keyed = Keyed([STOPPED])
     windows, events = lane(keyed)
     windows.start()
-    with pytest.raises(StreamFailedError, match=r"windows of stream s stopped: .*stopped from outside"):
+    with pytest.raises(StreamFailedError, match=r"windows of stream s stopped: .*another program stopped"):
         windows.await_termination(60)
     assert keyed.starts == 1
     assert events.recent[-1]["cause"] == "stopped_outside"
@@ -213,5 +213,5 @@ def test_a_query_stopped_from_outside_before_it_has_answered_all_is_told(lane: A
     keyed.finish = lambda *_: False  # type: ignore[method-assign]
     windows, _ = lane(keyed)
     windows.start()
-    with pytest.raises(StreamFailedError, match="stopped from outside"):
+    with pytest.raises(StreamFailedError, match="another program stopped"):
         windows.await_termination(60)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 
 
 def check(
     script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
 ) -> None:
-    """Check a script: names, types, sources and sinks. Nothing is started."""
+    """Check a script: names, types, sources and sinks. Starts nothing."""
     engine, _ = open_script(script, master, conf, tune, functions)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
@@ -21,7 +21,7 @@ def check(
         console.print(f"warning: {warning}", style="yellow")
     for stream, views in engine.declared.items():
         console.print(f"stream {stream}: {counted(len(views), 'view')}")
-    console.print(f"{script} is good")
+    console.print(f"{script}: no mistakes found")
 
 
 def unused(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -31,7 +31,7 @@ def unused(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
         declared: the views on each stream.
     """
     if not declared:
-        yield "no stream is declared, there is nothing to run"
+        yield "the script declares no stream; nothing will run"
     for stream, views in declared.items():
         if not views:
-            yield f"{stream}: no view reads it, nothing will be answered"
+            yield f"no view reads stream {stream}; add a view or remove the table"

@@ -7,7 +7,7 @@ Spark, Arrow or numba are there.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from penstock.spark.sessions.jvm import Purpose
 
 Script = Annotated[
-    Path, typer.Argument(help="SQL script: CREATE TABLE, CREATE VIEW, INSERT INTO.", metavar="SCRIPT")
+    Path, typer.Argument(help="SQL script with CREATE TABLE, CREATE VIEW and INSERT INTO.", metavar="SCRIPT")
 ]
-Master = Annotated[str | None, typer.Option(help="Spark master URL; default local[*].", metavar="URL")]
+Master = Annotated[str | None, typer.Option(help="Spark master URL; default: local[*].", metavar="URL")]
 Conf = Annotated[
-    list[str] | None, typer.Option(help="A Spark setting; may be repeated.", metavar="KEY=VALUE")
+    list[str] | None, typer.Option(help="Spark setting; repeat the option for several.", metavar="KEY=VALUE")
 ]
 Tune = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting of Penstock; may be repeated.", metavar="NAME=VALUE"),
+    typer.Option("--set", help="Penstock setting; repeat the option for several.", metavar="NAME=VALUE"),
 ]
 Functions = Annotated[
     Path | None,
     typer.Option(
-        help="Python module whose FUNCTIONS and AGGREGATES are registered for the script.", metavar="FILE"
+        help="Python file that defines FUNCTIONS, AGGREGATES or both for the script.", metavar="FILE"
     ),
 ]
 
@@ -55,8 +55,8 @@ def read_script(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConnectionFailedError(f"cannot read script {path}: {reason}") from error
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
+        raise ConnectionFailedError(f"Cannot read script {path}: {reason}.") from error
 
 
 def open_script(
@@ -90,7 +90,9 @@ def open_script(
     registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
     parsed = parse_script(text, aggregates=aggregates)
     if purpose == "run" and not parsed.views and not parsed.inserts:
-        raise InputError("nothing to run: declare at least one stream and one view on it")
+        raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
+    if any(table.source.lower() == "kafka" for table in parsed.tables):
+        pairs |= _connector(pairs)
     engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
@@ -101,7 +103,7 @@ def open_script(
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
-    """Prints what is allowed and seldom meant."""
+    """Print the warnings of an engine."""
     for warning in engine.warnings:
         console.print(f"warning: {warning}", style="yellow")
 
@@ -132,6 +134,19 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
         return Engine(session.result(), settings)
 
 
+def _connector(conf: dict[str, str]) -> Mapping[str, str]:
+    """The Spark settings that add the Kafka connector; prints where it is from.
+
+    Raises:
+        InputError: a variable of the environment names a folder without it.
+    """
+    from penstock.spark.sessions.connector import find_connector
+
+    connector = find_connector(conf)
+    Console(stderr=True, soft_wrap=True).print(str(connector), highlight=False, markup=False)
+    return connector.conf
+
+
 def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:
     """The values of an option that may be repeated, by name.
 
@@ -147,7 +162,7 @@ def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str
     for pair in pairs or []:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise InputError(f"{option} {pair}: allowed: {allowed}")
+            raise InputError(f"{option} {pair}: write {option} {allowed}.")
         found[key] = value
     return found
 
@@ -156,7 +171,7 @@ def _load_functions(path: Path) -> tuple[_Entries, _Entries]:
     """What a module's FUNCTIONS and AGGREGATES say: name -> (what is called, SQL type of its result)."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.exists():
-        raise InputError(f"--functions {path}: no such Python module")
+        raise InputError(f"--functions {path}: this Python file does not exist.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -164,19 +179,19 @@ def _load_functions(path: Path) -> tuple[_Entries, _Entries]:
         raise InputError(f"--functions {path}: {type(error).__name__}: {error}") from error
     if not (hasattr(module, "FUNCTIONS") or hasattr(module, "AGGREGATES")):
         raise InputError(
-            f"--functions {path}: it must define FUNCTIONS = {_FUNCTIONS}, AGGREGATES = {_AGGREGATES} or both"
+            f"--functions {path}: the file must define FUNCTIONS = {_FUNCTIONS}, AGGREGATES = {_AGGREGATES} or both"
         )
     functions, aggregates = getattr(module, "FUNCTIONS", {}), getattr(module, "AGGREGATES", {})
     if not isinstance(functions, dict) or not all(map(_is_entry, functions.items())):
-        raise InputError(f"--functions {path}: it must define FUNCTIONS = {_FUNCTIONS}")
+        raise InputError(f"--functions {path}: the file must define FUNCTIONS = {_FUNCTIONS}")
     if not isinstance(aggregates, dict):
         raise InputError(
-            f"--functions {path}: AGGREGATES is a {type(aggregates).__name__}; allowed: AGGREGATES = {_AGGREGATES}"
+            f"--functions {path}: AGGREGATES is a {type(aggregates).__name__}; write AGGREGATES = {_AGGREGATES}"
         )
     for entry in aggregates.items():
         if not _is_entry(entry):
             raise InputError(
-                f"--functions {path}: AGGREGATES has {entry[0]!r}: {entry[1]!r}; allowed: AGGREGATES = {_AGGREGATES}"
+                f"--functions {path}: AGGREGATES has {entry[0]!r}: {entry[1]!r}; write AGGREGATES = {_AGGREGATES}"
             )
     return functions, aggregates
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     from penstock.cli.common import build_engine, read_settings
     from penstock.cli.demo_gates import AGGREGATES
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
 
     engine = build_engine(None, {}, read_settings(None), "whole")
@@ -48,7 +49,7 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     try:
         follow(
             console,
-            lambda: [*take_snapshot(status := run.status()), *take_lanes(status)],
+            lambda: [*take_snapshot(status := run.status().to_dict()["streams"]), *take_lanes(status)],
             over,
             News(run.events).lines,
         )
@@ -62,7 +63,8 @@ def _report(console: Console, run: Run) -> None:
         "view", "windows", "in time", "shed", "missed", "failed", title="What became of the windows"
     )
     counts: dict[str, dict[str, int]] = {}
-    for cut in run.events("cut"):
+    cuts = run.events("cut")
+    for cut in cuts:
         for view, told in cut["figures"]["views"].items():
             known = counts.setdefault(view, {})
             known.update({what: known.get(what, 0) + count for what, count in told.items()})
@@ -74,10 +76,23 @@ def _report(console: Console, run: Run) -> None:
             view, f"{created:,}", share, *(f"{told.get(kind, 0):,}" for kind in ("shed", "missed", "failed"))
         )
     console.print(views)
+    if len(cuts) > 1:
+        first, last = (datetime.fromisoformat(cut["time"]) for cut in (cuts[0], cuts[-1]))
+        seconds = (last - first).total_seconds()
+        created, worked = (
+            sum(told.get(kind, 0) for told in counts.values() for kind in kinds)
+            for kinds in (("created",), ("released", "missed"))
+        )
+        console.print(
+            f"Windows a second, measured in this run: the stream asked for {created / seconds:.1f}; this machine worked out {worked / seconds:.1f}.",
+            highlight=False,
+            soft_wrap=True,
+        )
     print_rows(
         console, run.results(_VIEWS[0]).orderBy("w").limit(3).toArrow(), f"{_VIEWS[0]}: the first 3 rows"
     )
-    lost = run.misses(_VIEWS[0]).orderBy("created")
+    misses = run.misses(_VIEWS[0]).orderBy("created")
+    lost = misses.select("created", "outcome", "predicted_seconds", "reason")
     print_rows(
         console, lost.limit(5).toArrow(), f"{_VIEWS[0]}: {lost.count():,} windows not released, the first 5"
     )

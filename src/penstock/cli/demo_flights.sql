@@ -23,7 +23,7 @@ USING replay OPTIONS (
   event_time 'sched_dep',
   arrival_time 'arrival',
   speed 'max',
-  rows_per_trigger '8000'
+  rows_per_trigger '16000'
 );
 
 -- The airport's operations room: everything that leaves an hour late or more.

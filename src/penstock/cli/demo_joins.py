@@ -28,8 +28,9 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
     from penstock.cli.common import build_engine, read_settings
     from penstock.cli.demo_storms import FUNCTIONS
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.trigger import Trigger
 
     engine = build_engine(None, {}, read_settings(None), "whole")
     for name, (function, returns) in FUNCTIONS.items():
@@ -37,11 +38,11 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
     script = resources.files("penstock.cli").joinpath("demo_storms.sql").read_text(encoding="utf-8")
     engine.execute(script.replace("examples/data", str(data)))
     console.print(engine.explain(), highlight=False, soft_wrap=True)
-    run = engine.start(output, available_now=True)
+    run = engine.start(output, trigger=Trigger.available_now())
     try:
         follow(
             console,
-            lambda: [*take_snapshot(status := run.status()), *take_lanes(status)],
+            lambda: [*take_snapshot(status := run.status().to_dict()["streams"]), *take_lanes(status)],
             run.await_termination,
             News(run.events).lines,
         )

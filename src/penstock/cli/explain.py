@@ -1,4 +1,4 @@
-"""`penstock explain`: says what would run where, and why."""
+"""`penstock explain`: shows what would run where, and why."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_scri
 def explain(
     script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
 ) -> None:
-    """Explain a script: where the map stage runs, p-attributes, derived columns. Nothing is started."""
+    """Explain how Penstock would run a script: decoding, compared columns, joins. Starts nothing."""
     engine, _ = open_script(script, master, conf, tune, functions)
     Console().print(engine.explain(), highlight=False, markup=False, soft_wrap=True)

@@ -40,13 +40,13 @@ def _tell_version(is_asked: bool) -> None:
 
 
 Version = Annotated[
-    bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and stop.")
+    bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
 ]
 
 
 @app.callback()
 def _options(*, version: Version = False) -> None:
-    """Adaptive continuous queries on Apache Spark."""
+    """Run SQL alert rules, windows and joins over Kafka or files in one Spark job."""
 
 
 def main() -> None:

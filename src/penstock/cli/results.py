@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from penstock.errors import InputError, PenstockError
+from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,53 +33,54 @@ class Format(StrEnum):
 
 def results(
     folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
-    view: Annotated[str, typer.Argument(help="Name of a view.", metavar="VIEW")],
+    view: Annotated[str, typer.Argument(help="Name of a view of that folder.", metavar="VIEW")],
     changes: Annotated[
         bool,
         typer.Option(
             "--changes",
-            help="Every revision of the rows of a window view; of a LEFT JOIN what was withdrawn too.",
+            help="All revisions of the rows of a window view; of a LEFT JOIN also withdrawn rows.",
         ),
     ] = False,
     misses: Annotated[
         bool,
         typer.Option(
-            "--misses", help="The windows of a view with a deadline that were not released in time."
+            "--misses",
+            help="Windows of a view with a deadline that were not released in time, with the reason.",
         ),
     ] = False,
     definition: Annotated[
         int | None,
         typer.Option(
             "--definition",
-            help="The rows of definition N of a view that was redefined, counted from 1; default: of the one it has now.",
+            help="Rows of definition N of a redefined view, counted from 1; default: the current definition.",
             metavar="N",
             show_default=False,
         ),
     ] = None,
     all_definitions: Annotated[
         bool,
-        typer.Option("--all", help="The rows of all definitions of a selection, with the number of each."),
+        typer.Option("--all", help="Rows of all definitions of a selection, with the number of each."),
     ] = False,
     final_only: Annotated[
         bool,
         typer.Option(
             "--final",
-            help="The final rows of a window view alone, and which of them were corrected after they had been final.",
+            help="Only final rows of a window view; marks those corrected after being final.",
         ),
     ] = False,
-    limit: Annotated[int, typer.Option(help="Rows at the most; 0 prints all.", min=0)] = 20,
+    limit: Annotated[int, typer.Option(help="Most rows to print; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
-        Format, typer.Option("--format", help="table, csv or json lines.")
+        Format, typer.Option("--format", help="Output format: table, csv or json lines.")
     ] = Format.TABLE,
 ) -> None:
     """Print the rows of a view."""
     if not folder.is_dir():
-        raise InputError(f"no such results folder: {folder}")
+        raise InputError(f"Results folder {folder} does not exist.")
     for option, is_given in (("--all", all_definitions), ("--final", final_only)):
         if is_given and (misses or changes):
-            raise InputError(f"{option}: not with {'--misses' if misses else '--changes'}")
+            raise InputError(f"{option}: not with {'--misses' if misses else '--changes'} at the same time")
     if misses and definition is not None:
-        raise InputError("--definition: not with --misses, which has the windows of all definitions")
+        raise InputError("--definition and --misses exclude each other: --misses covers all definitions.")
     from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
@@ -128,7 +130,7 @@ class Asked:
         from penstock.spark.reporting.catalog import find_view
 
         name, entry = find_view(layout, self.view)
-        _print(rows, f"{name}: {count:,} rows", output_format)
+        _print(rows, f"{name}: {counted(count, 'row')}", output_format)
         if output_format is Format.TABLE:
             for note in self._notes(name, entry):
                 print(note)
@@ -141,11 +143,8 @@ class Asked:
         if others and not self.all_definitions:
             yield f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
         if self.final_only or (self.changes and "lanes" not in entry):
-            mark = "corrected_after_final" if self.final_only else "a revision from 1,000,000 on"
-            yield (
-                "final: no tuple is expected to change the row any more; one that comes later than the horizon corrects it all "
-                f"the same ({mark})"
-            )
+            mark = "corrected_after_final" if self.final_only else "its revisions start at 1,000,000"
+            yield (f"final rows change only if a tuple arrives later than the horizon ({mark})")
 
 
 def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) -> None:
@@ -154,7 +153,7 @@ def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) 
 
     rows = missed_windows(layout, view)
     shown = rows.slice(max(0, rows.num_rows - limit)) if limit else rows
-    _print(shown, f"{view}, misses: {rows.num_rows:,} rows", output_format)
+    _print(shown, f"{view}, misses: {counted(rows.num_rows, 'row')}", output_format)
 
 
 def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
@@ -238,7 +237,7 @@ def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
     from penstock.spark.sessions.build import build_session
     from penstock.spark.storage.layout import Layout
 
-    told = f"Spark computes the columns of {asked.view} ..."
+    told = f"Starting Spark to compute the columns of {asked.view} ..."
     Console(stderr=True).print(told, highlight=False, markup=False)
     frame = open_results(
         build_session("local[*]", {}, purpose="brief"),

@@ -28,39 +28,43 @@ def run(
     output: Annotated[Path, typer.Option(help="Results folder.", metavar="DIR")] = Path("penstock-out"),
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder a restart needs; default inside the results folder.", metavar="DIR"),
+        typer.Option(
+            help="Folder with the state for restarts; default: inside the results folder.", metavar="DIR"
+        ),
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Stop when all that is there is answered.")
+        bool, typer.Option("--available-now", help="Answer the current input, then stop.")
     ] = False,
     ended: Annotated[
         bool,
         typer.Option(
             "--ended",
-            help="With --available-now: what is there is all there will ever be, every window is final.",
+            help="With --available-now: treat the current input as complete; every window becomes final.",
         ),
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow changes of the script while running.")
+        bool, typer.Option("--watch", help="Apply changes of the script while it runs.")
     ] = False,
-    trigger: Annotated[str, typer.Option(help="Least time between two batches.")] = "0 seconds",
+    trigger: Annotated[str, typer.Option(help="Shortest time between two batches.")] = "0 seconds",
     master: Master = None,
     conf: Conf = None,
     tune: Tune = None,
     functions: Functions = None,
 ) -> None:
-    """Run a script: matches appear in DIR/matches, decisions in DIR/events.jsonl."""
+    """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
     from penstock.cli.watch import Watcher
     from penstock.monitor.live import follow
-    from penstock.monitor.report import News
+    from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
     from penstock.spark.storage.layout import Layout
+    from penstock.trigger import Trigger
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
-        raise InputError("--ended: allowed with --available-now only: a run that goes on has not ended")
-    with _kept_for_us(output, checkpoint, trigger):
+        raise InputError("--ended requires --available-now.")
+    when = Trigger.available_now(ended=ended) if available_now else Trigger.every(trigger)
+    with _kept_for_us(output, checkpoint):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
@@ -69,13 +73,13 @@ def run(
         with _told_to_stop() as told:
             try:
                 starting = Starting(console, told.is_set)
-                running = engine.start(output, checkpoint, trigger, available_now, ended, starting)
+                running = engine.start(output, checkpoint, trigger=when, progress=starting)
             except StartStoppedError:
-                console.print("stopped while it was starting; the same command starts again")
+                console.print("Stopped during the start. Run the same command again to start.")
                 return
             for event in running.events("views_changed"):
                 for what, happened in (
-                    ("redefined", "redefined, answered anew from here on"),
+                    ("redefined", "redefined; the new definition applies to tuples that arrive from now on"),
                     ("dropped", "dropped"),
                 ):
                     if event[what]:
@@ -89,34 +93,34 @@ def run(
                     watcher.look()
                 if before is not None and _size(printed) != before:
                     before = None
-                    console.print(f"Spark or its Python workers print something: {printed} has it")
+                    console.print(f"Spark or a Python worker printed messages; see {printed}")
                 told_of = [
-                    (event, f"stay without a final answer: {event['reason']}")
+                    (event, f"never become final: {event['reason']}")
                     for event in running.events("backfill_impossible")
                 ]
                 told_of += [
-                    (event, f"are without a final answer until the next start: {event['told']}")
+                    (event, f"become final after the next start only: {event['told']}")
                     for event in running.events("backfill_failed")
                 ]
                 for event, what in told_of:
                     views = ", ".join(event["views"]) or "its views"
-                    line = f"stream {event['stream']}: windows that were open when {views} began {what}"
+                    line = f"stream {event['stream']}: windows that began before {views} {what}"
                     if line not in incomplete:
                         incomplete.add(line)
                         console.print(line)
                 return running.await_termination(seconds) or told.is_set()
 
             def read() -> list[Snapshot]:
-                status = running.status()
+                status = running.status().to_dict()["streams"]
                 return [*take_troubles(status), *take_snapshot(status), *take_lanes(status)]
 
             try:
                 follow(console, read, wait, News(running.events).lines)
                 if told.is_set():
-                    console.print("stopping; the same command goes on from here")
+                    console.print("Stopping. Run the same command again to continue.")
             finally:
                 running.stop()
-    console.print(f"results in {output}")
+    console.print(f"Results: {output}; state: penstock status {output}")
 
 
 def _size(path: Path) -> int:
@@ -127,7 +131,7 @@ def _size(path: Path) -> int:
 
 
 class Starting:
-    """Given what a start is at, again and again; prints it every few seconds, and ends the start where that is asked for.
+    """Print the progress of a start every few seconds, and abort the start on request.
 
     Args:
         console: where it is printed.
@@ -153,21 +157,19 @@ class Starting:
             StartStoppedError: the end is asked for.
         """
         if self._is_told_to_stop():
-            raise StartStoppedError("told to stop while the run was starting")
+            raise StartStoppedError("The start was stopped.")
         if self._clock() - self._printed >= _PRINTED_SECONDS:
             self._printed = self._clock()
             self._console.print(what)
 
 
 @contextmanager
-def _kept_for_us(output: Path, checkpoint: Path | None, trigger: str) -> Iterator[None]:
-    """Tells what is wrong with the folders before Spark starts, and keeps an existing checkpoint from others."""
+def _kept_for_us(output: Path, checkpoint: Path | None) -> Iterator[None]:
+    """Check the folders before Spark starts, and lock an existing checkpoint."""
     from penstock.spark.reporting.starting import told_as_starting
     from penstock.spark.storage.checkpoint_lock import CheckpointLock
     from penstock.spark.storage.layout import Layout
-    from penstock.sql.text.intervals import trigger_microseconds
 
-    trigger_microseconds(trigger)
     layout = Layout.of(output, checkpoint)
     layout.check()
     lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None

@@ -62,10 +62,10 @@ def tell_unforeseen(error: Exception) -> None:
             file.write(masked("".join(traceback.format_exception(error)), error))
             if lines := OUTPUT.last:
                 file.write(masked("".join(["\nSpark's last lines:\n", *lines]), error))
-        where = f"The traceback is in {path}. Please report it."
+        where = f"The traceback is in {path}; please report it."
     except OSError as second:
-        where = f"Its traceback could not be written: {second.strerror or second}"
-    tell(f"an error that Penstock did not foresee: {what}. {where}")
+        where = f"Cannot write its traceback: {second.strerror or second}"
+    tell(f"Unexpected error: {what}. {where}")
 
 
 def tell(told: str, style: str = "red") -> None:

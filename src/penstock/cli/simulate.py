@@ -33,33 +33,35 @@ def simulate(
     what: Annotated[  # noqa: ARG001 - there is one
         Simulated, typer.Argument(help="A wireless network of sensors.", metavar="network")
     ],
-    output: Annotated[
-        Path, typer.Option(help="Parquet file of the packets that came through.", metavar="FILE")
-    ],
+    output: Annotated[Path, typer.Option(help="Parquet file for the packets that arrived.", metavar="FILE")],
     lost: Annotated[
-        Path | None, typer.Option(help="Parquet file of those that never came.", metavar="FILE")
+        Path | None, typer.Option(help="Parquet file for the packets that were lost.", metavar="FILE")
     ] = None,
     protocol: Annotated[Protocol, typer.Option(help="How sources find and use routes.")] = _DEFAULT.protocol,
-    nodes: Annotated[int, typer.Option(help="How many nodes.", metavar="N")] = _DEFAULT.nodes,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", metavar="N")] = _DEFAULT.nodes,
     load: Annotated[
         float, typer.Option(help="Packets a second of all sensors together.", metavar="RATE")
     ] = _DEFAULT.load,
     seconds: Annotated[float, typer.Option(help="Simulated time.", metavar="SECONDS")] = _DEFAULT.seconds,
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.", metavar="N")] = _DEFAULT.seed,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.", metavar="N")] = _DEFAULT.seed,
     mobility: Annotated[Mobility, typer.Option(help="How nodes move.")] = _DEFAULT.mobility,
     max_speed: Annotated[
-        float, typer.Option(help="Metres a second; 0: nobody moves.", metavar="SPEED")
+        float, typer.Option(help="Metres a second; 0: nodes do not move.", metavar="SPEED")
     ] = _DEFAULT.max_speed,
-    traffic: Annotated[Traffic, typer.Option(help="Where packets go.")] = _DEFAULT.traffic,
+    traffic: Annotated[Traffic, typer.Option(help="Where packets are sent.")] = _DEFAULT.traffic,
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Another option of the network; may be repeated.", metavar="NAME=VALUE"),
+        typer.Option(
+            "--set",
+            help="Another option of the network; repeat the option for several.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(help="Moment at which the network begins, in UTC.", metavar="MOMENT")
+        str | None, typer.Option(help="Start of the simulated time, in UTC.", metavar="MOMENT")
     ] = None,
 ) -> None:
-    """Simulate a network and write what came through, for a replay."""
+    """Simulate a wireless network and write the arrived packets to a file for a replay."""
     chosen = {
         **{"protocol": protocol, "nodes": nodes, "load": load, "seconds": seconds, "seed": seed},
         **{"mobility": mobility, "max_speed": max_speed, "traffic": traffic},
@@ -67,7 +69,7 @@ def simulate(
     given = named_values("--set", "NAME=VALUE", more)
     twice = next((name for name in given if name in chosen), None)
     if twice is not None:
-        raise InputError(f"--set {twice}: it has an option of its own, --{twice.replace('_', '-')}")
+        raise InputError(f"--set {twice}: use its own option, --{twice.replace('_', '-')}")
     settings = NetworkSettings.from_options({**{name: str(value) for name, value in chosen.items()}, **given})
     from penstock.simulate.networks.readings import BEGINNING, arrived_readings, beginning_of, lost_readings
 
@@ -88,11 +90,11 @@ def _check_places(output: Path, lost: Path | None) -> None:
         if path is None:
             continue
         if path.is_dir():
-            raise InputError(f"{name} {path} is a folder; allowed: the name of a file")
+            raise InputError(f"{name} {path} is a folder; name a file.")
         if not path.parent.is_dir():
-            raise InputError(f"{name} {path}: there is no folder {path.parent}")
+            raise InputError(f"{name} {path}: folder {path.parent} does not exist.")
     if lost is not None and lost.resolve() == output.resolve():
-        raise InputError(f"--lost {lost} is the file of --output; name another one")
+        raise InputError(f"--lost {lost} is also the file of --output; name another file.")
 
 
 def _write(rows: pa.Table, name: str, path: Path) -> None:
@@ -104,7 +106,7 @@ def _write(rows: pa.Table, name: str, path: Path) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise ConnectionFailedError(f"{name} {path}: cannot be written: {error.strerror or error}") from error
+        raise ConnectionFailedError(f"{name} {path}: cannot write: {error.strerror or error}.") from error
 
 
 def _summary(trace: NetworkTrace) -> Table:
@@ -124,18 +126,18 @@ def _summary(trace: NetworkTrace) -> Table:
         delays = f"mean {_seconds(measures.mean_delay)}, 95th percentile {_seconds(measures.p95_delay)}"
         table.add_row("delay", delays)
         late = f"{measures.late:.1%}, by up to {_seconds(measures.largest_lateness)}"
-        table.add_row("came after a younger one", late)
+        table.add_row("arrived after a younger one", late)
     table.add_row(
         "collisions",
-        f"{measures.collisions:.3f} for each packet that came, {measures.collision_share:.1%} of unicast transmissions",
+        f"{measures.collisions:.3f} for each packet that arrived, {measures.collision_share:.1%} of unicast transmissions",
     )
     table.add_row(
-        "control overhead", f"{measures.control_overhead:.3f} bytes for each payload byte that came"
+        "control overhead", f"{measures.control_overhead:.3f} bytes for each payload byte that arrived"
     )
     table.add_row("wait in a radio for each hop", _seconds(measures.hop_wait))
     table.add_row(
         "busiest tenth of the nodes",
-        f"{measures.busiest_relays:,.1f} packets/s handed on by each, {measures.relay_share:.1%} of all",
+        f"{measures.busiest_relays:,.1f} packets/s forwarded by each, {measures.relay_share:.1%} of all",
     )
     table.add_row("route discoveries", f"{measures.discoveries:,.1f} a minute")
     return table

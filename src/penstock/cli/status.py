@@ -1,4 +1,4 @@
-"""`penstock status` and `penstock quarantine`: what a results folder says of its runs, from its files alone."""
+"""`penstock status` and `penstock quarantine`: report on a results folder from its files alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")]
+Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
 _COLUMNS = ("batch", "reason", "origin", "record")
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -33,12 +33,15 @@ class RecordFormat(StrEnum):
 
 def status(
     folder: Folder,
-    watch: Annotated[bool, typer.Option("--watch", help="Print it again each second, until Ctrl-C.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="All views, and the details of each stream and view.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
     output_format: Annotated[
-        StatusFormat, typer.Option("--format", help="text or json.")
+        StatusFormat, typer.Option("--format", help="Output format: text or json (everything).")
     ] = StatusFormat.TEXT,
 ) -> None:
-    """Say how the streams and views of a results folder are doing."""
+    """Show the state of a run: problems first, then one line a stream and one line a view."""
     from penstock.monitor.folder import folder_status
     from penstock.monitor.report import status_lines
 
@@ -46,7 +49,9 @@ def status(
     while True:
         document = folder_status(folder)
         text = (
-            json.dumps(document) if output_format is StatusFormat.JSON else "\n".join(status_lines(document))
+            json.dumps(document)
+            if output_format is StatusFormat.JSON
+            else "\n".join(status_lines(document, verbose=verbose))
         )
         if text != shown:
             print(_CLEAR + text if watch and sys.stdout.isatty() else text, flush=True)
@@ -64,17 +69,17 @@ def quarantine(
     stream: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a stream, which may be left out where there is one, or of a static table.",
+            help="Name of a stream or static table; default: the only stream.",
             metavar="[STREAM]",
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Records at the most; 0 prints all.", min=0)] = 20,
+    limit: Annotated[int, typer.Option(help="Most records to print; 0 prints all.", min=0)] = 20,
     output_format: Annotated[
-        RecordFormat, typer.Option("--format", help="table, csv or json lines.")
+        RecordFormat, typer.Option("--format", help="Output format: table, csv or json lines.")
     ] = RecordFormat.TABLE,
 ) -> None:
-    """Print the records of a stream or static table that were set aside, the newest first."""
+    """Print the records of a stream or static table that Penstock set aside, newest first."""
     from penstock.monitor.folder import (
         folder_layout,
         is_static_table,
@@ -102,4 +107,15 @@ def quarantine(
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:
-            print(f"no records of {name} are set aside")
+            print(_why_none(folder, name))
+
+
+def _why_none(folder: Path, name: str) -> str:
+    from penstock.monitor.figures import counted
+    from penstock.monitor.folder import folder_status
+
+    stream = folder_status(folder)["streams"].get(name, {})
+    count = sum((stream.get("quarantined") or {}).values())
+    if not count:
+        return f"Penstock has set aside no records of {name}."
+    return f"Penstock has set aside {counted(count, 'record')} of {name}, but their files were deleted."

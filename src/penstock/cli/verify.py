@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from penstock.monitor.verification import Fault
 
 
 class VerifyFormat(StrEnum):
@@ -24,8 +28,9 @@ def verify(
         VerifyFormat, typer.Option("--format", help="text or json.")
     ] = VerifyFormat.TEXT,
 ) -> None:
-    """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 then."""
+    """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 if a file is lost."""
     from penstock.monitor import verification
+    from penstock.monitor.figures import counted
 
     found = verification.verify(folder)
     if output_format is VerifyFormat.JSON:
@@ -42,16 +47,22 @@ def verify(
         for each in found.faults:
             print(f"{each.path} {each.fault}")
         if found.writer is not None:
-            print(f"process {found.writer} writes to {found.checkpoint}: the checkpoint was not read")
-        print(f"{found.files:,} files, {found.bytes:,} bytes read: {_said(len(found.faults))}")
-    if found.faults:
+            print(f"Process {found.writer} is writing to checkpoint {found.checkpoint}; it was not checked.")
+        print(
+            f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} read: {_verdict(found.faults)}"
+        )
+    if not all(each.is_mended for each in found.faults):
         raise typer.Exit(1)
 
 
-def _said(faults: int) -> str:
-    if not faults:
-        return "no damage found"
-    return (
-        f"{faults} {'file is' if faults == 1 else 'files are'} damaged; put them back from a copy of the folder, or start "
-        "with a new checkpoint and a new output folder, which answers all that the source still has"
-    )
+def _verdict(faults: Sequence[Fault]) -> str:
+    mended = sum(each.is_mended for each in faults)
+    damaged = len(faults) - mended
+    verdict = "no damage found"
+    if damaged:
+        verdict = (
+            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged; restore them from a copy of the folder, or start "
+            "with a new checkpoint and a new output folder, which answers everything that the source still has"
+        )
+    others = f"{mended} more {'file' if mended == 1 else 'files'}"
+    return f"{verdict}. The next start restores {others}" if mended else verdict

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from penstock.cli.common import read_script
 from penstock.errors import InputError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
     from penstock.spark.declaring import Reconciled
@@ -32,7 +32,7 @@ _NAMED = 10
 
 
 class Watcher:
-    """Brings a running engine to what its script says, whenever the script has changed.
+    """Apply changes of a script to its running engine.
 
     Args:
         path: the script.
@@ -65,7 +65,7 @@ class Watcher:
         self._again = 0.0
 
     def look(self) -> None:
-        """Reads the script, at most once a second; a mistake in it changes nothing and is told once."""
+        """Read the script, at most once a second; a mistake in it changes nothing and is printed once."""
         now = self._clock()
         if now < self._next:
             return
@@ -88,7 +88,7 @@ class Watcher:
             return
         try:
             if cut and not text.rstrip().endswith(";"):
-                raise InputError("it is cut off within a statement; save it whole")
+                raise InputError("the script ends within a statement; save it completely")
             changes = self._engine.reconcile(text)
         except Exception as error:  # the run goes on with what it has
             self._refused, self._again = text, self._clock() + _AGAIN
@@ -96,7 +96,7 @@ class Watcher:
             return
         self._text = text
         self._told, self._refused = "", None
-        self._console.print(f"{self._path}: followed: {_summary(changes)}")
+        self._console.print(f"{self._path}: applied: {_summary(changes)}")
         for warning in sorted(set(self._engine.warnings) - before):
             self._console.print(f"warning: {warning}", style="yellow")
 
@@ -110,7 +110,9 @@ class Watcher:
         told = str(error) if isinstance(error, InputError) else _cause(error)
         if told != self._told:
             self._told = told
-            self._console.print(f"{self._path}: not followed: {told}", style="red")
+            self._console.print(
+                f"{self._path}: not applied, the run continues unchanged: {told}", style="red"
+            )
 
 
 def _cause(error: Exception) -> str:
@@ -130,8 +132,8 @@ def _summary(changes: Reconciled) -> str:
         if names
     ]
     if len(changes.dropped) > changes.kept:
-        parts.append(f"most are gone, {changes.kept} stay")
-    return ", ".join(parts) or "no view has changed"
+        parts.append(f"{counted(changes.kept, 'view')} kept")
+    return ", ".join(parts) or "no view changed"
 
 
 def _named(names: list[str]) -> str:

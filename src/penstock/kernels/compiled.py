@@ -151,7 +151,7 @@ def _require_own(folder: Path) -> None:
     """Raises PermissionError where others may change what a folder holds."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise PermissionError(f"{folder} is no folder but a link")
+        raise PermissionError(f"{folder} is a link, not a folder")
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(f"others may write to {folder}")
 
@@ -237,8 +237,8 @@ def _tell_once(folder: Path, error: OSError) -> None:
     if not _Told.yet:
         _Told.yet = True
         _log.warning(
-            "compiled kernels cannot be kept in %s (%s): every process compiles them anew, some 10 seconds; "
-            "NUMBA_CACHE_DIR names another folder",
+            "cannot cache compiled code in %s (%s); every process compiles it again, about 10 seconds. "
+            "Set NUMBA_CACHE_DIR to a writable folder",
             folder,
             error.strerror or error,
         )

@@ -220,11 +220,16 @@ def _views_failed(document: Document, event: Mapping[str, Any]) -> None:
 def _batch(document: Document, event: Mapping[str, Any]) -> None:
     _add_batch(document, event["stream"], event)
     stream = _stream(document, event["stream"])
-    spent = sum(event.get(f"{part}_seconds") or 0.0 for part in ("bind", "run", "publish"))
+    spent = _seconds(event, "bind", "run", "publish")
     stream["recent"] = [*stream.get("recent", []), [event.get("tuples") or 0, spent]][-_RATED:]
     seconds = sum(each for _, each in stream["recent"])
     rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
     stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
+
+
+def _seconds(event: Mapping[str, Any], *parts: str) -> float:
+    """The time that the parts of an event took together."""
+    return sum(event.get(f"{part}_seconds") or 0.0 for part in parts)
 
 
 def _add_batch(document: Document, name: str, figures: Mapping[str, Any]) -> None:
@@ -267,6 +272,7 @@ def _restate_windows(document: Document, name: str, totals: Mapping[str, Any]) -
 
 def _windows(document: Document, event: Mapping[str, Any]) -> None:
     _add_windows(document, event["stream"], event)
+    _stream(document, event["stream"])["windows_seconds"] = _seconds(event, "run", "make", "publish")
 
 
 def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> None:
@@ -297,6 +303,7 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
 def _cut(document: Document, event: Mapping[str, Any]) -> None:
     lane = document.setdefault("lanes", {}).setdefault(event["lane"], {})
     lane.update({name: event.get(name) for name in ("cut", "streams", "time")})
+    lane["behind_seconds"] = _seconds(event, "wake", "put", "answer", "publish")
     for view, standing in (event.get("figures") or {}).get("standing", {}).items():
         lane.setdefault("views", {}).setdefault(view, {})["standing"] = standing
     _add_cut(document, event["lane"], {"batch": event["cut"], **(event.get("figures") or {})})
@@ -330,7 +337,7 @@ def _restate_cuts(document: Document, name: str, totals: Mapping[str, Any]) -> N
 
 
 def _decision(document: Document, event: Mapping[str, Any]) -> None:
-    _stream(document, event["stream"])["decision"] = f"{event.get('action')}: {event.get('reason')}"
+    _stream(document, event["stream"])["decision"] = event.get("reason")
 
 
 def _sampled(document: Document, event: Mapping[str, Any]) -> None:

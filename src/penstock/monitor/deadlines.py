@@ -5,43 +5,58 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: kinds that a view or lane may bring about again and again, by what tells whose they are: the newest of each is news, and on a
+from penstock.monitor.figures import counted, length
+
+#: kinds that a view or lane may bring about again and again, by the field that names it: the newest of each is news, and on a
 #: run's screen the first
 REPEATED = {"losses_exceeded": "view", "lane_retried": "lane"}
 
 
 def repeats(earlier: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether an event says again of a view or lane what an earlier one has said."""
+    """Whether an event repeats an earlier one of the same view or lane."""
     whose = REPEATED.get(str(event.get("kind")))
     return whose is not None and all(earlier.get(name) == event.get(name) for name in ("kind", whose))
 
 
 def deadline_words(view: Mapping[str, Any]) -> str:
-    """What became of the windows of a view, and how it stands: `created`, `released`, `shed`, `missed` and `failed`, where lost windows are
-    answered late `late`, `owed` and `abandoned`, and `standing` where the run has said it."""
+    """Format what became of the windows of a view, and its promise.
+
+    Args:
+        view: `created`, `released`, `shed`, `missed` and `failed`; where lost windows are answered late `late`, `owed` and
+            `abandoned`; and `standing` where the run has reported it.
+    """
     created, released = view.get("created", 0), view.get("released", 0)
-    parts = [f"{released:,} of {created:,} windows released in time"]
+    parts = [f"{released:,} of {counted(created, 'window')} released in time"]
     if created:
         parts[0] += f" ({released / created:.1%})"
     parts += [f"{view[kind]:,} {kind}" for kind in ("shed", "missed", "failed") if view.get(kind)]
-    told = {"late": "answered late", "owed": "owed a late answer", "abandoned": "never answered"}
-    parts += [f"{view[kind]:,} {words}" for kind, words in told.items() if view.get(kind)]
+    late = {"late": "answered late", "owed": "still to be answered late", "abandoned": "never answered"}
+    parts += [f"{view[kind]:,} {words}" for kind, words in late.items() if view.get(kind)]
     if standing := view.get("standing"):
-        parts.append(f"(k', m') = ({standing['constraint']['k']}, {standing['constraint']['m']})")
-        violations = standing["violations"]
-        parts.append(f"allowance exceeded: {violations:,}" if violations else "allowance kept")
+        parts.append(loss_words(standing))
         if standing.get("rho", 1.0) != 1.0:
-            parts.append(f"rho {standing['rho']:.3g}")
+            parts.append(f"predicted costs are multiplied by {standing['rho']:.3g}")
         if standing.get("slack") is not None:
-            promised = "" if standing["promised"] else " (no bound can be promised yet)"
-            parts.append(f"slack K {standing['slack'] / 1e6:.4g} s{promised}")
+            promised = "" if standing["promised"] else " (the MAX_ERROR promise has not started yet)"
+            parts.append(f"slack {length(standing['slack'] / 1e6)}{promised}")
         if standing["waiting"]:
             parts.append(f"{standing['waiting']:,} waiting")
     return ", ".join(parts)
 
 
+def loss_words(standing: Mapping[str, Any]) -> str:
+    """Format the LOSS promise: 'may still lose 1 of the next 6 windows; promise kept'."""
+    allowance, violations = standing["constraint"], standing["violations"]
+    kept = f"promise broken {counted(violations, 'time')}" if violations else "promise kept"
+    left, of = allowance["k"], allowance["m"]
+    windows = "the next window" if of == 1 else f"the next {of:,} windows"
+    if not left:
+        return f"may lose none of {windows}; {kept}"
+    return f"may still lose {'the next window' if of == 1 else f'{left:,} of {windows}'}; {kept}"
+
+
 def deadline_lines(name: str, view: Mapping[str, Any]) -> Iterator[str]:
-    """What the report says of a view.
+    """Yield the report's lines on a view.
 
     Args:
         name: the view's.

@@ -18,6 +18,7 @@ from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.joins import join_lane
@@ -39,9 +40,9 @@ def folder_layout(folder: Path) -> Layout:
         InputError: there is none, or it is not Penstock's.
     """
     if not folder.is_dir():
-        raise InputError(f"no such results folder: {folder}")
+        raise InputError(f"Results folder {folder} does not exist.")
     if not (folder / "_penstock").is_dir():
-        raise InputError(f"{folder} is not a results folder of Penstock")
+        raise InputError(f"{folder} is not a results folder of Penstock: it has no folder _penstock.")
     return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
 
 
@@ -92,15 +93,21 @@ def folder_status(folder: Path) -> Document:
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
-        if pairs is not None:
-            _rank(catalog, name, stream, pairs.get(name, {}))
+        _rank(catalog, name, stream, None if pairs is None else pairs.get(name, {}))
     for name, view in joins.items():
         document["views"][name] = _of_join(document, layout, name, view)
     for name, view in catalog["views"].items():
         if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
+            if view["stream"] == DEADLINES_NAME:
+                shown.setdefault("released", 0)
             if name in derived:
-                shown.update(document.get("lanes", {}).get(derived[name], {}).get("views", {}).get(name, {}))
+                lane = document.get("lanes", {}).get(derived[name], {})
+                shown.update(lane.get("views", {}).get(name, {}))
+                shown["behind_seconds"] = lane.get("behind_seconds")
+            else:
+                stream = document["streams"].get(view["stream"], {})
+                shown["behind_seconds"] = stream.get("windows_seconds")
             if view.get("dropped"):
                 shown["dropped"] = view["dropped"]
             missing = _missing(document["streams"].get(view["stream"], {}))
@@ -120,7 +127,9 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
-    shown |= {name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables")}
+    shown |= {
+        name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables", "behind_seconds")
+    }
     reach = lanes[-1].get("streams") or {}
     whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
     newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}
@@ -135,15 +144,15 @@ def quarantined_stream(layout: Layout, stream: str | None) -> str:
         UnknownNameError: there is no such stream, or none is named and there is not exactly one.
     """
     streams, tables = _quarantines(layout)
-    existing = f"existing streams: {', '.join(streams) or 'none'}"
+    existing = f"Existing streams: {', '.join(streams) or 'none'}"
     if tables:
         existing += f"; static tables: {', '.join(tables)}"
     if stream is None:
         if len(streams) != 1:
-            raise UnknownNameError(f"name a stream; {existing}")
+            raise UnknownNameError(f"Name a stream. {existing}")
         return streams[0]
     if stream not in (*streams, *tables):
-        raise UnknownNameError(f"no stream {stream}; {existing}")
+        raise UnknownNameError(f"Stream {stream} does not exist. {existing}")
     return stream
 
 
@@ -229,8 +238,8 @@ def _judge(document: Document, holder: int | None) -> None:
     elif said == "running":
         document["state"] = "dead"
         document["reason"] = (
-            f"its process {document.get('pid', '')} is gone without a last word (killed, or the machine went down); "
-            "the same command goes on from here"
+            f"process {document.get('pid', '')} ended without a report (killed, out of memory, or the machine stopped). "
+            "Run the same command again to continue"
         )
     elif said not in _LEFT:
         document["state"] = "never started"
@@ -247,8 +256,8 @@ def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
     if holder is not None:
         return {**told, "state": "starting", "reason": None, "pid": holder}
     reason = (
-        f"its process {starting['pid']} is gone and had not begun to answer (killed while it was starting, or the "
-        "machine went down); the same command goes on from here"
+        f"process {starting['pid']} ended while it was starting (killed, out of memory, or the machine stopped). "
+        "Run the same command again to continue"
     )
     return {**told, "state": "dead", "reason": reason}
 
@@ -267,16 +276,18 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
         stream["samples"] = _samples(layout, name, stream["quarantined"])
 
 
-def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int]) -> None:
-    """The selections of a stream by how often they were satisfied."""
+def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int] | None) -> None:
+    """The selections of a stream by how often tuples satisfied them; None where nothing has counted them."""
     views = [
         view
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
     ]
-    busiest = sorted(((view, pairs[view]) for view in views if pairs.get(view)), key=lambda each: -each[1])
-    stream["busiest"] = dict(busiest)
-    stream["silent"] = len(views) - len(busiest)
+    if pairs is None:
+        stream["selections"] = dict.fromkeys(views)
+    else:
+        counts = ((view, pairs.get(view, 0)) for view in views)
+        stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
 
 
 def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:

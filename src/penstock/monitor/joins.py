@@ -1,16 +1,16 @@
-"""How a join view is doing, as lines of text: what its order was predicted to do and did, and which orders it had before."""
+"""What the status says of the order of a join view: what it was predicted to do and did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: what is told of a step: its count and how it is said
-_COUNTS = (("rows", "rows come"), ("pairs", "pairs looked at"), ("output", "go on"))
+#: counts of a step, a second, in words
+_COUNTS = (("rows", "tuples in"), ("pairs", "pairs compared"), ("output", "out"))
 
 
 def standing_lines(standing: Mapping[str, Any]) -> Iterator[str]:
-    """What is known of a running order; see `penstock.spark.lanes.joins.explaining.standing_document`."""
+    """Yield what is known of a running order; see `penstock.spark.lanes.joins.explaining.standing_document`."""
     yield f"  measured: {', '.join(standing['inputs'])}"
     for selectivity in standing["selectivities"]:
         yield f"  measured: {selectivity}"
@@ -18,32 +18,36 @@ def standing_lines(standing: Mapping[str, Any]) -> Iterator[str]:
         figures = [
             f"{what} {_figures(step[what])}" for what in ("predicted", "measured") if step[what] is not None
         ]
-        yield f"  new tuples of {step['first']} meet {step['step']}: {'; '.join(figures) or 'nothing measured yet'}"
+        yield f"  new tuples of {step['first']} meet {step['step']}: {'; '.join(figures) or 'not measured yet'}"
     measured = standing["measured_rate"]
-    counted = (
-        "nothing measured since the order was switched" if measured is None else f"measured {measured:,.4g}"
-    )
+    rate = "not measured since the order changed" if measured is None else f"measured {measured:,.4g}"
     if standing["predicted_rate"] is None:
-        yield f"  nothing predicted before it is known how fast event time passes, {counted}"
+        yield f"  joined rows a second: no prediction yet, Penstock still measures how fast event time passes; {rate}"
     else:
         yield (
-            f"  predicted: {standing['predicted_rate']:,.4g} rows/s put out, {counted}; {standing['seconds']:.3g} s of a processor "
-            f"for each second of the streams; found by {standing['search']}"
+            f"  joined rows a second: predicted {standing['predicted_rate']:,.4g}, {rate}; one second of the streams takes "
+            f"{standing['seconds']:.3g} s of a core; found by {standing['search']}"
         )
         if standing["best_seconds"] < standing["seconds"]:
-            yield f"  the best order would take {standing['best_seconds']:.3g} s: too little less, or too soon after the last change"
+            yield (
+                f"  the best order would take {standing['best_seconds']:.3g} s: the gain is too small, or the last change too "
+                "recent"
+            )
     if standing["runner_up"] is not None:
-        yield f"  the runner-up: {standing['runner_up']}"
+        yield f"  second-best order: {standing['runner_up']}"
     for each in standing["predicates"]:
         yield (
-            f"  judged by {each['text']}: measured {each['rate']:,.4g} rows a second, {each['selectivity']:.3g} of them pass, "
-            f"{each['seconds']:.3g} s for each"
+            f"  user predicate {each['text']}: measured {each['rate']:,.4g} rows a second, {each['selectivity']:.3g} of them "
+            f"pass, {each['seconds']:.3g} s a row"
         )
     if standing["best_predicates"]:
-        yield f"  the best order of these: {', '.join(standing['best_predicates'])}: too little less, or too soon after the last change"
+        yield (
+            f"  the best order of user predicates: {', '.join(standing['best_predicates'])}: the gain is too small, or the "
+            "last change too recent"
+        )
 
 
 def _figures(counts: Mapping[str, float]) -> str:
-    told = ", ".join(f"{counts[name]:,.4g} {what}" for name, what in _COUNTS)
-    each = f", {counts['seconds'] / counts['rows']:.3g} s for each" if counts["rows"] else ""
-    return f"{told} a second{each}"
+    figures = ", ".join(f"{counts[name]:,.4g} {what}" for name, what in _COUNTS)
+    each = f", {counts['seconds'] / counts['rows']:.3g} s a tuple" if counts["rows"] else ""
+    return f"{figures} a second{each}"

@@ -1,10 +1,12 @@
-"""What the status says of input that was set aside whole, and of sums that do not fit their type."""
+"""What the status says of input of which nothing could be read, and of sums that do not fit their type."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from penstock.monitor.figures import counted
 
 #: what helps against a reason, by what it speaks of; the first that fits
 _REMEDIES = (
@@ -13,11 +15,12 @@ _REMEDIES = (
         "Write Parquet timestamps in microseconds (pandas: to_parquet(..., coerce_timestamps='us')).",
     ),
     (r"csv", "Compare the options sep and header, and the declared columns, with a line of the file."),
+    (r"not a JSON object", "Write one JSON object a line."),
     (
         r"json",
-        "Compare the declared columns with a record; an object over several lines needs multiLine 'true'.",
+        "Compare the declared columns with a record. If an object spans several lines, set the option multiLine 'true'.",
     ),
-    (r"utf-?8|encoding", "Name the encoding of the files in the option encoding."),
+    (r"utf-?8|encoding", "Set the option encoding to the encoding of the files."),
     (r"bytes|large|max_record", "Raise the setting max_record_bytes, or split the records."),
     (r"type|parquet|unreadable", "Declare each column with the type that the files have."),
 )
@@ -25,10 +28,10 @@ _ANY = "Compare the declared columns and options of the table with a record."
 
 
 def nothing_read(stream: Mapping[str, Any]) -> str:
-    """Says that every record of a stream so far was set aside, why most were, and what may help; "" where one was read.
+    """Format that every record of a stream so far was set aside, why most were, and what may help; "" where one was read.
 
     Args:
-        stream: its counts `tuples` and `quarantined`, and where they are known `aside` (what was said of unreadable files last)
+        stream: its counts `tuples` and `quarantined`, and where they are known `aside` (why a file was unreadable, the newest)
             and `samples` (records by reason).
     """
     reasons: Mapping[str, int] = stream.get("quarantined") or {}
@@ -39,13 +42,15 @@ def nothing_read(stream: Mapping[str, Any]) -> str:
     text = " ".join((most, str(sample.get("reason") or ""), str(stream.get("aside") or "")))
     remedy = next((told for pattern, told in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _ANY)
     count = sum(reasons.values())
+    if sample.get("origin"):
+        most = f"{most} (for example {sample['origin']})"
     what = "the only record so far was" if count == 1 else f"all {count:,} records so far were"
-    return f"NOTHING READ: {what} set aside, most for: {most}. {remedy}"
+    why = most if len(reasons) == 1 else f"most for: {most}"
+    return f"NOTHING READ: {what} set aside, {why}. {remedy}"
 
 
 def overflow_words(rows: int) -> str:
-    """Says in how many rows of windows a SUM or AVG is NULL because it does not fit its type; "" where in none."""
+    """Format in how many rows of windows a SUM or AVG is NULL because it does not fit its type; "" where in none."""
     if not rows:
         return ""
-    what = "1 row has" if rows == 1 else f"{rows:,} rows have"
-    return f"{what} a NULL for a SUM or AVG that does not fit its type"
+    return f"{counted(rows, 'row')} with NULL for a SUM or AVG that does not fit its type"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.monitor.figures import counted
+
 _TOLD = ("seconds", "of_seconds", "created", "arrived", "under_way", "lost")
 
 
@@ -26,7 +28,7 @@ def network_line(network: Mapping[str, Any]) -> str:
     )
     parts = [
         f"network: {network['seconds']:,g} s of {network['of_seconds']:,g} s",
-        f"{network['created']:,} packets created",
+        f"{counted(network['created'], 'packet')} created",
         f"{network['arrived']:,} arrived",
         f"{network['under_way']:,} under way",
         f"{sum(lost.values()):,} lost" + (f" ({causes})" if causes else ""),

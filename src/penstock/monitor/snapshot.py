@@ -9,8 +9,9 @@ from typing import Any
 
 from penstock.monitor.book import stream_state
 from penstock.monitor.deadlines import deadline_words
+from penstock.monitor.details import backlog_words, not_joined
+from penstock.monitor.figures import counted, event_moment, listed, roughly
 from penstock.monitor.lost import nothing_read, overflow_words
-from penstock.monitor.report import counted, length, not_joined
 
 #: views named at the most
 _NAMED = 3
@@ -33,14 +34,14 @@ class StreamSnapshot:
         tuples_per_second: of the newest batches.
         evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
         sequence: the running evaluation sequence, or None.
-        windows: windows told so far by window views: early ones, corrected ones, final ones, and final ones that were
-            corrected afterwards; one counts once in each batch that tells of it.
+        windows: windows that window views have answered: early ones, corrected ones, final ones, and final ones that were
+            corrected afterwards; one counts once in each batch that answers it.
         state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
         rows_set_aside: rows of files and row groups that could not be read.
         files_changed: files that changed after they had been read.
         files_passed_over: FIFOs, sockets and devices among the files.
-        backlog: what is in the source and in no batch yet, with its unit; "" where nobody can tell.
-        age_seconds: how far the newest event time is behind the clock, or None.
+        backlog: what is in the source and in no batch yet, with its unit; "" where it is not known.
+        newest_event: the newest event time in words; "" without one.
         nothing_read: that all records were set aside, and why; "" where one was read.
         overflowed: rows with a sum that does not fit its type, by view.
         lost_packets: of the packets that a simulated network has created so far, how many it loses, and all; None of other sources.
@@ -66,25 +67,29 @@ class StreamSnapshot:
     files_changed: int = 0
     files_passed_over: int = 0
     backlog: str = ""
-    age_seconds: float | None = None
+    newest_event: str = ""
     lost_packets: tuple[int, int] | None = None
     nothing_read: str = ""
     overflowed: tuple[tuple[str, int], ...] = ()
 
     @property
     def dropped_share(self) -> float:
-        """Share of the tuples that satisfied no query."""
+        """Share of the tuples that matched no view."""
         return 1 - self.matched / self.tuples if self.tuples else 0.0
 
     def line(self) -> str:
-        """The snapshot as one line for a terminal."""
-        parts = [
-            f"{self.name}: {counted(self.tuples, 'tuple')}",
-            f"{self.tuples_per_second:,.0f}/s",
-        ]
+        """Format the snapshot as one line for a terminal."""
+        if self.tuples:
+            parts = [
+                f"{self.name}: {counted(self.tuples, 'tuple')}",
+                f"{self.tuples_per_second:,.0f} tuples/s",
+            ]
+            if self.selections:
+                parts.append(f"{self.matched:,} matched, {self.dropped_share:.1%} matched no view")
+        else:
+            parts = [f"{self.name}: {'no tuples' if self.quarantined else 'waiting for the first rows'}"]
         if self.selections:
-            parts.append(f"{self.matched:,} matched, {self.dropped_share:.1%} matched by no query")
-            parts.append(counted(self.selections, "query"))
+            parts.append(counted(self.selections, "selection"))
         if windows := self.views - self.selections:
             parts.append(counted(windows, "window view"))
         if self.state not in ("running", "waiting", "ended", "stopped"):
@@ -93,28 +98,30 @@ class StreamSnapshot:
             parts.insert(0, self.nothing_read)
         if self.backlog:
             parts.append(f"backlog {self.backlog}")
-        if self.age_seconds is not None:
-            parts.append(f"newest event time {length(self.age_seconds)} ago")
+        if self.newest_event:
+            parts.append(f"newest event: {self.newest_event}")
         if self.lost_packets is not None:
             parts.append("{:,} of {:,} packets lost".format(*self.lost_packets))
         if any(self.windows):
             parts.append("windows: {:,} early, {:,} corrected, {:,} final".format(*self.windows))
             if self.windows[3]:
-                parts.append(f"final windows corrected: {self.windows[3]:,}")
-        if told := overflow_words(sum(rows for _, rows in self.overflowed)):
-            parts.append(f"{told} in {_named(dict(self.overflowed))}")
+                parts.append(f"{self.windows[3]:,} corrected after being final")
+        if overflowed := overflow_words(sum(rows for _, rows in self.overflowed)):
+            parts.append(f"{overflowed} in {_named(dict(self.overflowed))}")
         if self.quarantined:
-            parts.append(f"{self.quarantined:,} quarantined")
+            parts.append(f"{counted(self.quarantined, 'record')} set aside")
         if self.rows_set_aside:
-            parts.append(f"{counted(self.rows_set_aside, 'row')} could not be read")
+            parts.append(f"{counted(self.rows_set_aside, 'row')} unreadable")
         if self.files_changed:
-            parts.append(f"{counted(self.files_changed, 'file')} changed after being read")
+            parts.append(f"{counted(self.files_changed, 'file')} changed after the first read")
         if self.files_passed_over:
-            parts.append(f"{counted(self.files_passed_over, 'name')} passed over, because they are no files")
+            parts.append(f"{counted(self.files_passed_over, 'name')} skipped: not a file")
         if self.unusable_times:
-            parts.append(f"{self.unusable_times:,} kept from windows (event time NULL or in the future)")
+            parts.append(
+                f"{counted(self.unusable_times, 'tuple')} left out of windows (event time NULL or in the future)"
+            )
         if self.errors:
-            parts.append(f"{self.errors:,} expression errors in {self.raising}")
+            parts.append(f"{counted(self.errors, 'expression error')} in {self.raising}")
         return " | ".join(parts)
 
 
@@ -124,36 +131,37 @@ class LaneSnapshot:
 
     Attributes:
         name: of the join view, or the lane's.
-        views: by name what was told of each, as words.
-        cut: the newest one, or None.
-        not_joined: batches of its streams that are in no cut yet; "" where there are none.
-        measured_rate: joined rows that a second of its streams gives rise to, or None.
-        lost_tables: static tables that are gone or cannot be read: their last versions stay in use.
+        views: by name what it has answered of each, in words.
+        behind_seconds: from the newest batch of its streams to the visible result, or None.
+        not_joined: batches of its streams that it has not answered; "" where there are none.
+        measured_rate: joined rows that a second of its streams produces, or None.
+        lost_tables: static tables that are gone or unreadable: their last versions remain in use.
     """
 
     name: str
     views: tuple[tuple[str, str], ...]
-    cut: int | None
+    behind_seconds: float | None
     not_joined: str
     measured_rate: float | None
     lost_tables: tuple[str, ...] = ()
 
     def line(self) -> str:
-        """The snapshot as one line for a terminal."""
-        parts = [f"{view}: {told}" for view, told in self.views] or [f"{self.name}: no rows yet"]
+        """Format the snapshot as one line for a terminal: 'view pairs: 12,430 rows, 0.8 s behind'."""
+        behind = "" if self.behind_seconds is None else f", {roughly(self.behind_seconds)} behind"
+        parts = [f"view {view}: {told}{behind}" for view, told in self.views]
+        if not parts:
+            parts = [f"view {self.name}: no rows yet"]
         if self.measured_rate is not None:
             parts.append(f"{self.measured_rate:,.3g} joined rows/s")
-        if self.cut is not None:
-            parts.append(f"cut {self.cut:,}")
         if self.not_joined:
-            parts.append(f"not joined yet: {self.not_joined}")
+            parts.append(f"not answered yet: {self.not_joined}")
         if self.lost_tables:
-            parts.append(f"static table lost, its last version in use: {', '.join(self.lost_tables)}")
+            parts.append(f"static table lost, its last version remains in use: {', '.join(self.lost_tables)}")
         return " | ".join(parts)
 
 
 def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapshot]:
-    """Freezes what `Run.status` says of the streams."""
+    """Freeze what `Run.status` says of the streams."""
     return [
         StreamSnapshot(
             name=name,
@@ -175,7 +183,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             files_changed=stream.get("files_changed", 0),
             files_passed_over=stream.get("files_passed_over", 0),
             backlog=_backlog(stream.get("lag")),
-            age_seconds=_age(stream.get("newest_event_time_us")),
+            newest_event=_newest(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
             lost_packets=_lost_packets(stream.get("network")),
             nothing_read=nothing_read(stream),
@@ -186,7 +194,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
 
 
 def take_lanes(status: Mapping[str, Mapping[str, Any]]) -> list[LaneSnapshot]:
-    """Freezes what `Run.status` says of the views that lanes of their own answer."""
+    """Freeze what `Run.status` says of the views that lanes of their own answer."""
     lanes = {name: lane for stream in status.values() for name, lane in stream["lanes"].items()}
     return [_lane(name, lane) for name, lane in lanes.items()]
 
@@ -195,7 +203,7 @@ def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
     return LaneSnapshot(
         lane.get("view", name),
         tuple((view, _told(counts)) for view, counts in lane.get("views", {}).items()),
-        lane.get("cut"),
+        lane.get("behind_seconds"),
         not_joined(lane),
         lane.get("measured_rate"),
         tuple(lane.get("lost_tables", ())),
@@ -210,25 +218,28 @@ def _told(counts: Mapping[str, Any]) -> str:
         return ", ".join([*windows, *filter(None, [overflow_words(counts.get("overflowed", 0))])])
     told = counted(counts.get("rows", 0), "row")
     return (
-        f"{told}, {counts['raised']:,} no match because a condition raised" if counts.get("raised") else told
+        f"{told}, {counts['raised']:,} left out because a condition failed" if counts.get("raised") else told
     )
 
 
 def _backlog(lag: Mapping[str, Any] | None) -> str:
     if lag is None or lag.get("backlog") is None:
         return ""
-    return f"{lag['backlog']:,} {lag.get('unit') or ''}".rstrip()
+    return backlog_words(lag)
 
 
 def _lost_packets(network: Mapping[str, Any] | None) -> tuple[int, int] | None:
     return None if network is None else (sum(network["lost"].values()), network["created"])
 
 
-def _age(newest: int | None) -> float | None:
-    # whole minutes: a line that changes with each second is read by nobody
-    return None if newest is None else (time.time() - newest / 1e6) // 60 * 60
+def _newest(newest: int | None) -> str:
+    if newest is None:
+        return ""
+    # whole minutes: nobody reads a line that changes every second
+    now = time.time()
+    age = (now - newest / 1e6) // 60 * 60
+    return event_moment(newest, newest / 1e6 + age) if abs(age) >= 60 else "less than a minute ago"
 
 
 def _named(errors: Mapping[str, int]) -> str:
-    most = sorted(errors, key=lambda view: -errors[view])
-    return ", ".join(most[:_NAMED]) + (f" and {len(most) - _NAMED} more" if len(most) > _NAMED else "")
+    return listed(sorted(errors, key=lambda view: -errors[view]), _NAMED)

@@ -1,4 +1,4 @@
-"""What the status says of lanes that fail while their run goes on."""
+"""What the status says of lanes that fail while their run continues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-#: what was tried again and has not failed for so long since then works
+from penstock.monitor.figures import counted, listed
+
+#: a lane that was retried and has not failed for so long since then works
 SETTLED_SECONDS = 60.0
 #: views named at the most
 _NAMED = 3
@@ -60,36 +62,35 @@ def open_troubles(
 
 
 def trouble_words(name: str, trouble: Trouble) -> str:
-    """A lane that fails as a line to read."""
+    """Format a lane that fails: 'RETRYING: view a of stream s, since 10:00:00: the disk is full; retried 3 times'."""
     views = trouble.get("views") or ()
-    what, waits = _named(views) if views else name, "wait" if len(views) > 1 else "waits"
+    what = _named(views) if views else f"a reader of the log ({name})"
     attempt = trouble.get("attempt")
-    again = f"; tried again {'once' if attempt == 1 else f'{attempt:,} times'}" if attempt else ""
-    told = f"{trouble['state'].upper()}: {what} of stream {trouble['stream']} {waits} since {_clock(trouble['since'])}"
-    return f"{told}: {trouble['told']}{again}; everything else goes on"
+    again = f"; retried {counted(attempt, 'time')}" if attempt else ""
+    return (
+        f"{trouble['state'].upper()}: {what} of stream {trouble['stream']}, since {_clock(trouble['since'])}: "
+        f"{trouble['told']}{again}; all other views continue"
+    )
 
 
 def _named(views: Sequence[str]) -> str:
-    more = f" and {len(views) - _NAMED} more" if len(views) > _NAMED else ""
-    return f"{'view' if len(views) == 1 else 'views'} {', '.join(views[:_NAMED])}{more}"
+    return f"{'view' if len(views) == 1 else 'views'} {listed(views, _NAMED)}"
 
 
 def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str] = ()) -> str:
-    """Which views a run has not answered all that was there for, and why.
+    """Format which views a run has not answered completely, and why.
 
     Args:
-        failed: of each lane that was given up `told` and where they are known `stream`, `part` and `views`.
-        waiting: the views that read what these answer.
+        failed: of each lane that failed `told` and where they are known `stream`, `part` and `views`.
+        waiting: the views that read the rows of these.
     """
     parts = []
     for each in failed:
         whose = f"the {each.get('part', 'lane')} of stream {each.get('stream')}"
         parts.append(f"{_named(each['views']) if each.get('views') else whose}: {each['told']}")
     if waiting:
-        parts.append(
-            f"{_named(waiting)}: what {'it reads' if len(waiting) == 1 else 'they read'} is not answered"
-        )
-    return f"not everything is answered: {'; '.join(parts)}. All else is; the same command goes on from here"
+        parts.append(f"{_named(waiting)}: {'its' if len(waiting) == 1 else 'their'} input is incomplete")
+    return f"some views are incomplete: {'; '.join(parts)}. All others are complete. Run the same command again to continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class TroubleSnapshot:
     text: str
 
     def line(self) -> str:
-        """The line."""
+        """Return the line."""
         return self.text
 
 

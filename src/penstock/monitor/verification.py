@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.errors import CheckpointError, DamagedError
+from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.log.programs import refuse_lost_program
@@ -20,7 +21,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import is_kept, shown_folder
 from penstock.spark.publication.manifests import ListedFile, located, read_published
 from penstock.spark.reporting.catalog import known_catalog
-from penstock.spark.reporting.starting import STATUS, read_status
+from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.columns import batches_of, metadata_of
@@ -48,9 +49,9 @@ from penstock.spark.storage.formats import (
     Format,
 )
 from penstock.spark.storage.joins import read_joins
-from penstock.spark.storage.layout import IDENTITY, TUPLES_FILES, Layout
+from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.names import from_disk
-from penstock.spark.storage.spark_checksums import check_summed, summed_files
+from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 
 _Found = TypeVar("_Found")
 #: documents of the checkpoint; those of manifests, entries and registers are read by what knows more of them
@@ -79,10 +80,12 @@ class Fault:
     Attributes:
         path: the file.
         fault: the rest of a sentence that begins with it.
+        is_mended: whether the next start mends it, so that nothing is lost.
     """
 
     path: str
     fault: str
+    is_mended: bool = False
 
 
 @dataclass(slots=True)
@@ -108,9 +111,9 @@ class Findings:
         """What is wrong, each file once, in the order found."""
         return list(self._faults.values())
 
-    def note(self, path: str, fault: str) -> None:
+    def note(self, path: str, fault: str, *, is_mended: bool = False) -> None:
         """Takes in what is wrong with a file; of several faults the first."""
-        self._faults.setdefault(path, Fault(path, fault))
+        self._faults.setdefault(path, Fault(path, fault, is_mended))
 
     def look(self, path: Path, check: Callable[[], _Found]) -> _Found | None:
         """What a check gives; None where it found something wrong.
@@ -196,7 +199,7 @@ def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> 
     if stream and operator.isdigit() and not described.exists():
         found.note(str(described), f"({RESULT_VIEWS.kind}) is missing")
     if not shown.exists():
-        found.note(str(shown), "is missing; the next start puts it back")
+        found.note(str(shown), "is missing; the next start restores it", is_mended=True)
     elif not shown.samefile(path):
         found.look(shown, lambda: _check_listed(shown, file))
 
@@ -205,10 +208,10 @@ def _check_listed(path: Path, file: ListedFile) -> None:
     if file.crc is None:
         _read_parquet(path)
     elif checksum_of(path) != file.crc:
-        raise DamagedError(str(path), "is damaged: its content is not what was published")
+        raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
     if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
         raise DamagedError(
-            str(path), f"is damaged: it does not have the {file.rows:,} rows that were published"
+            str(path), f"is damaged: it does not have the {counted(file.rows, 'row')} that Penstock published"
         )
 
 
@@ -242,6 +245,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed"))):
         for path in summed_files(folder):
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
+        for path in missing_batches(folder):
+            found.note(str(path), "(of Spark's checkpoint) is missing")
 
 
 def _check_identity(path: Path) -> None:
@@ -284,7 +289,7 @@ def _log(log: LogReader, found: Findings) -> None:
     for reader, mark in (found.look(log.folder / "readers", log.marks) or {}).items():
         if mark > newest.number:
             path = log.entry_path(newest.number + 1)
-            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has come to entry {mark}")
+            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
     named: dict[tuple[str, str], None] = {}
     for number in range(kept.first, newest.number + 1):
         entry = found.look(log.entry_path(number), lambda number=number: log.entry(number))  # type: ignore[misc]

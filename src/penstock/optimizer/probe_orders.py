@@ -212,13 +212,17 @@ def _why(model: JoinModel, chosen: PlannedOrder, other: PlannedOrder) -> str:
 
     def told(step: StepFigures) -> str:
         return (
-            f"{step.step.method} on {names[step.step.input]}, {step.pairs:.3g} pairs looked at and "
-            f"{step.output:.3g} put out a second"
+            f"{step.step.method} on {names[step.step.input]}, {step.pairs:.3g} pairs compared and "
+            f"{step.output:.3g} rows out a second"
         )
 
     own, theirs = next((a, b) for a, b in zip(chosen.steps, other.steps, strict=True) if a.step != b.step)
-    share = other.seconds / chosen.seconds - 1 if chosen.seconds else 0.0
-    return (
-        f"new tuples of {names[chosen.first]} would take {share:.1%} more time: "
-        f"{told(theirs)}, instead of {told(own)}"
-    )
+    ratio = other.seconds / chosen.seconds if chosen.seconds else 1.0
+    return f"new tuples of {names[chosen.first]} would take {_longer(ratio)}: {told(theirs)}, instead of {told(own)}"
+
+
+def _longer(ratio: float) -> str:
+    """Format how much longer something takes: '12 % longer', '3.4 times as long', 'more than 100 times as long'."""
+    if ratio < 2:
+        return f"{100 * (ratio - 1):.0f} % longer"
+    return f"{ratio:.3g} times as long" if ratio <= 100 else "more than 100 times as long"

@@ -59,4 +59,4 @@ class CardinalityPolicy:
         if order == self._operators[event.stream]:
             return []
         self._operators[event.stream] = order
-        return [ReorderOperators(event.stream, event.version, "what passes least comes first", {}, order)]
+        return [ReorderOperators(event.stream, event.version, "the most selective first", {}, order)]

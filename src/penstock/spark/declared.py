@@ -164,7 +164,9 @@ class Declared:
         if found is None:
             shown = sorted(self.views)
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            raise UnknownNameError(f"no view {name}; existing views: {', '.join(shown[:20]) or 'none'}{more}")
+            raise UnknownNameError(
+                f"View {name} does not exist. Existing views: {', '.join(shown[:20]) or 'none'}{more}"
+            )
         return found
 
     def stream_name(self, query: SelectQuery | WindowQuery) -> str:
@@ -179,14 +181,14 @@ class Declared:
             self._refuse_no_stream(query)
             names = ", ".join([*self.streams, *self.views][:20]) or "none"
             place = query.source_clause
-            message = f"{query.source} is no stream or view to select from. Existing ones: {names}"
+            message = f"Stream or view {query.source} does not exist. Existing ones: {names}"
             raise place.error(UnknownNameError, message, 0, len(place.text))
         return found
 
     def _refuse_no_stream(self, query: SelectQuery | WindowQuery) -> None:
         place, name = query.source_clause, query.source.upper()
         if name in {each.upper() for each in self.statics}:
-            message = f"{query.source} is a static table: its rows do not come, they are there. Allowed: to join a stream with it"
+            message = f"Table {query.source} is static; a view needs a stream. Join a stream with it."
             raise place.error(UnsupportedError, message, 0, len(place.text))
 
     def refuse_loose_ends(self) -> None:
@@ -199,7 +201,7 @@ class Declared:
         for name, view in self.views.items():
             for source, _ in sources_of(view.query):
                 if source.upper() not in sources:
-                    raise InputError(f"view {name} selects from {source}; drop {name} too, or first")
+                    raise InputError(f"View {name} selects from {source}. Drop {name} too.")
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
@@ -212,8 +214,8 @@ class Declared:
             now = written.get(name.upper())
             if now is None:
                 raise InputError(
-                    f"table {name} is gone from the script; a running stream cannot be taken away: "
-                    "put it back, or stop the run and start it again"
+                    f"The script no longer declares table {name}, which a running stream reads. Restore the table, or restart "
+                    "the run."
                 )
             parts = [
                 part
@@ -226,8 +228,7 @@ class Declared:
             ]
             if parts:
                 raise SqlError(
-                    f"table {name} has other {' and '.join(parts)} than the running stream; put them back, or stop the "
-                    "run and start it again",
+                    f"Table {name} has other {' and '.join(parts)} than the running stream. Restore them, or restart the run.",
                     *now.at(),
                 )
 

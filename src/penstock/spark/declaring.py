@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import DuplicateNameError, InputError
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -28,7 +28,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.insertions import check_width, insert_view
+from penstock.spark.insertions import check_width, insert_view, refuse_reserved
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -36,7 +36,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
-from penstock.spark.sinks import Sink, open_sink
+from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
@@ -118,7 +118,7 @@ class Declaring:
         before = staged.texts
         parsed = parse_script(script, aggregates=self.aggregates)
         if not (parsed.views or parsed.inserts):
-            raise InputError("the script has no view; to end all of them, stop the run")
+            raise InputError("The script has no view. To end all views, stop the run.")
         staged.refuse_other_tables(parsed)
         known = {name.upper() for name in staged.tables}
         self._tables(staged, [table for table in parsed.tables if table.name.upper() not in known], parsed)
@@ -151,7 +151,7 @@ class Declaring:
         """
         if any(name.upper() == taken.upper() for taken in staged.names):
             raise DuplicateNameError(
-                f"{name} exists already. Names are case-insensitive; choose another one."
+                f"{name} exists already. Names are case-insensitive; choose another name."
             )
         staged.streams[name] = self._new_stream(source)
 
@@ -170,7 +170,7 @@ class Declaring:
                 query, text = view.query, view.text
             if (known_as := declared.setdefault(name.upper(), name)) in written:
                 raise DuplicateNameError(
-                    f"{name} and {known_as} are one view: names are case-insensitive; choose another one."
+                    f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
             written[known_as] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
@@ -217,6 +217,20 @@ class Declaring:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
         self._warn_of_deadlines(staged, written)
+        for sink in staged.sinks:
+            if sink.view in written:
+                refuse_reserved(staged, sink)
+
+    def sink(self, staged: Declared, view: str, write: SinkFunction) -> None:
+        """Adds a function that the rows of a view are passed to.
+
+        Raises:
+            UnknownNameError: no view has this name.
+            InputError: a column of the view has the name of one that sinks receive beside them.
+        """
+        sink = Sink(getattr(write, "__name__", "function"), staged.view_name(view), write)
+        refuse_reserved(staged, sink)
+        staged.sinks.append(sink)
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
         """Warns of deadlines that no window can meet."""
@@ -228,8 +242,8 @@ class Declaring:
         for name, seconds in short.items():
             if seconds <= floor:
                 staged.warnings.setdefault(name, []).append(
-                    f"its deadline of {seconds:g} s is below what an order takes here whatever it computes, {floor:.2f} s as measured: "
-                    "all of its windows will miss it"
+                    f"the deadline of view {name}, {seconds:g} s, is too short: on this machine an answer takes at least "
+                    f"{floor:.2f} s. All of its windows will miss it; use a longer deadline."
                 )
 
     def explain(self, declared: Declared) -> str:
@@ -242,7 +256,7 @@ class Declaring:
             bound = self._bind(stream.source.schema, stream.host, conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
-            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, map stage {place}")
+            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
             lines += [*(explain_bound(bound) if selections else ()), *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             lines.append(explain_deadline(name, stream_name, deadline.bound.view))
@@ -250,10 +264,8 @@ class Declaring:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
-        for (name, below), derived in declared.derived.items():
-            lines.append(
-                f"stream {rows_of(name, below)}: the rows of {below}, {counted(len(derived), 'view')}"
-            )
+        for (_, below), derived in declared.derived.items():
+            lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
                 f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
             ]
@@ -351,7 +363,7 @@ class Declaring:
     def _insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
         with table.pointing():
-            write = open_sink(table)
+            write = open_sink(self._spark, table)
         query = insert.query
         if (
             isinstance(query, SelectQuery)
@@ -364,7 +376,9 @@ class Declaring:
             view = insert_view(insert)
             self.views(staged, {view: insert.text})
         check_width(staged, insert, table, view)
-        staged.sinks.append(Sink(insert.table, view, write, insert.text))
+        sink = Sink(insert.table, view, write, insert.text)
+        refuse_reserved(staged, sink)
+        staged.sinks.append(sink)
 
     def _bind(
         self,
@@ -394,7 +408,7 @@ def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:
     while reached:
         for source, _ in sources_of(views[reached.pop()]):
             if source.upper() == name.upper():
-                raise InputError(f"view {name} would select from itself")
+                raise InputError(f"View {name} selects from itself. Change its FROM.")
             if source.upper() in views and source.upper() not in passed:
                 passed.add(source.upper())
                 reached.append(source.upper())

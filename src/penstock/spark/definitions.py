@@ -117,8 +117,7 @@ def _refuse_repeated(outputs: Sequence[Output], names: Sequence[Sequence[str]]) 
         for name in own:
             if name.upper() in taken:
                 message = (
-                    f"Two columns are called {name}: name the columns to select, and give one of them another name "
-                    "with AS."
+                    f"Two columns have the name {name}. List the columns to select, and rename one with AS."
                 )
                 raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
             taken.add(name.upper())
@@ -196,12 +195,12 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
         _check_computable(call, aggregate, bound, arrow_schema(source.schema))
     _refuse_reserved(name, [output.name for output in bound.outputs])
     if source.event_time is None or bound.plan.time.lower() != source.event_time.lower():
-        declared = f"that is {source.event_time}" if source.event_time else "none is declared"
+        declared = f" ({source.event_time})" if source.event_time else ", but none is declared"
         raise flat.time_clause.error(
             UnsupportedError,
-            f"A window is over the stream's event time column; {declared}. "
-            "Name it in the table's options: event_time 'column'; if it is stored as a number or as text, say how: "
-            "event_time_format 'millis'. Queries then see a TIMESTAMP.",
+            f"A window needs the event time column of the stream{declared}. "
+            "Set the table option event_time 'column'. If the column is a number or text, also set event_time_format, such "
+            "as 'millis'; queries then see a TIMESTAMP.",
             0,
             len(flat.time_clause.text),
         )
@@ -240,9 +239,9 @@ def define_join(
         source = flat.sources[plan.optional[0]]
         clause = source.on or source.clause
         message = (
-            "A LEFT JOIN with a condition on pairs that only Spark can judge is not supported yet. Allowed after its ON are "
+            "This condition of a LEFT JOIN is not supported yet, because only Spark can compute it. Allowed after ON: "
             "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
-            "raise, conditions on one input alone, and AND of these."
+            "fail, conditions on one input, and AND of these."
         )
         raise clause.error(UnsupportedError, message, 0, len(clause.text))
     _refuse_reserved(name, [output.name for output in plan.outputs])
@@ -300,7 +299,7 @@ def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | Jo
     inputs = {output.name: times[output.column] for output in plan.outputs if output.column in times}
     own = next((name for name in inputs if name.upper() == column.upper()), None)
     if own is None:
-        allowed = ", ".join(inputs) or f"none, add one to the SELECT list of {definition.name}"
+        allowed = ", ".join(inputs) or f"none; add one to the SELECT list of {definition.name}"
         message = f"A window over a join view is over the event time of a stream that it joins. Columns that are one: {allowed}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
     return JoinTime(own, plan.ahead_of(inputs[own]))

@@ -6,54 +6,81 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 
+from penstock.deprecation import warn_deprecated
 from penstock.errors import DuplicateNameError, InputError
-from penstock.settings import Settings, tuned
+from penstock.monitor.figures import counted
+from penstock.settings import Settings, Tuning, tuned
 from penstock.spark.declared import Declared
 from penstock.spark.declaring import Declaring, Reconciled
-from penstock.spark.functions import named, refuse_builtin, register_aggregate
-from penstock.spark.ingest.trigger import Trigger
+from penstock.spark.execution import Execution
+from penstock.spark.functions import (
+    aggregate_type,
+    function_type,
+    named,
+    refuse_builtin,
+    register_aggregate,
+    registering,
+)
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
-from penstock.spark.sinks import Sink, SinkFunction
+from penstock.spark.sinks import SinkFunction
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import stream_source
 from penstock.spark.storage.layout import Layout
-from penstock.sql.text.intervals import trigger_microseconds
+from penstock.spark.view_list import Views
+from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
+#: a function or class that a decorator registers and returns
+Given = TypeVar("Given", bound=Callable[..., Any])
+#: views that a repr names
+_MOST_NAMED = 5
+_AT_ONCE = Trigger()
 
 
 class Engine:
     """Adaptive continuous queries over the streams of one Spark session.
 
+    Leaving a `with` block stops the run. The session stays open: its owner closes it.
+
     Args:
         spark: a classic session.
-        settings: what may be tuned; keyword arguments set single fields of `Settings`.
+        settings: what can be tuned.
+        **tune: single fields of `Settings`, such as `shards=2`.
 
     Raises:
-        InputError: a Spark Connect session or one without ANSI mode, or a setting that is unknown or out
-            of range.
+        InputError: a Spark Connect session, a session without ANSI mode, or a setting that is unknown or out of range.
 
     Example:
-        >>> engine = Engine(spark)                                        # doctest: +SKIP
-        >>> engine.execute(open("flights.sql").read())                    # doctest: +SKIP
-        >>> run = engine.start(output="out", available_now=True)          # doctest: +SKIP
-        >>> run.await_termination()                                       # doctest: +SKIP
-        >>> run.results("long_late").show()                               # doctest: +SKIP
+        >>> _ = spark.range(2000).write.parquet(f"{folder}/numbers")
+        >>> engine = Engine(spark, shards=2).execute(f'''
+        ...     CREATE TABLE numbers (id BIGINT) USING parquet OPTIONS (path '{folder}/numbers');
+        ...     CREATE VIEW small AS SELECT id FROM numbers WHERE id < 3;
+        ... ''')
+        >>> engine
+        <Engine: stream numbers; 1 view: small; not started>
+        >>> with engine.start(f"{folder}/out", trigger=Trigger.available_now(ended=True)) as run:
+        ...     run.await_termination()
+        True
+        >>> run.results("small").orderBy("id").toArrow()["id"].to_pylist()
+        [0, 1, 2]
+        >>> run.status().streams["numbers"].tuples
+        2000
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Any) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Unpack[Tuning]) -> None:
         require_classic(spark)
         require_meaning(spark)
         self._spark = spark
@@ -61,16 +88,45 @@ class Engine:
         self._declared = Declared()
         self._functions: dict[str, Callable[..., Any]] = {}
         self._declaring = Declaring(spark, self._settings)
-        self._run: Run | None = None
+        self._execution: Execution | None = None
         self._lock = threading.RLock()
 
-    def execute(self, script: str) -> Engine:
-        """Declares what a script says: CREATE TABLE, CREATE VIEW, INSERT INTO.
+    def __repr__(self) -> str:
+        names = ", ".join(list(self.views)[:_MOST_NAMED])
+        more = len(self.views) - _MOST_NAMED
+        views = f"{counted(len(self.views), 'view')}{': ' if names else ''}{names}"
+        streams = ", ".join(self._declared.streams) or "none"
+        execution = self._execution
+        state = "not started" if execution is None else f"run {execution.status_file.book.state}"
+        return f"<Engine: stream{'' if len(self._declared.streams) == 1 else 's'} {streams}; {views}{f' and {more} more' if more > 0 else ''}; {state}>"
 
-        On a running engine new streams start at once and new views from the next binding on.
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the run, if one was started. The session stays open.
 
         Raises:
-            InputError: a mistake in the script; nothing of it is declared then.
+            Exception: as of `Run.stop`.
+        """
+        if self._execution is not None:
+            self._execution.stop()
+
+    def execute(self, script: str) -> Engine:
+        """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, INSERT INTO.
+
+        On a running engine new streams start at once, and new views take effect from the next batch on.
+
+        Args:
+            script: SQL statements.
+
+        Raises:
+            InputError: the script has a mistake; nothing of it is declared.
         """
         with self._lock:
             staged = self._declared.copy()
@@ -81,7 +137,7 @@ class Engine:
     def stream(
         self, name: str, frame: DataFrame, event_time: str | None = None, event_time_format: str | None = None
     ) -> Engine:
-        """Declares any streaming DataFrame as a stream.
+        """Declare a streaming DataFrame as a stream.
 
         Args:
             name: the stream's name.
@@ -91,15 +147,17 @@ class Engine:
                 datetime pattern of Spark as text. Queries see the column as a TIMESTAMP.
 
         Raises:
-            InputError: it is no streaming DataFrame, a column name is reserved, or the event time is not stored so.
+            InputError: the DataFrame does not stream, a column name is reserved, or the event time is stored in another way.
             DuplicateNameError: the name is taken.
         """
         if not frame.isStreaming:
-            raise InputError(f"stream {name}: the DataFrame is not a streaming one; use spark.readStream")
+            raise InputError(
+                f"Stream {name}: the DataFrame is not a streaming DataFrame. Use spark.readStream."
+            )
         source = stream_source(frame, event_time)
         if event_time_format is not None:
             if event_time is None:
-                raise InputError(f"stream {name}: event_time_format needs event_time, the name of a column")
+                raise InputError(f"Stream {name}: event_time_format needs event_time, the name of a column.")
             source = source.timed(
                 stored_times(self._spark, name, frame.schema, event_time, event_time_format)
             )
@@ -111,26 +169,46 @@ class Engine:
         return self
 
     def view(self, name: str, sql: str) -> Engine:
-        """Declares a selection view, or redefines one; takes effect at the next binding.
+        """Declare a view, or redefine one; it takes effect from the next batch on.
+
+        Args:
+            name: the view's name.
+            sql: its SELECT.
 
         Raises:
-            InputError: a mistake in the query.
+            InputError: the query has a mistake.
         """
-        return self.views({name: sql})
+        return self.add_views({name: sql})
 
-    def views(self, queries: Mapping[str, str]) -> Engine:
-        """Declares or redefines many views in one step; a view may select from an earlier one."""
+    def add_views(self, queries: Mapping[str, str]) -> Engine:
+        """Declare or redefine many views in one step, faster than one by one; a view may select from an earlier one.
+
+        Args:
+            queries: name -> SELECT.
+
+        Raises:
+            InputError: a query has a mistake; nothing is declared.
+        """
         with self._lock:
             staged = self._declared.copy()
             self._declaring.views(staged, queries)
             self._install(staged)
         return self
 
+    @property
+    def views(self) -> Views[Engine]:
+        """Return the declared views: a mapping of name -> SQL text."""
+        return Views(self._declared.texts, self.add_views)
+
     def drop(self, *names: str) -> Engine:
-        """Drops views; they are answered no more from the next binding on.
+        """Drop views; they take part in no batch from the next one on. Their published rows remain.
+
+        Args:
+            *names: names of views.
 
         Raises:
-            UnknownNameError: there is no such view.
+            UnknownNameError: no view has this name.
+            InputError: another view selects from one of them.
         """
         with self._lock:
             staged = self._declared.copy()
@@ -141,14 +219,16 @@ class Engine:
         return self
 
     def reconcile(self, script: str) -> Reconciled:
-        """Brings the views to what a changed script says.
+        """Add, redefine and drop views until they are those of a changed script.
+
+        Args:
+            script: SQL statements.
 
         Returns:
             The views that were added, redefined and dropped.
 
         Raises:
-            InputError: a mistake in the script, no view in it, or a table that is no more what it was or is gone; nothing
-                changes then.
+            InputError: the script has a mistake, has no view, or changes or omits a declared table; nothing changes.
         """
         with self._lock:
             staged = self._declared.copy()
@@ -156,18 +236,45 @@ class Engine:
             self._install(staged)
         return reconciled
 
-    def function(self, name: str, fn: Callable[..., pa.Array], returns: str) -> Engine:
-        """Registers a vectorised function for use in queries.
+    @overload
+    def function(self, name: str, fn: Callable[..., Any], returns: str) -> Engine: ...
+    @overload
+    def function(self, name: Given, /) -> Given: ...
+    @overload
+    def function(
+        self, name: str | None = None, /, *, returns: str | None = None
+    ) -> Callable[[Given], Given]: ...
+    def function(
+        self, name: Any = None, fn: Callable[..., Any] | None = None, returns: str | None = None
+    ) -> Any:
+        """Register a vectorised function for use in queries; also a decorator, with or without arguments.
 
         Args:
-            name: its name in SQL.
-            fn: takes one `pyarrow.Array` an argument, returns one of the same length.
-            returns: its Spark SQL type, such as 'DOUBLE'.
+            name: its name in SQL; of a decorated function its Python name where None.
+            fn: takes one `pyarrow.Array` for each argument, returns one of the same length.
+            returns: its Spark SQL type, such as 'DOUBLE'; where None, the type of the annotated `pyarrow` array.
+
+        Returns:
+            The engine, or as a decorator the function itself.
 
         Raises:
-            InputError: `returns` is no type, or `fn` takes no argument.
-            DuplicateNameError: it is the name of a function of Spark's, or of an aggregate of the user's.
+            InputError: `returns` is not a type, no type can be told from the annotation, or `fn` takes no argument.
+            DuplicateNameError: Spark or an aggregate has this name.
+
+        Example:
+            >>> import pyarrow as pa, pyarrow.compute as pc
+            >>> @engine.function
+            ... def half(values: pa.Array) -> pa.DoubleArray:
+            ...     return pc.divide(values, 2.0)
+            >>> @engine.function(returns="BIGINT")
+            ... def twice(values):
+            ...     return pc.multiply(values, 2)
+            >>> spark.sql("SELECT half(3D), twice(3)").first()[:]
+            (1.5, 6)
         """
+        return registering(self._register_function, function_type, name, fn, returns) or self
+
+    def _register_function(self, name: str, fn: Callable[..., Any], returns: str) -> None:
         refuse_builtin(f"function {name}", name)
         _refuse_taken(f"function {name}", name, self._declaring.aggregates, "an aggregate")
         guarded = named(name, fn, returns)
@@ -177,57 +284,78 @@ class Engine:
         self._declaring.on_arrays.discard(name)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
             self._declaring.on_arrays.add(name)
-        return self
 
-    def aggregate(self, name: str, cls_or_fn: Callable[..., Any], returns: str) -> Engine:
-        """Registers an aggregate for use in queries; `spark.sql` has it too.
+    @overload
+    def aggregate(self, name: str, cls_or_fn: Callable[..., Any], returns: str) -> Engine: ...
+    @overload
+    def aggregate(self, name: Given, /) -> Given: ...
+    @overload
+    def aggregate(
+        self, name: str | None = None, /, *, returns: str | None = None
+    ) -> Callable[[Given], Given]: ...
+    def aggregate(
+        self, name: Any = None, cls_or_fn: Callable[..., Any] | None = None, returns: str | None = None
+    ) -> Any:
+        """Register an aggregate for use in queries and in `spark.sql`; also a decorator, with or without arguments.
 
         Args:
-            name: its name in SQL.
-            cls_or_fn: a function that takes the tuples of a group, one `pyarrow.Array` an argument, and returns a value, None for NULL.
-                Or a class, made without arguments, with `add(arrays...)`, `remove(arrays...)` and `result()`, whose state goes
-                from one instance of a window to the next: `remove` undoes `add`, and `result` changes nothing.
-            returns: its Spark SQL type, such as 'DOUBLE' or 'STRUCT<least: DOUBLE, n: BIGINT>'.
+            name: its name in SQL; of a decorated function or class its Python name where None.
+            cls_or_fn: a function that takes the tuples of a group, one `pyarrow.Array` for each argument, and returns a value, None
+                for NULL. Or a class, created without arguments, with `add(arrays...)`, `remove(arrays...)` and `result()`. Its
+                state passes from one instance of a window to the next: `remove` undoes `add`, and `result` changes nothing.
+            returns: its Spark SQL type, such as 'DOUBLE' or 'STRUCT<least: DOUBLE, n: BIGINT>'; where None, the type of the annotated
+                Python value.
+
+        Returns:
+            The engine, or as a decorator the function or class itself.
 
         Raises:
-            InputError: `returns` is no type, or `cls_or_fn` no such function or class.
-            DuplicateNameError: it is the name of a function.
+            InputError: `returns` is not a type, no type can be told from the annotation, or `cls_or_fn` has another form.
+            DuplicateNameError: Spark or a function has this name.
+
+        Example:
+            >>> @engine.aggregate
+            ... def spread(values: pa.Array) -> int | None:
+            ...     found = pc.min_max(values).as_py()
+            ...     return None if found["max"] is None else found["max"] - found["min"]
+            >>> spark.sql("SELECT spread(x) FROM VALUES (3), (8) AS t(x)").first()[:]
+            (5,)
         """
+        return registering(self._register_aggregate, aggregate_type, name, cls_or_fn, returns) or self
+
+    def _register_aggregate(self, name: str, given: Callable[..., Any], returns: str) -> None:
         with self._lock:
             _refuse_taken(f"aggregate {name}", name, self._functions, "a function")
-            self._declaring.aggregates[name.upper()] = register_aggregate(
-                self._spark, name, cls_or_fn, returns
-            )
-        return self
+            self._declaring.aggregates[name.upper()] = register_aggregate(self._spark, name, given, returns)
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
-        """Hands the rows of a view to a function, batch by batch, after they have been published.
+        """Pass the rows of a view to a function, batch by batch, after they have been published.
 
         Args:
             view: the view's name.
             write: takes a DataFrame and the batch's number, as with Spark's foreachBatch; of a window view every
-                revision, as `Run.changes` has them. A batch may be handed over again after a crash. Its
-                exception stops the stream; that of a window or join view's sink only its lane, which is tried again.
+                revision, as `Run.changes` has them. After a crash it may receive a batch again. Its
+                exception stops the stream; that of a sink of a window or join view stops only the lane, which is retried.
 
         Raises:
-            UnknownNameError: there is no such view.
+            UnknownNameError: no view has this name.
+            InputError: a column of the view has a name that Penstock gives to a column of its own.
         """
         with self._lock:
             staged = self._declared.copy()
-            known = staged.view_name(view)
-            staged.sinks.append(Sink(getattr(write, "__name__", "function"), known, write))
+            self._declaring.sink(staged, view, write)
             self._install(staged)
         return self
 
     @property
     def declared(self) -> dict[str, list[str]]:
-        """The views on each stream."""
+        """Return the names of the views on each stream, by stream."""
         derived = (rows_of(*beneath) for beneath in self._declared.derived)
         return {name: self._declared.reading(name) for name in (*self._declared.streams, *derived)}
 
     @property
     def warnings(self) -> list[str]:
-        """What was declared that is allowed and seldom meant, a text each, with the name of what it is about."""
+        """Return warnings: what is declared, allowed, and rarely meant; each begins with the name of a view or table."""
         declared = self._declared
         return [
             f"{name}: {text}"
@@ -237,54 +365,54 @@ class Engine:
         ]
 
     def explain(self) -> str:
-        """What will run where and why, without starting anything."""
+        """Describe what would run where and why; start nothing."""
         return self._declaring.explain(self._declared)
 
     def start(
         self,
         output: str | Path | None = None,
         checkpoint: str | Path | None = None,
-        trigger: str = "0 seconds",
-        available_now: bool = False,
-        ended: bool = False,
+        trigger: Trigger | str = _AT_ONCE,
+        available_now: bool | None = None,
+        ended: bool | None = None,
         progress: Progress = untold,
     ) -> Run:
-        """Starts an ingest query for every stream that has views.
+        """Start an ingest query for each stream that has views.
 
         Args:
-            output: the results folder; a temporary one where None.
-            checkpoint: what a restart needs; inside the results folder where None.
-            trigger: least time between two batches, as Spark writes it.
-            available_now: stop when everything available now has been answered, every window with what is there.
-                Windows that later tuples may still change are not final, and the next run goes on with them.
-            ended: with `available_now`: what is there now is all there will ever be, so that every window is final.
-            progress: told what the start of a stream is at, again and again while that takes long; what it raises ends the start.
+            output: the results folder; None: a temporary one.
+            checkpoint: the folder that a restart needs; None: inside the results folder.
+            trigger: when batches start, and when the run ends; a text is deprecated.
+            available_now: deprecated; use `Trigger.available_now()`.
+            ended: deprecated; use `Trigger.available_now(ended=True)`.
+            progress: called with what the start is doing, repeatedly while that takes long. Raise to abort the start.
 
         Raises:
-            InputError: nothing to run, `ended` without `available_now`, a trigger that is no length of time, or folders that do not fit.
+            InputError: the engine runs already, has no view, or the folders do not fit it.
+            CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
-        trigger_microseconds(trigger)
-        if ended and not available_now:
-            raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
+        when = _trigger_of(trigger, available_now, ended)
         require_meaning(self._spark)
         with self._lock:
-            if self._run is not None and self._run.active:
-                raise InputError("the engine is running; stop it before it is started again")
+            if self._execution is not None and self._execution.active:
+                raise InputError("The engine is running. Stop it before you start it again.")
             if not self._declared.views:
-                raise InputError("nothing to run: declare at least one stream and one view on it")
+                raise InputError(
+                    "The engine has nothing to run: declare at least one stream and one view on it."
+                )
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)
-            self._run = Run(
+            run = self._execution = Execution(
                 self._spark,
                 layout,
                 self._settings,
-                Trigger(available_now, trigger, ended),
+                when,
                 self._functions,
                 self._declaring.aggregates,
                 progress,
             )
-            self._run.set_sinks(self._declared.sinks_by_stream())
+            run.set_sinks(self._declared.sinks_by_stream())
             begun = {
                 name: stream
                 for name, stream in self._declared.streams.items()
@@ -292,33 +420,33 @@ class Engine:
             }
             try:
                 for name, stream in begun.items():
-                    self._run.prepare(name, stream.source)
+                    run.prepare(name, stream.source)
                     if layout.replay(name).is_dir():
                         # its copy of the table was read in this zone
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)
-                self._run.set_joins(self._declared.joins, self._declared.statics)
-                self._run.set_deadlines(self._declared.deadlines)
+                run.set_joins(self._declared.joins, self._declared.statics)
+                run.set_deadlines(self._declared.deadlines)
                 for place, views in self._declared.derived.items():
-                    self._run.derive(*place, views)
+                    run.derive(*place, views)
                 for name, stream in begun.items():
-                    self._run.add_stream(name, stream.source, self._declared.on(name), stream.probe)
-                self._run.started()
+                    run.add_stream(name, stream.source, self._declared.on(name), stream.probe)
+                run.started()
             except BaseException as error:
                 if isinstance(error, InputError):
-                    self._run.refused(error)
+                    run.refused(error)
                 try:
-                    self._run.stop()
+                    run.stop()
                 except Exception as second:
-                    error.add_note(f"stopping what had started failed too: {second}")
+                    error.add_note(f"stopping the started parts failed too: {second}")
                 raise
             finally:
-                self._run.is_starting = False
-            return self._run
+                run.is_starting = False
+            return Run(run)
 
     def _install(self, staged: Declared) -> None:
         before, self._declared = self._declared, staged
-        run = self._run
+        run = self._execution
         if run is None or not run.active:
             return
         run.set_sinks(staged.sinks_by_stream())
@@ -346,8 +474,21 @@ class Engine:
                 run.derive(*place, added, gone)
 
 
+def _trigger_of(trigger: Trigger | str, available_now: bool | None, ended: bool | None) -> Trigger:
+    """The trigger that `Engine.start` is given, by its old keywords too."""
+    if isinstance(trigger, str):
+        warn_deprecated(f"Engine.start(trigger={trigger!r})", f"trigger=Trigger.every({trigger!r})", 4)
+        trigger = Trigger.every(trigger)
+    if available_now is None and ended is None:
+        return trigger
+    warn_deprecated("Engine.start(available_now=..., ended=...)", "trigger=Trigger.available_now(...)", 4)
+    if ended and not available_now:
+        raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
+    return Trigger.available_now(ended=bool(ended)) if available_now else trigger
+
+
 def _refuse_taken(what: str, name: str, taken: Iterable[str], kind: str) -> None:
     if str(name).upper() in map(str.upper, taken):
         raise DuplicateNameError(
-            f"{what}: {kind} has that name already. Names are case-insensitive; choose another one."
+            f"{what}: {kind} has that name already. Names are case-insensitive; choose another name."
         )

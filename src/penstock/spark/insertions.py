@@ -1,14 +1,16 @@
-"""`INSERT INTO`: the view behind one, and whether its columns are as many as the sink's table declares."""
+"""Sinks of views: the view behind an `INSERT INTO`, and whether its columns fit the sink."""
 
 from __future__ import annotations
 
 import hashlib
 
-from penstock.errors import TypeMismatchError
-from penstock.monitor.report import counted
+from penstock.errors import InputError, TypeMismatchError
+from penstock.monitor.figures import counted
 from penstock.spark.declared import Declared
 from penstock.spark.definitions import column_names, rows_schema
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
+from penstock.spark.sinks import Sink
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.script.script import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
@@ -34,10 +36,25 @@ def check_width(declared: Declared, insert: InsertInto, table: CreateTable, view
         return
     _, place = sources_of(insert.query)[0]
     message = (
-        f"{table.name} has {counted(len(wanted), 'column')} ({', '.join(wanted)}), what is inserted has {len(given)} "
-        f"({', '.join(given)}). Select as many, or declare {table.name} without columns: it takes what it is given."
+        f"Table {table.name} has {counted(len(wanted), 'column')} ({', '.join(wanted)}), the query has {len(given)} "
+        f"({', '.join(given)}). Select {len(wanted)}, or declare {table.name} without columns."
     )
     raise TypeMismatchError(message, place.script, insert.start, insert.end)
+
+
+def refuse_reserved(declared: Declared, sink: Sink) -> None:
+    """Makes sure that no column of a view has the name of one that sinks receive beside them.
+
+    Raises:
+        InputError: one has.
+    """
+    reserved = (BATCH, ORDINAL, SINK_DEFINITION)
+    for name in _columns(declared, sink.view):
+        if name.lower() in reserved:
+            raise InputError(
+                f"view {sink.view}: sink {sink.name} receives a column {name.lower()} from Penstock; give the view's column {name} "
+                f"another alias (reserved in views with a sink: {', '.join(reserved)})"
+            )
 
 
 def _columns(declared: Declared, name: str) -> list[str]:

@@ -1,160 +1,92 @@
-"""A running engine: its ingest queries, its lanes, and what can be asked of them."""
+"""A running engine, as its user sees it."""
 
 from __future__ import annotations
 
-import threading
-import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from penstock.errors import InputError, StreamFailedError
-from penstock.monitor.book import stream_state
-from penstock.monitor.troubles import unanswered_words
-from penstock.operators.deadlines.aggregates import UserAggregate
-from penstock.settings import Settings
-from penstock.spark.ingest.log_keeper import LogKeeper
-from penstock.spark.ingest.plans import StreamPlans
-from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.rearranging import Rearranging
-from penstock.spark.ingest.trigger import Trigger
-from penstock.spark.lanes.asking import ask
-from penstock.spark.lanes.cuts import CutFolder
-from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
-from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
-from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
-from penstock.spark.lanes.derived.views import DerivedView
-from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
-from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
-from penstock.spark.log.appended import Appended
-from penstock.spark.log.row_log import RowLogs
-from penstock.spark.log.stream_log import LogReader
-from penstock.spark.recovery.supervisor import stop_all
-from penstock.spark.reporting.status_file import StatusFile
+from penstock.monitor.figures import counted
+from penstock.spark.execution import Execution
 from penstock.spark.results import read as results
-from penstock.spark.results.cataloguing import number_definitions, write_catalog
-from penstock.spark.sessions.build import warm_workers
-from penstock.spark.sessions.output import OUTPUT
-from penstock.spark.sinks import Sink
-from penstock.spark.sources.probes import Probe
-from penstock.spark.sources.source import Progress, Source, untold
-from penstock.spark.sources.static_tables import StaticTable
-from penstock.spark.sources.watch import SourceWatch
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
-from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
-from penstock.spark.storage.layout import Layout
-
-Definition = ViewDefinition | WindowDefinition
-#: how long one stream is looked at before the next while all are waited for
-_LOOK_SECONDS = 0.2
-#: views that an event names
-_MOST_NAMED = 1000
+from penstock.spark.run_status import run_status
+from penstock.status import RunStatus, State
 
 
 class Run:
-    """Created by `Engine.start`."""
+    """A running engine; `Engine.start` creates it. Leaving a `with` block stops it.
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        layout: Layout,
-        settings: Settings,
-        trigger: Trigger,
-        functions: Mapping[str, Callable[..., Any]],
-        aggregates: Mapping[str, UserAggregate],
-        progress: Progress = untold,
+    Example:
+        >>> engine = Engine(spark).stream("ticks", spark.readStream.format("rate").load())
+        >>> with engine.view("odd", "SELECT value FROM ticks WHERE value % 2 = 1").start(folder) as run:
+        ...     run.state, run.active, list(run.status().views)
+        ('running', True, ['odd'])
+        >>> run.state, run.active
+        ('stopped', False)
+    """
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    def __repr__(self) -> str:
+        status = self.status()
+        rows = sum(view.rows for view in status.views.values())
+        streams = ", ".join(status.streams)
+        counts = f"{counted(len(status.views), 'view')}, {counted(rows, 'row')}"
+        return f"<Run {self.state}: streams {streams or 'none'}; {counts} in {self.output}>"
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._spark = spark
-        self._progress = progress
-        self._layout = layout
-        self._settings = settings
-        self._trigger = trigger
-        self._functions = functions
-        #: Spark's queries have names, and one session may hold several runs over streams of the same name
-        self._name = f"penstock-{uuid.uuid4().hex[:8]}"
-        #: until the streams it begins with are added
-        self.is_starting = True
-        #: whether something may run that could not be stopped
-        self._is_unstopped = False
-        #: replaced, never changed: threads read it at any time
-        self.queries: Mapping[str, IngestQuery] = {}
-        # these four are replaced, never changed, too
-        self._sinks: Mapping[str, Sequence[Sink]] = {}
-        self.lanes: Mapping[str, Lane] = {}
-        self._keepers: Mapping[str, LogKeeper] = {}
-        #: names of the lanes that views need
-        self._needed: frozenset[str] = frozenset()
-        self._derived: Mapping[str, DerivedStream] = {}
-        #: of streams that are prepared and not added yet, see `added_columns`
-        self._added_columns: dict[str, list[str]] = {}
-        #: one thread may wait for the end while another stops the run
-        self._ending = threading.Lock()
-        self._stopped = False
-        with ExitStack() as held:
-            self._lock = CheckpointLock(
-                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
-            )
-            held.callback(self._lock.release)
-            self._status = StatusFile(layout, self._pairs)
-            held.callback(self._status.close)
-            self._events = EventLog(
-                layout.events,
-                told=self._status.book.note,
-                most_bytes=settings.events_bytes,
-                most_files=settings.events_files,
-            )
-            held.callback(self._events.close)
-            held.callback(OUTPUT.into(layout.spark_log))
-            warm_workers(spark)
-            self._watch = SourceWatch(self._events, settings.watch_seconds)
-            self._rearranging = Rearranging(settings, self._events, lambda stream: self.queries[stream].plans)
-            self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
-            self._deadlines = DeadlineViews(layout)
-            appended = Appended()
-            self._lane_context = LaneContext(
-                spark,
-                layout,
-                self._events,
-                settings,
-                trigger,
-                self._name,
-                self._all_sinks,
-                appended,
-                RowLogs(layout, self._events, appended.tell),
-                functions,
-                aggregates,
-            )
-            self._events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
-            #: what the run holds of the process, to be let go of in reverse order
-            self._held = held.pop_all()
+        self.stop()
 
     @property
     def output(self) -> str:
-        """The results folder."""
-        return str(self._layout.output)
+        """Return the path of the results folder."""
+        return str(self._execution.layout.output)
+
+    @property
+    def state(self) -> State:
+        """Return what the run is doing: 'running', 'ended', 'stopped', 'failed' or 'refused'."""
+        return cast(State, self._execution.status_file.book.state)
+
+    @property
+    def active(self) -> bool:
+        """Return whether any stream or lane still runs."""
+        return self._execution.active
+
+    def status(self) -> RunStatus:
+        """Take a snapshot: the state and counts of each stream, view and lane."""
+        return run_status(self._execution)
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return the newest events of this run, oldest first. `events.jsonl` in the results folder has all of them.
+
+        Args:
+            kind: the kind wanted; None: every kind.
+        """
+        return [event for event in self._execution.events.recent if kind in (None, event["kind"])]
+
+    def explain(self) -> str:
+        """Describe what runs where and why: a paragraph for each stream, join view, and window view that others read."""
+        return self._execution.explain()
 
     def matches(self, stream: str, all_definitions: bool = False) -> DataFrame:
-        """The published matches of a stream: the tuple's columns and `queries`, the views that it satisfies as they are defined now.
+        """Return the published matches of a stream: the columns of each tuple, and `queries`, the views it satisfies.
 
         Args:
             stream: the stream's name.
-            all_definitions: whether `queries` is to name those too whose definitions of before the tuple satisfied; `__penstock_definitions`
-                then has the number of the definition of each.
+            all_definitions: whether `queries` also names views that the tuple satisfied by an earlier definition.
+                `__penstock_definitions` then has the number of each definition.
 
         Raises:
-            UnknownNameError: there is no such stream.
+            UnknownNameError: no stream has this name.
         """
-        return results.matches(self._spark, self._layout, stream, all_definitions)
+        return results.matches(self._execution.spark, self._execution.layout, stream, all_definitions)
 
     def results(
         self,
@@ -163,460 +95,66 @@ class Run:
         all_definitions: bool = False,
         final_only: bool = False,
     ) -> DataFrame:
-        """The rows of a view with the view's own projection; of a window view the newest revision of each.
+        """Return the rows of a view; of a window view the newest revision of each.
 
         Args:
             view: the view's name.
-            definition: the number of one of its definitions, from 1 on, whose rows are wanted; None: the one it has now.
-            all_definitions: whether those of all definitions of a selection are wanted; a last column, `definition`, tells the number.
-            final_only: whether only the final rows of a window view are wanted. A tuple later than the horizon corrects a final row
-                all the same: a last column, `corrected_after_final`, tells which rows have been.
+            definition: the number of one of its definitions, from 1 on; None: the current one.
+            all_definitions: whether to return the rows of all definitions of a selection; the last column, `definition`, has the number.
+            final_only: whether to return only the final rows of a window view. A tuple later than the horizon corrects final rows
+                too; the last column, `corrected_after_final`, marks these.
 
         Raises:
-            UnknownNameError: there is no such view or definition.
-            InputError: all definitions of a view that is no selection, or final rows of a view without windows.
+            UnknownNameError: no view, or no definition of it, has this name or number.
+            InputError: `all_definitions` of a view that is not a selection, or `final_only` of a view without windows.
         """
-        return results.results(self._spark, self._layout, view, definition, all_definitions, final_only)
+        run = self._execution
+        return results.results(run.spark, run.layout, view, definition, all_definitions, final_only)
 
     def changes(self, view: str, definition: int | None = None) -> DataFrame:
-        """Every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
+        """Return every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
 
-        Of a view with a LEFT JOIN with a stream: the rows told and those withdrawn again, with `op`.
+        Of a view that LEFT JOINs a stream: the rows published and those withdrawn later, with `op`.
 
         Args:
             view: the view's name.
             definition: as of `results`.
 
         Raises:
-            UnknownNameError: there is no such view or definition.
+            UnknownNameError: no view, or no definition of it, has this name or number.
         """
-        return results.changes(self._spark, self._layout, view, definition)
+        return results.changes(self._execution.spark, self._execution.layout, view, definition)
 
     def misses(self, view: str) -> DataFrame:
-        """The windows of a view with a deadline that were not released in time, with `outcome` and `reason`.
+        """Return the windows of a view that were not released before their deadline, with `outcome` and `reason`.
+
+        Args:
+            view: the view's name.
 
         Raises:
-            UnknownNameError: there is no such view, or it has no deadline.
+            UnknownNameError: no view has this name, or the view has no deadline.
         """
-        return results.misses(self._spark, self._layout, view)
-
-    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The newest events of this process, oldest first; of one kind if one is named."""
-        return [event for event in self._events.recent if kind in (None, event["kind"])]
-
-    def status(self) -> dict[str, Any]:
-        """A snapshot: by stream the counts since the start, the plan, its place and its sequence."""
-        return {name: self._stream_status(query) for name, query in self.queries.items()}
-
-    def explain(self) -> str:
-        """What runs where and why, a paragraph a stream, a join view and a window view that others are over."""
-        streams = [query.plans.explain() for query in self.queries.values()]
-        return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
-
-    def refused(self, error: InputError) -> None:
-        """Notes why the run cannot start: what was asked for cannot be."""
-        self._events.record("run_refused", told=str(error))
+        return results.misses(self._execution.spark, self._execution.layout, view)
 
     def stop(self) -> None:
-        """Stops every stream. The same checkpoint goes on where it stopped.
+        """Stop every stream and lane. A start with the same folders continues from here. May be called again.
 
         Raises:
-            Exception: what kept one from being stopped; all others are, and the checkpoint stays this run's, as that one may
-                still run, until another call stops it, or the process ends.
+            Exception: what kept one of them from stopping. All others are stopped. The run keeps its checkpoint until another call
+                succeeds or the process ends.
         """
-        for keeper in self._keepers.values():
-            keeper.prepare_stop()
-        for lane in self.lanes.values():
-            lane.prepare_stop()
-        self._is_unstopped = True
-        try:
-            stop_all(running.stop for running in self._running)
-        finally:
-            self._watch.close()
-        self._is_unstopped = False
-        with self._ending:
-            self._rearranging.close()
-            if not self._stopped:
-                self._events.record("run_stopped")
-            self._stopped = True
-            self._held.close()
+        self._execution.stop()
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Waits until every stream has ended (only with available_now) or one has failed.
+        """Wait until every stream has ended, which a bounded trigger or a finite source brings about, or one has failed.
+
+        Args:
+            timeout_seconds: the longest wait; None: no limit.
 
         Returns:
-            False where the time ran out first.
+            False if the time ran out first.
 
         Raises:
-            StreamFailedError: something stopped a stream, or a lane could not answer what was available.
+            StreamFailedError: a stream failed, or a lane could not answer what was available.
         """
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        while True:
-            # a lane that fails is no matter of the others
-            ended = [
-                each.await_termination(_LOOK_SECONDS)
-                if isinstance(each, IngestQuery)
-                else each.join(_LOOK_SECONDS)
-                for each in self._running
-            ]
-            if all(ended):
-                break
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-        self._refuse_unanswered()
-        self._watch.close()
-        with self._ending:
-            if not self._stopped:
-                self._rearranging.settle()
-                for query in self.queries.values():
-                    query.files.close()
-                    query.log.close()
-                self._events.record(
-                    "run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()}
-                )
-                self._status.close()
-                self._lock.release()
-        return True
-
-    def _refuse_unanswered(self) -> None:
-        """Makes sure that every lane that has ended, and was not stopped, has answered what there is.
-
-        Raises:
-            StreamFailedError: one has failed.
-        """
-        lanes = self.lanes.values()
-        parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
-        failed = [each.failed for each in parts if each.failed is not None]
-        if not failed or self._stopped:
-            return
-        waiting = [view for lane in lanes if lane.waits_for_others for view in lane.views]
-        told = unanswered_words(failed, waiting)
-        self._events.record("run_failed", **{**failed[0], "told": told})
-        raise StreamFailedError(told)
-
-    @property
-    def active(self) -> bool:
-        """Whether any stream still runs."""
-        return any(query.active for query in self._running)
-
-    @property
-    def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
-        return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
-
-    def prepare(self, name: str, source: Source) -> None:
-        """Makes sure that a stream can be added, and gets its source ready; stores nothing of views.
-
-        Raises:
-            InputError: what the stream reads cannot be used, or does not fit the results there are.
-        """
-        self._added_columns[name] = results.added_columns(self._layout, name, source.schema)
-        source.prepare(self._layout, name, self._events, self._progress)
-
-    def add_stream(
-        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
-    ) -> None:
-        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
-        added = self._added_columns.pop(name)
-        query = IngestQuery(
-            self._spark,
-            name,
-            source,
-            self._layout,
-            self._events,
-            self._settings,
-            self._copy,
-            self._rearranging.report,
-            self._name,
-            self._functions,
-        )
-        views = number_definitions(self._layout, name, source.schema, views)
-        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
-        redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
-        gone = [view for view in known if view not in views]
-        query.plans.change(views, frozenset(gone))
-        self._ask(name, query.plans)
-        self.queries = {**self.queries, name: query}
-        self._status.begin_stream(name)
-        self._write_catalog()
-        self._events.record("stream_started", stream=name, views=len(views))
-        if added:
-            self._events.record("columns_added", stream=name, columns=added)
-        if redefined or gone:
-            self._events.record(
-                "views_changed",
-                stream=name,
-                redefined=redefined[:_MOST_NAMED],
-                dropped=gone[:_MOST_NAMED],
-            )
-        self._watch.add(name, probe, self._layout.spark(name), lambda: query.newest_event_time)
-        query.source_state = partial(self._watch.state, name)
-        query.log.on_put = self._lane_context.appended.tell
-        query.log.readers = partial(self._readers, name)
-        query.start(self._trigger)
-        self._fit_lanes()
-
-    def started(self) -> None:
-        """All streams that the run begins with are there: lanes of an earlier run that no view needs any more leave."""
-        self.is_starting = False
-        for stream in self.queries:
-            log = LogReader(self._layout.log(stream))
-            for reader in log.marks().keys() - self._readers(stream):
-                cuts = self._layout.cuts(reader)
-                # another program that reads the log has none here
-                if cuts.is_dir():
-                    CutFolder(cuts).clear()
-                    log.leave(reader)
-                    self._events.record("lane_left", lane=reader, streams=[stream])
-
-    def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
-        """Adds, redefines and drops views of a running stream, from its next binding on."""
-        query = self.queries[stream]
-        add = number_definitions(self._layout, stream, query.source.schema, add)
-        query.plans.change(add, frozenset(drop))
-        self._write_catalog()
-        self._events.record(
-            "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
-        )
-        self._fit_lanes()
-
-    def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
-        """Answers these join views and no others, with what comes to their streams from now on.
-
-        Args:
-            definitions: the views by name.
-            tables: the static tables by name.
-        """
-        before = {each.lane for each in self._joins.joins}
-        gone = self._joins.settle(definitions, tables)
-        for each in gone:
-            if each.lane in self.lanes:
-                self.remove_lane(each.lane)
-            self._joins.forget(each)
-        # views over them begin anew over what answers these joins from now on
-        lanes = {each.lane for each in gone}
-        self._derived = {
-            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
-        }
-        for lane in lanes:
-            self._read_rows(lane)
-        self._needed -= lanes
-        for name, query in self.queries.items():
-            self._ask(name, query.plans)
-        added = [each.definition.name for each in self._joins.joins if each.lane not in before]
-        if gone or added:
-            self._write_catalog()
-            self._events.record(
-                "joins_changed",
-                added=added[:_MOST_NAMED],
-                dropped=[each.definition.name for each in gone][:_MOST_NAMED],
-            )
-        self._fit_lanes()
-
-    def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
-        """Answers these views with a deadline and no others, with what comes to their streams from now on.
-
-        Args:
-            definitions: by name, a view and the stream it is on.
-        """
-        added, gone = self._deadlines.settle(definitions)
-        if not (added or gone):
-            return
-        if DEADLINE_LANE in self.lanes:
-            # another one goes on where it ends, with the views there are now
-            lane = self._stop_lane(DEADLINE_LANE)
-            self._needed -= {DEADLINE_LANE}
-            for each in lane.streams:
-                if each.stream not in self._deadlines.streams:
-                    LogReader(self._layout.log(each.stream)).leave(DEADLINE_LANE)
-        for name, query in self.queries.items():
-            self._ask(name, query.plans)
-        self._write_catalog()
-        self._events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
-        self._fit_lanes()
-
-    def _ask(self, stream: str, plans: StreamPlans) -> None:
-        """Asks a stream for what views need of its tuples."""
-        ask(
-            LogReader(self._layout.log(stream)),
-            plans,
-            [*self._joins.asked(stream), *self._deadlines.asked(stream)],
-        )
-
-    def derive(
-        self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
-    ) -> None:
-        """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
-
-        Args:
-            stream: the stream of the view beneath; `JOINS_NAME` of a join view, which has been set.
-            view: the view beneath.
-            add: the views over it, by name.
-            drop: names of such views.
-        """
-        source = self._source(stream, view)
-        if source is None:
-            self._write_catalog()
-            return
-        derived = self._derived.get(source.name) or DerivedStream(self._layout, source)
-        known = derived.definitions
-        derived.change(add, drop)
-        self._derived = {**self._derived, derived.name: derived}
-        self._read_rows(source.lane)
-        if known or any(name in self.queries for name in source.streams):
-            self._events.record(
-                "views_changed",
-                stream=derived.name,
-                added=list(add)[:_MOST_NAMED],
-                dropped=list(drop)[:_MOST_NAMED],
-            )
-        self._write_catalog()
-        self._fit_lanes()
-
-    def _source(self, stream: str, view: str) -> RowSource | None:
-        """A view that others are over; None of a join view that is answered no more."""
-        if stream != JOINS_NAME:
-            return WindowSource(self._layout, stream, view)
-        joined = self._joins.register.of(view)
-        return None if joined is None else JoinSource(self._layout, joined)
-
-    def _read_rows(self, lane: str) -> None:
-        """Keeps the logs of those views of a lane that others are over."""
-        read = [each for each in self._derived.values() if each.source.lane == lane and each.answered]
-        self._lane_context.rows.read(lane, {each.source.view: each.name for each in read})
-
-    def add_lane(self, plan: LanePlan) -> Lane:
-        """Starts a lane beside those that the views need; its name must be free."""
-        lane = plan.make(self._lane_context, [self._input(stream) for stream in plan.streams])
-        lane.recount(self._status)
-        lane.start()
-        self.lanes = {**self.lanes, plan.name: lane}
-        return lane
-
-    def remove_lane(self, name: str) -> None:
-        """Stops a lane that is needed no more; the logs of its streams go on without it, what it has published stays."""
-        lane = self._stop_lane(name)
-        lane.leave()
-        self._events.record("lane_left", lane=name, streams=[each.stream for each in lane.streams])
-
-    def _stop_lane(self, name: str) -> Lane:
-        lane = self.lanes[name]
-        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
-        lane.stop()
-        return lane
-
-    def _fit_lanes(self) -> None:
-        """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needs = Needs(self.queries, self._joins, self._deadlines, tuple(self._derived.values()))
-        needed = {plan.name: plan for plan in needed_lanes(needs)}
-        for name in self._needed - needed.keys():
-            self.remove_lane(name)
-        for name, plan in needed.items():
-            if name not in self.lanes:
-                self.add_lane(plan)
-        self._needed = frozenset(needed)
-
-    def _readers(self, stream: str) -> set[str]:
-        """The names that this run's lanes have among the readers of a stream's log."""
-        lanes = self.lanes.values()
-        return {lane.reader for lane in lanes if any(each.stream == stream for each in lane.streams)}
-
-    def _input(self, stream: str) -> LaneInput:
-        """The log of a stream, or of what a lane publishes."""
-        if stream in self._derived:
-            return LaneOutput(stream, self.lanes[self._derived[stream].source.lane])
-        if stream not in self._keepers:
-            keeper = LogKeeper(
-                self._spark,
-                self.queries[stream],
-                self._layout,
-                self._events,
-                self._settings,
-                self._trigger,
-            )
-            keeper.start()
-            self._keepers = {**self._keepers, stream: keeper}
-        return self._keepers[stream]
-
-    def _pairs(self) -> dict[str, Mapping[str, int]]:
-        return {name: query.totals.view_pairs for name, query in self.queries.items()}
-
-    def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
-        """Hands views' rows to these sinks, by stream, from the next published batch on."""
-        self._sinks = sinks
-
-    def _all_sinks(self) -> list[Sink]:
-        return [sink for sinks in self._sinks.values() for sink in sinks]
-
-    def _write_catalog(self) -> None:
-        streams = {name: query.source.schema for name, query in self.queries.items()}
-        views: dict[str, dict[str, Definition]] = {
-            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
-        }
-        views[DEADLINES_NAME] = dict(self._deadlines.definitions)
-        views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        write_catalog(self._layout, streams, views, self._joins.joins)
-
-    def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
-        """Hands a published batch to the sinks, by the views of the plan that answered it."""
-        sinks = self._sinks.get(stream)
-        if not sinks:
-            return
-        query = self.queries[stream]
-        rows = results.batch_rows(self._spark, self._layout, stream, query.source.schema, batch, files)
-        views = query.plans.definitions(plan)
-        for sink in sinks:
-            view = views.get(sink.view)
-            if isinstance(view, ViewDefinition):
-                keep = (results.BATCH, results.ORDINAL)
-                own = results.project(rows, view.name, view.projection, keep)
-                sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
-
-    def _stream_status(self, query: IngestQuery) -> dict[str, Any]:
-        totals = query.totals
-        running = self._rearranging.running(query.stream)
-        known = self._status.book.stream(query.stream)
-        told: dict[str, Any] = {
-            **{
-                name: known.get(name)
-                for name in (
-                    *("tried_until", "outage", "retries", "lag", "newest_event_time_us"),
-                    *("network", "aside"),
-                )
-            },
-            "state": stream_state(known, run=self._status.book.state),
-            "held_by": known.get("held_by", {}),
-            "active": query.active,
-            "batches": totals.batches,
-            "tuples": totals.tuples,
-            "matched": totals.matched,
-            "pairs": totals.pairs,
-            "tuples_per_second": totals.tuples_per_second,
-            "quarantined": dict(totals.quarantined),
-            "rows_set_aside": totals.rows_set_aside,
-            "files_changed": query.files.changed,
-            "files_passed_over": query.files.passed_over,
-            "unusable_times": totals.null_event_times + totals.future_event_times,
-            "errors": dict(totals.view_errors),
-            "views": len(query.plans.views) + len(query.plans.windows),
-            "selections": len(query.plans.views),
-            "windows": {},
-            "overflowed": {},
-            "troubles": {},
-            "lanes": {},
-            "view_pairs": dict(totals.view_pairs),
-            "sequence": running.text,
-            "evaluations_per_tuple": running.evaluations,
-        }
-        for lane in self.lanes.values():
-            if any(keeper.ingest is query for keeper in lane.streams):
-                told["troubles"] |= self._troubles(lane.name, f"{query.stream}.log")
-                for name, value in lane.status().items():
-                    told[name] = {**told[name], **value}
-        for name, told_lane in told["lanes"].items():
-            told_lane["views"] = self._status.book.lane(name).get("views", {})
-        return told
-
-    def _troubles(self, *lanes: str) -> dict[str, Any]:
-        """Of these lanes those that fail, and why."""
-        known = {name: self._status.book.lane(name) for name in lanes}
-        return {name: lane["trouble"] for name, lane in known.items() if "trouble" in lane}
+        return self._execution.await_termination(timeout_seconds)

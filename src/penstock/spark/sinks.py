@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
-from penstock.spark.sources.kafka_source import check_broker
-from penstock.sql.script.script import CreateTable
+from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_target
+from penstock.sql.script.script import SINKS, CreateTable
 
 #: given the rows of one view of one batch, with the columns BATCH and ORDINAL, of a selection SINK_DEFINITION too, and the
 #: batch's number
 SinkFunction = Callable[[DataFrame, int], None]
 #: headers of a record of Kafka, and the columns that they are of
 _HEADERS = {"penstock-batch": BATCH, "penstock-ordinal": ORDINAL, "penstock-definition": SINK_DEFINITION}
-SINKS = ("kafka", "console")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +53,31 @@ class Sink:
             raise SinkFailedError(self.name, self.view) from error
 
 
-def open_sink(table: CreateTable) -> SinkFunction:
+def open_sink(spark: SparkSession, table: CreateTable) -> SinkFunction:
     """The writer behind the target of an INSERT INTO.
 
     Raises:
         UnsupportedError: not a sink Penstock writes to.
-        InputError, ConnectionFailedError: options are missing, or no broker answers.
+        InputError, ConnectionFailedError: options are missing, no broker answers, the topic does not exist, or the session
+            has no Kafka connector.
     """
     kind = table.source.lower()
     if kind == "console":
         return _console(table.name)
     if kind != "kafka":
         raise UnsupportedError(
-            f"INSERT INTO {table.name}: a table USING {table.source} is no sink; allowed: {', '.join(SINKS)} "
-            "(every view's matches are in the results folder anyway)"
+            f"INSERT INTO {table.name}: Penstock cannot write to a table USING {table.source}; use {' or '.join(SINKS)}, or "
+            "`Engine.sink` in Python. The results folder has the rows of every view in any case."
         )
     options = {
         name: value for name, value in table.options.items() if name == "topic" or name.startswith("kafka.")
     }
     for needed in ("kafka.bootstrap.servers", "topic"):
         if needed not in options:
-            raise InputError(f"INSERT INTO {table.name}: the option {needed} is missing")
+            raise InputError(f"INSERT INTO {table.name}: set the option {needed}.")
     check_broker(table.name, options["kafka.bootstrap.servers"])
+    check_connector(spark, table.name)
+    check_target(spark, table.name, options)
     return _kafka(options)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import base64
+import re
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,7 @@ from typing import Self
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, InputError, PenstockError
 from penstock.testing.processes import (
     LOOPBACK,
     ServerProcess,
@@ -30,6 +31,8 @@ from penstock.testing.processes import (
 )
 
 _NAME = "kafka"
+_MOST_CHARACTERS = 249
+_TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MOST_CHARACTERS}}}")
 
 
 class KafkaBroker:
@@ -103,6 +106,31 @@ class KafkaBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether another program started this broker, with the same data and port, and it still runs."""
+        return (
+            self._server.recorded is not None
+            and self._properties.exists()
+            and f"listeners=PLAINTEXT://{self.address}," in self._properties.read_text()
+        )
+
+    def create_missing(self, topics: Sequence[str]) -> list[str]:
+        """Creates the topics that do not exist, with one partition each, and waits until they can be written.
+
+        Returns:
+            Those that did not exist.
+        """
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            existing = set(admin.list_topics())
+        finally:
+            admin.close()
+        missing = [topic for topic in topics if topic not in existing]
+        for topic in missing:
+            self.create_topic(topic)
+        return missing
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Creates a topic and waits until it can be written."""
@@ -226,24 +254,71 @@ class KafkaBroker:
             admin.close()
 
 
+def topic_names(text: str) -> list[str]:
+    """The names of topics, separated by commas.
+
+    Raises:
+        InputError: one is not a name that Kafka allows.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else []
+    for name in names:
+        if not _TOPIC.fullmatch(name) or name in (".", ".."):
+            raise InputError(
+                f"TOPICS: '{name}' is not the name of a topic. Allowed: 1 to {_MOST_CHARACTERS} of the characters "
+                "a-z A-Z 0-9 . _ - in a name, and commas between names"
+            )
+    return names
+
+
+def _started(options: argparse.Namespace) -> list[str]:
+    """Starts the broker unless it runs, and creates the topics.
+
+    Returns:
+        What to print, line by line.
+    """
+    topics = topic_names(options.topics)
+    broker = KafkaBroker(options.jars, options.data, options.port)
+    if not broker.is_recorded:
+        broker.start()
+    created = broker.create_missing(topics)
+    connector = sorted(options.connector.glob("*.jar"))
+    first = topics[0] if topics else "TOPIC"
+    table = f"kafka.bootstrap.servers '{broker.address}', subscribe '{first}', startingOffsets 'earliest'"
+    return [
+        f"Kafka answers on {broker.address}",
+        *(f"topic {topic}: {'created' if topic in created else 'exists'}" for topic in topics),
+        f"Spark's Kafka connector, which penstock finds there: {options.connector} ({len(connector)} jars)",
+        *(f"  {jar.name}" for jar in connector),
+        "Next: write a script with this table and a view, then `penstock run SCRIPT`:",
+        f"  CREATE TABLE {_identifier(first)} (id BIGINT, ...) USING kafka OPTIONS ({table});",
+    ]
+
+
+def _identifier(topic: str) -> str:
+    """A topic's name as the name of a table."""
+    plain = re.sub(r"\W", "_", topic)
+    return f"t_{plain}" if plain[0].isdigit() else plain
+
+
 def main() -> None:
-    """Starts a broker that outlives this program, or stops it."""
+    """Start a broker that outlives this program and create its topics, or stop it."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("action", choices=["start", "stop"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--jars", type=Path)
+    parser.add_argument("--connector", type=Path, default=Path(".cache/kafka-connector"))
     parser.add_argument("--port", type=int, default=9092)
+    parser.add_argument("--topics", default="", help="names, separated by commas; those that exist remain")
     options = parser.parse_args()
     if options.action == "stop":
         stopped = stop_recorded(options.data / f"{_NAME}.pid")
         print("Kafka stopped" if stopped else "Kafka was not running")
         return
     try:
-        broker = KafkaBroker(options.jars, options.data, options.port).start()
-    except ConnectionFailedError as error:
+        print(*_started(options), sep="\n")
+    except (PenstockError, KafkaError) as error:
         print(error, file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-    print(f"Kafka answers on {broker.address}")
+        raise SystemExit(getattr(error, "exit_code", 1)) from None
 
 
 if __name__ == "__main__":

@@ -79,6 +79,12 @@ class ServerProcess:
         """Whether the server was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def recorded(self) -> int | None:
+        """The process id of the server, whoever started it; None if it does not run."""
+        pid = int(self.pid_file.read_text()) if self.pid_file.exists() else None
+        return None if pid is None or not _leads_its_group(pid) else pid
+
     def start(self, is_ready: Callable[[], bool], timeout_s: float = 300.0) -> None:
         """Starts the server and waits until `is_ready` says so.
 
@@ -113,8 +119,8 @@ class ServerProcess:
         Raises:
             ConnectionFailedError: it does.
         """
-        if self.pid_file.exists() and _leads_its_group(int(self.pid_file.read_text())):
-            raise ConnectionFailedError(f"{self.name} runs already, as process {self.pid_file.read_text()}.")
+        if self.recorded is not None:
+            raise ConnectionFailedError(f"{self.name} runs already, as process {self.recorded}.")
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """Asks the server to end, and kills it if it has not in time. No effect if it is not running."""

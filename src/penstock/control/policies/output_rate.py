@@ -274,7 +274,7 @@ class _Join:
             figures["runner_up_seconds"] = best.runner_up.seconds
             lost = f"; in the runner-up {best.runner_up.reason}"
         reason = (
-            f"a second of the streams is predicted to take {best.seconds:.3g} s instead of {before:.3g} s, "
+            f"one second of the streams is predicted to take {best.seconds:.3g} s instead of {before:.3g} s, "
             f"{1 - best.seconds / before:.1%} less, threshold {self.gate.settings.threshold:.1%}{lost}"
         )
         return SwitchJoin(self.bound.stream, self.bound.version, reason, figures, best.order)

@@ -117,7 +117,7 @@ class _Stream:
         if self._wanted == 0:
             self._arranger = None
             return []
-        reason = f"the selections of version {self.version} have no measured sequence yet"
+        reason = "Still measuring; rule order not optimized yet."
         return [SampleTuples(self._name, self.version, reason, {"sampled_tuples": self._wanted})]
 
     def report(self, event: StatisticsReported) -> list[Action]:
@@ -140,8 +140,8 @@ class _Stream:
         current, self._current, self._seen = self._current, _Behaviour(), 0
         threshold = self._settings.threshold
         changes = {
-            "dropping ratio": _change(self._initial.dropping_ratio, current.dropping_ratio),
-            "evaluations a tuple": _change(self._initial.evaluations_a_tuple, current.evaluations_a_tuple),
+            "share of rows without a match": _change(self._initial.dropping_ratio, current.dropping_ratio),
+            "checks a row": _change(self._initial.evaluations_a_tuple, current.evaluations_a_tuple),
         }
         triggers = [name for name, change in changes.items() if change >= threshold]
         if not triggers or self._wanted == 0:
@@ -157,7 +157,7 @@ class _Stream:
             "evaluations": round(current.evaluations_a_tuple, 6),
         }
         reason = "; ".join(
-            f"{name} changed by {100 * changes[name]:.1f} %, threshold {100 * threshold:.1f} %"
+            f"Measuring again: {name} changed by {_percent(changes[name])}, threshold {100 * threshold:.0f} %."
             for name in triggers
         )
         return [SampleTuples(self._name, self.version, reason, figures), *self._measure()]
@@ -183,11 +183,11 @@ class _Stream:
             "sampled_tuples": self._initial.tuples,
         }
         if same:
-            reason = "the newest samples give the running sequence again"
+            reason = f"Order kept: {self._initial.evaluations_a_tuple:.3g} checks a row."
             return [KeepSequence(self._name, self.version, reason, figures)]
         reason = (
-            f"on the newest samples a tuple takes {self._initial.evaluations_a_tuple:.2f} evaluations, "
-            f"with the sequence before {before.evaluations_a_tuple:.2f}"
+            f"Order changed: {self._initial.evaluations_a_tuple:.3g} checks a row, before "
+            f"{before.evaluations_a_tuple:.3g}."
         )
         return [SwapSequence(self._name, self.version, reason, figures, found)]
 
@@ -196,6 +196,10 @@ class _Stream:
         behaviour.tuples += sample.shape[1]
         behaviour.dropped += found.dropped
         behaviour.evaluations += found.evaluations
+
+
+def _percent(change: float) -> str:
+    return "more than 1000 %" if change > 10 else f"{100 * change:.0f} %"
 
 
 def _change(initial: float, current: float) -> float:

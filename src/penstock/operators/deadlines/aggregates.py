@@ -18,7 +18,7 @@ from penstock.operators.python_values import python_values
 from penstock.plan.deadlines import AggregateSignature, Arity
 
 _ALLOWED = (
-    "allowed: a function that takes a pyarrow.Array an argument and returns a value, or a class with "
+    "give a function that takes one pyarrow.Array for each argument and returns a value, or a class with "
     "add(arrays...), remove(arrays...) and result()"
 )
 _METHODS = ("add", "remove", "result")
@@ -46,7 +46,7 @@ class _Once:
         self._value = self._function(*arrays)
 
     def remove(self, *_: pa.Array) -> None:
-        raise AssertionError("a function is worked out afresh")
+        raise AssertionError("a function is computed from scratch")
 
     def result(self) -> object:
         return self._value
@@ -113,7 +113,7 @@ class UserAggregate:
             return _fitted(value, self.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise AggregateFailedError(
-                f"aggregate {self.name} returned {type(value).__name__}, which does not fit its type {self.type_sql}: "
+                f"aggregate {self.name} returned {type(value).__name__}, which does not fit its declared type {self.type_sql}: "
                 f"{_words(error)}"
             ) from error
 
@@ -123,7 +123,7 @@ class UserAggregate:
         try:
             yield
         except (Exception, SystemExit) as error:
-            what = "ended its process" if isinstance(error, SystemExit) else "raised"
+            what = "ended its Python process" if isinstance(error, SystemExit) else "raised"
             where = f" in {method}" if self.is_incremental else ""
             where += _place(error, self.given)
             words = _words(error)
@@ -146,12 +146,12 @@ def user_aggregate(name: str, given: object, kind: pa.DataType, type_sql: str) -
     """
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise InputError(
-            f"aggregate {name!r}: its name must be letters, digits and _, and not begin with a digit"
+            f"aggregate {name!r}: the name may have letters, digits and _, and must not start with a digit"
         )
     if isinstance(given, type):
         _check_class(name, given)
     elif not callable(given):
-        raise InputError(f"aggregate {name}: {_described(given)} cannot be called; {_ALLOWED}")
+        raise InputError(f"aggregate {name}: {_described(given)} is not callable; {_ALLOWED}")
     elif _arity(f"aggregate {name}", given).most == 0:
         raise InputError(f"aggregate {name}: the function takes no argument; {_ALLOWED}")
     return UserAggregate(name, given, kind, type_sql)
@@ -165,18 +165,18 @@ def _check_class(name: str, given: type) -> None:
         )
     if least := _arity(f"aggregate {name}", given).least:
         raise InputError(
-            f"aggregate {name}: class {given.__name__} is made without arguments, but its __init__ takes {least}"
+            f"aggregate {name}: class {given.__name__} must need no arguments, but its __init__ takes {least}"
         )
     own = {each: _own_arity(name, given, each) for each in _METHODS}
     if own["result"].least:
-        raise InputError(f"aggregate {name}: {given.__name__}.result() is called without arguments")
+        raise InputError(f"aggregate {name}: {given.__name__}.result() must need no arguments")
     for each in ("add", "remove"):
         if own[each].most == 0:
             raise InputError(f"aggregate {name}: {given.__name__}.{each}() takes no argument; {_ALLOWED}")
     if own["add"] != own["remove"]:
         raise InputError(
             f"aggregate {name}: {given.__name__}.add() takes {own['add']}, remove() {own['remove']}; "
-            "both are given an array for each argument in SQL"
+            "both receive one array for each argument in SQL"
         )
 
 
@@ -203,7 +203,9 @@ def _arity(what: str, function: Callable[..., object]) -> Arity:
     ]
     for each in parameters:
         if each.kind is each.KEYWORD_ONLY and each.default is each.empty:
-            raise InputError(f"{what}: it needs {each.name}= by name; arguments are given by position only")
+            raise InputError(
+                f"{what}: it needs {each.name}= by name, but Penstock passes arguments by position"
+            )
     least = sum(each.default is each.empty for each in positional)
     is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     return Arity(least, None if is_open else len(positional))
@@ -243,7 +245,7 @@ def _fitted(value: object, kind: pa.DataType) -> pa.Scalar:
     """A value of the user's as one of the type; raises pyarrow's errors, or ValueError."""
     if isinstance(value, pa.Array | pa.ChunkedArray | np.ndarray):
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-            raise ValueError("one value is expected, not an array")
+            raise ValueError("return one value, not an array")
         value = value.tolist() if isinstance(value, np.ndarray) else _as_list(value)
     if isinstance(value, pa.Scalar):
         if value.is_valid and _is_text(value.type) != _is_text(kind):
@@ -270,7 +272,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _check_inside(value: object, kind: pa.DataType) -> None:
     """Raises ValueError for what pyarrow lets pass: fractions cut off, NULL in a field that is NOT NULL."""
     if pa.types.is_integer(kind) and isinstance(value, float | np.floating) and not float(value).is_integer():
-        raise ValueError(f"{value} is no whole number")
+        raise ValueError(f"{value} is not a whole number")
     if pa.types.is_struct(kind) and isinstance(value, dict):
         for field in kind:
             inner = value.get(field.name)

@@ -46,8 +46,8 @@ class OrderPlan:
     def __post_init__(self) -> None:
         if self.calls and self.window.aggregates:
             raise ValueError(
-                f"view {self.window.name} has {len(self.window.aggregates)} built-in aggregates and {len(self.calls)} of the "
-                "user's: allowed are aggregates of one kind"
+                f"view {self.window.name} has {len(self.window.aggregates)} built-in aggregates and {len(self.calls)} of your "
+                "own: a view can have one kind only. Move one of them to another view."
             )
 
     @property

@@ -218,11 +218,11 @@ def _json(text: str, wanted: Sequence[pa.Field], rows: Sequence[Found]) -> str |
         value = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
         # Spark takes single quotes too, and more where it is told to
-        return None if "'" in text or any(rows) else "no JSON value"
+        return None if "'" in text or any(rows) else "not a JSON value"
     elements = value if isinstance(value, list) and value else [value]
     for number, element in enumerate(elements):
         if not isinstance(element, _Pairs):
-            return "no JSON object"
+            return "not a JSON object"
         found = _of_object(element, wanted, rows[number] if number < len(rows) else None)
         if found:
             return found
@@ -241,7 +241,7 @@ def _of_object(element: _Pairs, wanted: Sequence[pa.Field], found: Found | None)
     if missing and (len(missing) < len(given) or len(given) == 1):
         return f"{missing[0].name} is no {spark_name(missing[0].type)}"
     twice = [field.name for field in wanted if len(element.every.get(field.name, ())) > 1]
-    return f"{twice[0]} stands twice" if twice else None
+    return f"{twice[0]} appears twice" if twice else None
 
 
 def _csv(text: str, wanted: Sequence[pa.Field], form: RecordForm, rows: Sequence[Found]) -> str | None:

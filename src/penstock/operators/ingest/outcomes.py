@@ -89,7 +89,7 @@ class Outcomes:
         numbers = np.asarray([each.number for each in outcomes], np.int32)
         views, conditions = (int(np.count_nonzero(kinds == kind)) for kind in (Kind.VIEW, Kind.CONDITION))
         if np.any(kinds[:views] != Kind.VIEW) or np.any(numbers[:views] != np.arange(views)):
-            raise ValueError("the outcomes of views come first, in the views' order")
+            raise ValueError("the outcomes of views must precede the others, in the order of the views")
         return cls(kinds, numbers, views, conditions)
 
     @classmethod

@@ -115,7 +115,7 @@ class Run:
         try:
             self._reader = pa.ipc.open_file(pa.BufferReader(buffer))
         except pa.ArrowException as error:
-            raise ValueError(f"it is no whole Arrow file: {error}") from None
+            raise ValueError(f"it is not a complete Arrow file: {error}") from None
         schema = self._reader.schema
         text = (schema.metadata or {}).get(_DIRECTORY)
         if text is None:

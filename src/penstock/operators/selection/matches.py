@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.plan.names import free_name
 
@@ -37,3 +38,15 @@ class Matches:
     offsets: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int32]
     evaluations: int | None
+
+    def to_arrow(self) -> pa.LargeListArray:
+        """Return the names of the queries that each tuple satisfies, without copying: large_list<dictionary<string>>[rows].
+
+        Example:
+            >>> Matches(["far", "ua"], np.array([0, 2, 2]), np.array([0, 1], np.int32), None).to_arrow().to_pylist()
+            [['far', 'ua'], []]
+        """
+        names = pa.DictionaryArray.from_arrays(
+            pa.array(self.queries, pa.int32()), pa.array(self.names, pa.string())
+        )
+        return pa.LargeListArray.from_arrays(pa.array(self.offsets, pa.int64()), names)

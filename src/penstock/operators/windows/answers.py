@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.plan.times import BEFORE_ALL
+from penstock.plan.windows import ErrorBound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +57,7 @@ class Standing:
         oldest: end of the oldest of them, or None.
         final: windows that end by then are final, but for those that lack tuples of the batches before the operator's
             first one.
+        bound: the error that its early answers may have.
     """
 
     slack: int
@@ -67,6 +69,7 @@ class Standing:
     open: int
     oldest: int | None
     final: int
+    bound: ErrorBound
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def unpacked(stored: bytes) -> Unpacked:
         ) from error
     if version != STATE_VERSION:
         raise CheckpointError(
-            f"the state of the windows is of version {version}, this program reads {STATE_VERSION}; {_REMEDY}"
+            f"the state of the windows has version {version}, this program reads {STATE_VERSION}; {_REMEDY}"
         )
     reader = pa.BufferReader(stored)
     reader.seek(len(line) + 1)

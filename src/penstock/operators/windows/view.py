@@ -224,6 +224,7 @@ class View:
             open=len(ends),
             oldest=int(ends[0]) if len(ends) else None,
             final=self.windows.state.final,
+            bound=self.plan.bound,
         )
 
     def progress(self) -> Progress:

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
+from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import (
     boxed,
     changing,
@@ -247,7 +248,7 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
         for name in tables:
             spark.catalog.dropTempView(name)
     if (reason := _not_of_groups(frame)) is not None:
-        raise UnsupportedError(f"{reason} cannot be used here.", query, 0, len(query))
+        raise UnsupportedError(refusal(reason), query, 0, len(query))
     return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
 
 
@@ -273,7 +274,7 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
         if (reason := _not_scalar(result, table)) is None:
             return result
         if len(expressions) == 1:
-            raise UnsupportedError(f"{reason} cannot be used here.", expressions[0], 0, len(expressions[0]))
+            raise UnsupportedError(refusal(reason), expressions[0], 0, len(expressions[0]))
     middle = len(expressions) // 2
     _analyse(table, expressions[:middle])
     _analyse(table, expressions[middle:])

@@ -67,7 +67,7 @@ xpath_short xpath_string xxhash64 year zeroifnull zip_with
 REFUSED = {
     "Code of the Java machine": _names("java_method reflect try_reflect"),
     "A Protobuf descriptor, which Spark reads from a file,": _names("from_protobuf to_protobuf"),
-    "A value that differs from one evaluation to the next": _names(
+    "A value that differs between evaluations": _names(
         "input_file_block_length input_file_block_start input_file_name monotonically_increasing_id rand randn random"
         " randstr shuffle spark_partition_id uniform uuid"
     ),
@@ -81,6 +81,21 @@ REFUSED = {
         " variant_explode variant_explode_outer"
     ),
 }
+
+#: what to do about a refused expression, by how its reason begins
+_REMEDIES = {
+    "The current time": "Use a window, or the table option `arrival`.",
+    "A subquery": "Make it a view, or JOIN the static table.",
+    "A value that differs": "Remove the function: a repeated batch must give the same rows.",
+    "An aggregate, window": "Aggregates need a view with GROUP BY window(...).",
+    "Another table": "Declare it with CREATE TABLE, and name it in FROM or JOIN.",
+}
+
+
+def refusal(reason: str) -> str:
+    """Format why an expression is refused, and what to do: `reason` names it, such as 'A subquery'."""
+    remedy = next((remedy for begin, remedy in _REMEDIES.items() if reason.startswith(begin)), "")
+    return f"{reason} cannot be used here. {remedy}".rstrip()
 
 
 def is_spark_s(name: str) -> bool:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
-from penstock.spark.analysis.functions import ALLOWED, REFUSED
+from penstock.spark.analysis.functions import ALLOWED, REFUSED, refusal
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _UNRESOLVED = frozenset(
@@ -133,7 +133,7 @@ def stored_schema(document: Mapping[str, Any]) -> StructType:
     """
     for value in _values(document):
         if isinstance(value, dict) and value.get("type") == "udt":
-            raise UnsupportedError("A stored type with code of its own cannot be used here.")
+            raise UnsupportedError("A stored user-defined type cannot be used here.")
     return StructType.fromJson(dict(document))
 
 
@@ -141,7 +141,7 @@ def changing(result: DataFrame) -> str | None:
     """What makes values of a result differ from one evaluation to the next, if anything does."""
     plan = result._jdf.queryExecution().analyzed()
     if not plan.deterministic():
-        return "A value that differs from one evaluation to the next"
+        return "A value that differs between evaluations"
     if plan.containsPattern(patterns(result).CURRENT_LIKE()):
         return "The current time, date or user"
     return None
@@ -184,7 +184,9 @@ def _shallow(text: str) -> Iterator[None]:
     except Py4JJavaError as error:
         if "StackOverflowError" not in str(error.java_exception):
             raise
-        raise UnsupportedError("This is nested too deep for Spark.", text, 0, len(text)) from None
+        raise UnsupportedError(
+            "This is nested too deeply for Spark. Move a part to its own view.", text, 0, len(text)
+        ) from None
 
 
 def _caught(spark: SparkSession, guarded: str) -> Column:
@@ -234,7 +236,7 @@ def _refuse_function(context: SparkContext, text: str, parts: Sequence[str]) -> 
 def _refused(text: str, what: str, function: str | None = None) -> UnsupportedError:
     call = re.search(rf"\b{re.escape(function)}\b", text, re.IGNORECASE) if function else None
     start, end = (call.start(), _closing(text, call.end())) if call else (0, len(text))
-    return UnsupportedError(f"{what} cannot be used here.", text, start, end)
+    return UnsupportedError(refusal(what), text, start, end)
 
 
 def _closing(text: str, name_end: int) -> int:

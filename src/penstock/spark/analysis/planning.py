@@ -21,6 +21,8 @@ from penstock.sql.text.literals import string
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 #: Spark runs without generated code what is too long for the JVM
 _TOO_LONG = ("ompile", "64 KB", "JaninoRuntimeException")
+#: the class and the first line of a Java error
+_JAVA_REASON = re.compile(r"^(?:: )?(?:[a-z][\w$]*\.)+(\w+(?:Exception|Error)): ([^\n]+)", re.MULTILINE)
 _TOO_DEEP = "StackOverflowError"
 _NAME = re.compile(r"\w+|`[^`]+`")
 #: (settings, schema, text) of what Spark has planned in this process: what is declared is planned once, not at its binding again
@@ -71,13 +73,21 @@ def _failures(
 
 def refused(text: str, message: str) -> SqlError:
     """The refusal of an expression at which Spark raises, its offending literal marked where the message quotes one."""
-    told = " ".join(message.partition("SQLSTATE")[0].split())
-    told = told.partition("] ")[2] if told.startswith("[") else told
+    told = _reason(message)
     literals = [text[each.start : each.end + 1] for each in tokenize(text) if text[each.start] in "'\""]
     quoted = [each for each in literals if _quotes(message, each[1:-1]) or _quotes(message, string(each))]
     marked = max(quoted, key=len, default=text)
     start = text.index(marked)
-    return SqlError(f"Spark raises here before it reads a row: {told}", text, start, start + len(marked))
+    return SqlError(f"Spark fails here before it reads a row: {told}", text, start, start + len(marked))
+
+
+def _reason(message: str) -> str:
+    """Spark's reason in one line, without its class, its stack and the marks of a regular expression."""
+    kind, text = java.groups() if (java := _JAVA_REASON.search(message)) else ("", message)
+    told = " ".join(text.partition("SQLSTATE")[0].split())
+    if kind == "PatternSyntaxException":
+        return f"invalid regular expression: {told}"
+    return told.partition("] ")[2] if told.startswith("[") else told
 
 
 def _quotes(message: str, value: str) -> bool:
@@ -95,7 +105,7 @@ def _raised(selection: DataFrame) -> str | None:
     except (PySparkException, Py4JJavaError) as error:
         message = str(error)
         if _TOO_DEEP in message:
-            return "this is nested too deep."
+            return "this is nested too deeply."
         return None if any(each in message for each in _TOO_LONG) else message
     return None
 

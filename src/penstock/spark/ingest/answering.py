@@ -223,7 +223,7 @@ class BatchAnswerer:
                 path = self._layout.log_files(self._stream, kind) / name
                 if not path.exists():
                     raise CheckpointError(
-                        f"stream {self._stream}: {path} of the published batch {batch} is missing; {REMEDY}"
+                        f"stream {self._stream}: {path} of published batch {batch} is missing; {REMEDY}"
                     )
 
     def _keep_pace(self, bound: BoundBatch, figures: dict[str, Any]) -> None:

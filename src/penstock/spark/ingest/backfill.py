@@ -23,6 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.errors import StreamFailedError
+from penstock.monitor.figures import counted
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
@@ -134,7 +135,7 @@ class Backfill:
             try:
                 self._spark.sparkContext.cancelJobGroup(self._group)
             except Exception as error:
-                _log.info("nothing to cancel, the session is gone: %s", first_line(error))
+                _log.info("nothing to cancel, the Spark session has ended: %s", first_line(error))
             self._thread.join()
 
     def _follow(self) -> None:
@@ -246,9 +247,9 @@ class Backfill:
     def _make_whole(self, missing: _Missing) -> None:
         began = time.perf_counter()
         beginning = missing.beginning
-        assert beginning.newest is not None, "batches before brought tuples"
+        assert beginning.newest is not None, "earlier batches had tuples"
         if beginning.offset is None:
-            raise CannotReadAgainError("Spark's checkpoint does not say how far the source had been read")
+            raise CannotReadAgainError("Spark's checkpoint does not record how far it had read the source")
         published = read_published(self._layout, self._stream)
         before = [each for each in published.stretches if each.first < beginning.batch]
         reach = _reached(before, beginning.newest)
@@ -373,5 +374,7 @@ def _refuse_less(reports: Sequence[TaskReport], needed: Sequence[Stretch], every
             if place.reason not in known:
                 raise CannotReadAgainError(f"{place.origin} cannot be read: {place.reason}")
     for reason, number in (aside - known).items():
-        raise CannotReadAgainError(f"records that were read before cannot be now ({number:,}): {reason}")
-    raise CannotReadAgainError(f"the source has {tuples:,} of {before:,} tuples that were read before")
+        raise CannotReadAgainError(
+            f"{counted(number, 'record')} readable before cannot be read now: {reason}"
+        )
+    raise CannotReadAgainError(f"the source still has {tuples:,} of {counted(before, 'tuple')} read before")

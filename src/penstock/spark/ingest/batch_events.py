@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.storage.events import EventLog
 from penstock.spark.tasks.worker import SetAside
@@ -86,7 +87,7 @@ class BatchEvents:
                 "rows_set_aside",
                 stream=self._stream,
                 batch=batch,
-                told=f"{_places(len(found), known)} could not be read, first {found[0].origin}: {found[0].reason}",
+                told=f"{_unreadable(len(found), known)}; first {found[0].origin}: {found[0].reason}",
                 rows=sum(known) if known else None,
                 places=[asdict(each) for each in found[:_MOST_NAMED]],
                 further=max(0, len(found) - _MOST_NAMED),
@@ -97,12 +98,12 @@ class BatchEvents:
         self._events.record("compacted", stream=self._stream, first=first, last=last)
 
 
-def _places(number: int, known: Sequence[int]) -> str:
-    """Places that could not be read, with the rows of those whose footer says how many they have."""
-    places = f"{number:,} place{'' if number == 1 else 's'}"
+def _unreadable(number: int, known: Sequence[int]) -> str:
+    """Files and row groups that are unreadable, with the rows of those whose footer has their number."""
+    places = f"{counted(number, 'file')} or row {'group' if number == 1 else 'groups'} unreadable"
     if not known:
-        return f"{places} with an unknown number of rows"
-    rows = f"{sum(known):,} row{'' if sum(known) == 1 else 's'}"
+        return f"{places}, number of rows unknown"
+    rows = counted(sum(known), "row")
     if len(known) == number:
-        return f"{places} with {rows} in all"
-    return f"{places} with {rows} in {len(known):,} of them and an unknown number in the others"
+        return f"{places}, {rows} skipped"
+    return f"{places}, {rows} skipped in {len(known):,} of them, number unknown in the others"

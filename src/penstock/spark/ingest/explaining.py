@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.monitor.figures import counted
 from penstock.plan.windows import Aggregate
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
@@ -17,11 +18,11 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
     lines = []
     for plan, members in zip(plans, windows.members, strict=True):
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
-        lines.append(f"  window operator {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
+        lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
         lines += [f"    {name}: {explain_window(windows.bound[name])}" for name in members]
     if len(lines) > _SHOWN:
-        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in all"]
-    lines += [f"  derived {each.name}: {each.expression}" for each in windows.derived[:_SHOWN]]
+        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in total"]
+    lines += [f"  computed by Spark: {each.name} = {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
 
 
@@ -38,28 +39,35 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
         return f"{each.function}({', '.join([argument, *further])})"
 
     aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
-    unit = " (absolute)" if bound.absolute else ""
+    error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told
-    return f"{told}; early error below {bound.epsilon:g}{unit} with probability {1 - bound.delta:g}"
+    return f"{told}; at most {100 * bound.delta:g} % of early answers are off by {error} or more"
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:
-    """Bound selections in lines: p-attributes, derived columns, terms."""
+    """Bound selections in lines: compared columns, columns that Spark computes, conditions."""
     attributes, derived = bound.selections.attributes, bound.derived
-    lines = [f"  p-attribute {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]]
+    lines = [
+        f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]
+    ]
     if len(attributes) > _SHOWN:
-        lines.append(f"  ... {len(attributes)} p-attributes in all")
+        lines.append(f"  ... {len(attributes)} compared columns in total")
     lines += [
-        f"  derived {column.name}: {column.expression}"
-        + (" (may raise: evaluated in its try form)" if column.error_column else "")
+        f"  computed by Spark: {column.name} = {column.expression}"
+        + (" (where it fails, the row matches nothing)" if column.error_column else "")
         for column in derived[:_SHOWN]
     ]
     if len(derived) > _SHOWN:
-        lines.append(f"  ... {len(derived)} derived columns in all")
+        lines.append(f"  ... {len(derived)} computed columns in total")
     queries = bound.selections.queries
     rules = sum(query.tree is not None for query in queries)
-    lines.append(f"  {len(queries) - rules} queries, {sum(len(query.terms) for query in queries)} terms")
-    return [*lines, f"  {rules} queries as trees, matched by text and classes of tuples"] if rules else lines
+    terms = sum(len(query.terms) for query in queries)
+    lines.append(f"  {counted(len(queries), 'selection')}, {counted(terms, 'condition')}")
+    return (
+        [*lines, f"  {rules} of the selections as trees: matched by text and by classes of tuples"]
+        if rules
+        else lines
+    )

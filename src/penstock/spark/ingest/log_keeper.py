@@ -15,10 +15,10 @@ from penstock.control.stream_clock import StreamClock
 from penstock.settings import Settings
 from penstock.spark.ingest.backfill import Backfill
 from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 _LOOK_SECONDS = 0.2
 
@@ -46,9 +46,7 @@ class LogKeeper:
     ) -> None:
         self.ingest = ingest
         self._trigger = trigger
-        self._clock = StreamClock(
-            0 if trigger.available_now else settings.idle_seconds, ingest.interval_seconds
-        )
+        self._clock = StreamClock(0 if trigger.is_bounded else settings.idle_seconds, ingest.interval_seconds)
         self._backfill = Backfill(spark, ingest, layout, events, settings)
         self._retries = Retries(
             ingest.stream,
@@ -56,7 +54,7 @@ class LogKeeper:
             settings,
             events,
             details=lambda: {"lane": f"{ingest.stream}.log"},
-            is_endless=not trigger.available_now,
+            is_endless=not trigger.is_bounded,
         )
         self._stopping = threading.Event()
         self._complete = threading.Event()
@@ -148,4 +146,4 @@ class LogKeeper:
 
     @property
     def _is_to_end(self) -> bool:
-        return self._trigger.available_now and not self._stopping.is_set() and self.ingest.ended_well
+        return self._trigger.is_bounded and not self._stopping.is_set() and self.ingest.ended_well

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
@@ -295,11 +295,11 @@ class StreamPlans:
         """Where the newest plan's parts run and why."""
         version = self._log.newest()
         if version is None:
-            return f"stream {self._stream}: no plan yet"
+            return f"stream {self._stream}: waiting for the first rows"
         plan = self.compiled(version)
         place = self._source.place(plan.derived)
         views = f"{counted(len(plan.views), 'selection')}, {counted(len(plan.windows.bound), 'window view')}"
-        head = f"stream {self._stream}: plan {version}, {views}, map stage {place}"
+        head = f"stream {self._stream}: {views}, {place}"
         selections = explain_bound(plan.bound) if plan.views else []
         return "\n".join([head, *selections, *explain_windows(plan.windows)])
 

@@ -17,7 +17,6 @@ from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.recovery.causes import Cause
@@ -32,6 +31,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import drop_unbegun, numbered
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 
 class IngestQuery:
@@ -157,9 +157,9 @@ class IngestQuery:
     @property
     def has_ended(self) -> bool:
         """Whether all tuples there will ever be are published: a stored table was played, or the user has said so."""
-        if self._is_played or not self._trigger.available_now or not self.ended_well:
+        if self._is_played or not self._trigger.is_bounded or not self.ended_well:
             return self._is_played
-        return self._trigger.ended or (self.source.is_finite and self.source.exhausted())
+        return self._trigger.is_complete or (self.source.is_finite and self.source.exhausted())
 
     @property
     def interval_seconds(self) -> float:
@@ -199,13 +199,15 @@ class IngestQuery:
         self._error = None
         frame = self.source.frame(self._spark)
         plays = self.source.is_finite and not self.source.exhausted()
-        self._is_paced = trigger.available_now and plays
-        self._looks_for_end = self.source.is_finite and (plays or not trigger.available_now)
+        self._is_paced = trigger.is_bounded and plays
+        self._looks_for_end = self.source.is_finite and (plays or not trigger.is_bounded)
         self._is_played = False
-        self._trigger = effective = Trigger(interval="1 second") if self._is_paced else trigger
+        self._trigger = effective = Trigger.every("1 second") if self._is_paced else trigger
         writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
         writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
-        return writer.trigger(**effective.options()).start()
+        if effective.is_bounded:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=effective.interval).start()
 
     def _store_readers(self, plan: CompiledPlan) -> None:
         """Stores what readers and the keyed query have to know of a plan version."""
@@ -221,7 +223,7 @@ class IngestQuery:
         Spark does not tell whether a query over what is available has come to the end of it or was stopped on the
         way; what it leaves behind does, unless it was stopped between two batches.
         """
-        if self._is_paced or not self._trigger.available_now:
+        if self._is_paced or not self._trigger.is_bounded:
             return self._is_played
         checkpoint = self._layout.spark(self.stream)
         begun, done = (numbered(checkpoint / name, "") for name in ("offsets", "commits"))

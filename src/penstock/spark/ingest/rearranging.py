@@ -145,7 +145,7 @@ class _Watched:
     def snapshot(self) -> RunningSequence:
         names = [self.index.coded.codings[attribute].name for attribute in self.running.order]
         arrows = self.running.micro_arrows
-        text = " > ".join(names) + (f" (+{arrows} micro-arrows)" if arrows else "")
+        text = " > ".join(names) + (f" ({arrows} shortcuts)" if arrows else "")
         return RunningSequence(text, self.evaluations)
 
 

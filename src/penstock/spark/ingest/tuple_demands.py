@@ -101,7 +101,7 @@ def _check(demand: TupleDemand, plan: TuplePlan, host: ExpressionHost) -> None:
     schema = pa.schema([(each.name, each.type) for each in plan.columns])
     if schema.field(demand.time).type not in _TIMES:
         raise InputError(
-            f"the event time {demand.time} of a demand of tuples is {schema.field(demand.time).type}; it has to be a TIMESTAMP"
+            f"the event time {demand.time} of a demand of tuples is {schema.field(demand.time).type}; it must be a TIMESTAMP"
         )
     texts = {name: text for text, name in demand.columns}
     keys = [texts[name] for name in demand.key]

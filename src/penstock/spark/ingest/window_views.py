@@ -58,7 +58,9 @@ def window_query(definition: WindowDefinition) -> WindowQuery:
     views = {name.upper(): parse_query(text) for name, text in definition.beneath}
     query = flatten(parse_query(definition.sql), views)
     if not isinstance(query, WindowQuery):
-        raise InputError(f"view {definition.name} has no window in its GROUP BY, nor have the views beneath")
+        raise InputError(
+            f"view {definition.name} has no window in its GROUP BY, and neither do the views it selects from"
+        )
     return query
 
 
@@ -240,13 +242,13 @@ def _time(bound: Sequence[BoundWindow], derived: Mapping[str, Derived], event_ti
     for each in bound:
         if each.plan.time != time:
             raise InputError(
-                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times; "
-                "those of a stream share one"
+                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times. "
+                "All windows of a stream must use the same one."
             )
     if event_time is not None and time != event_time:
         text = derived[time].expression if time in derived else quote(time)
         raise InputError(
             f"view {bound[0].plan.name} has windows over {text}, but the event time of its stream is "
-            f"{event_time}; name that one in window(...)"
+            f"{event_time}. Write that column in window(...)."
         )
     return time

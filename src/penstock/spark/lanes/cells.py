@@ -90,4 +90,4 @@ class CellJobs:
         try:
             self._spark.sparkContext.cancelJobGroup(self._group)
         except Exception as error:
-            _log.info("nothing to cancel, the session is gone: %s", first_line(error))
+            _log.info("nothing to cancel, the Spark session has ended: %s", first_line(error))

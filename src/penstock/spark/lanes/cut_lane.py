@@ -175,8 +175,8 @@ class CutLane(Lane):
             self._settle(cut, self.publisher.published(cut.number))
         if cut is not None and cut.number > standing.number:
             raise CheckpointError(
-                f"lane {self.name}: cut {cut.number} is put, and the results folder ends before cut "
-                f"{standing.number}: it was set back to an older copy or has lost files; {REMEDY}"
+                f"lane {self.name}: cut {cut.number} exists, but the results folder ends before cut "
+                f"{standing.number}: it was restored from an older copy, or files are missing; {REMEDY}"
             )
         if newest is not None:
             self._tell(newest[0], newest[1])
@@ -244,7 +244,7 @@ class CutLane(Lane):
     def _is_gathered(
         self, reach: Mapping[str, Reach], until: Mapping[str, Reach], waited_seconds: float
     ) -> bool:
-        if not self.context.trigger.available_now or waited_seconds >= _GATHER_SECONDS:
+        if not self.context.trigger.is_bounded or waited_seconds >= _GATHER_SECONDS:
             return True
         return any(
             until[stream].entry - before.entry >= _GATHERED_ENTRIES for stream, before in reach.items()

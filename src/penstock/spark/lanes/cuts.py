@@ -120,7 +120,9 @@ class CutFolder:
         """
         path = self._folder / f"{cut.number}.json"
         if not CUT.put(path, cut.document()):
-            raise CheckpointError(f"{path} is there: another run answers the same lane")
+            raise CheckpointError(
+                f"{path} exists already: another run answers the same views. Stop it first."
+            )
 
     def clear(self) -> None:
         """Removes all cuts that are not done with: nobody will answer them."""
@@ -142,8 +144,8 @@ def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) 
         return
     if not reader.has(reach.entry) or reader.entry(reach.entry).clock != reach.clock:
         raise CheckpointError(
-            f"lane {lane} has answered the log of stream {stream} up to entry {reach.entry}, and {reader.folder} "
-            f"has another one there or none: it was set back to an older copy or has lost files; {REMEDY}"
+            f"lane {lane} has answered the log of stream {stream} up to entry {reach.entry}, but {reader.folder} "
+            f"has no such entry: it was restored from an older copy, or files are missing; {REMEDY}"
         )
 
 

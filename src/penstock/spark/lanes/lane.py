@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
-from penstock.spark.ingest.trigger import Trigger
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
@@ -23,6 +22,7 @@ from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 #: time between two words to a lane to break off
 _HALT_SECONDS = 1.0
@@ -108,7 +108,7 @@ class Lane(ABC):
             context.settings,
             context.events,
             details=lambda: {"lane": self.name, "views": list(self.views)[:_MOST_NAMED]},
-            is_endless=not context.trigger.available_now,
+            is_endless=not context.trigger.is_bounded,
         )
         self._stopping = threading.Event()
         self._finishing = threading.Event()

@@ -116,6 +116,6 @@ def _run(gathering: _Gathering, runner: Runner) -> None:
                 tasks,
             )
     except Exception as error:
-        _log.info("a job for %d lanes failed, each runs its own: %s", len(asked), first_line(error))
+        _log.info("a job for %d views failed; each now runs its own: %s", len(asked), first_line(error))
     finally:
         gathering.done.set()

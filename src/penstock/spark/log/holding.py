@@ -40,10 +40,10 @@ class Held:
 
     def event(self, log: LogReader) -> dict[str, Any]:
         """The fields of the event that tells of it."""
-        told = f"reader {self.reader} still needs entry {self.entry}, so that the log cannot go from there on"
+        told = f"reader {self.reader} still needs entry {self.entry}, so the log is kept from there on"
         if not self.is_known:
             told += (
-                "; no lane of this run has that name: if none is to come again, remove "
+                "; no view of this run uses this reader. If you do not need it again, delete "
                 f"{log.reader_path(self.reader)}"
             )
         return {name: getattr(self, name) for name in self.__slots__} | {"told": told}

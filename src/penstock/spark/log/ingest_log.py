@@ -311,8 +311,8 @@ class IngestLog:
         self._is_sure = False
         if not log.append(entry):
             raise CheckpointError(
-                f"stream {self._stream}: entry {entry.number} of its log was put by another run; "
-                "a checkpoint belongs to one run at a time"
+                f"stream {self._stream}: entry {entry.number} of its log was written by another run; "
+                "only one run may use a checkpoint at a time"
             )
         self._last, self._is_sure = entry, True
         self.on_put()

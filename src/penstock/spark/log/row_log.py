@@ -94,8 +94,8 @@ class RowLog:
             self._is_sure = False
             if not self._log.append(entry):
                 raise CheckpointError(
-                    f"view {self._view}: entry {entry.number} of the log of its rows was put by another run; "
-                    "a checkpoint belongs to one run at a time"
+                    f"view {self._view}: entry {entry.number} of the log of its rows was written by another run; "
+                    "only one run may use a checkpoint at a time"
                 )
             self._last, self._is_sure = entry, True
             self._on_put()
@@ -109,8 +109,8 @@ class RowLog:
         published = read_published(self._layout, self._lane)
         if published.last < done:
             raise CheckpointError(
-                f"view {self._view}: the log of its rows goes to publication {done} of {self._lane}, and the results folder "
-                f"ends with {published.last}: it was set back to an older copy or has lost files; {REMEDY}"
+                f"view {self._view}: the log of its rows ends with publication {done} of {self._lane}, but the results folder "
+                f"ends with {published.last}: it was restored from an older copy, or files are missing; {REMEDY}"
             )
         for document in published.single:
             if self._last is not None and document["last"] > done:

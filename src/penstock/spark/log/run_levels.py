@@ -48,7 +48,7 @@ def segments_of(name: str) -> range:
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name} is no run of segments")
+        raise ValueError(f"{name} is not a run of segments")
     size, place = FANOUT ** int(match[1]), int(match[2])
     return range(size * place, size * (place + 1))
 

@@ -70,8 +70,8 @@ def fixed_shards(layout: Layout, stream: str, cores: int, wanted: int | None) ->
     keys = tuple(document["keys"])
     if wanted not in (None, len(keys)):
         raise InputError(
-            f"settings: shards is {wanted}, but the checkpoint of stream {stream} has {len(keys)}; "
-            "leave the setting out, or start with a new checkpoint and a new output folder"
+            f"settings: shards is {wanted}, but the checkpoint of stream {stream} has {len(keys)}. "
+            "Remove the setting, or start with a new checkpoint and a new output folder"
         )
     return keys
 

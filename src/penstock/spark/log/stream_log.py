@@ -116,7 +116,7 @@ class LogReader:
         if last == after and not self.has(after):
             first, begins = self.first, after + 1
             if begins < first:
-                raise _set_back(reader, begins, f"{self.folder} is kept from entry {first} on")
+                raise _set_back(reader, begins, f"{self.folder} starts at entry {first}")
             if after >= 0 and not self.has(begins):
                 raise _set_back(reader, begins, f"{self.folder} ends before entry {after}")
         return last
@@ -138,7 +138,7 @@ class LogReader:
                 known = max(singles, default=-1)
                 if known < first and first:
                     raise CheckpointError(
-                        f"the log in {self.folder} has lost entries: it is kept from {first} on, and none is there; {REMEDY}"
+                        f"the log in {self.folder} has lost entries: it starts at {first}, but has none; {REMEDY}"
                     )
             while self.has(known + 1):
                 known += 1
@@ -353,6 +353,6 @@ def first_needed(readers: Mapping[str, Mapping[str, Any]]) -> int:
 def _set_back(reader: str, entry: int, found: str) -> CheckpointError:
     """Says that the log and what a reader has come to do not belong together."""
     return CheckpointError(
-        f"{reader} goes on with entry {entry} of the log, and {found}: one of them was set back to an older copy or has lost "
-        f"files; {REMEDY}"
+        f"{reader} continues with entry {entry} of the log, but {found}: one of them was restored from an older copy, or "
+        f"files are missing; {REMEDY}"
     )

@@ -176,8 +176,8 @@ class Compaction:
         if batch >= first:
             return next((figures for figures in merged.batches if figures["batch"] == batch), None)
         raise CheckpointError(
-            f"batch {batch} of {self._manifests.name} is published, and Spark wants to answer it again; what was read "
-            f"for it is known of batch {first} and later ones only: the checkpoint was set back to an old copy; {REMEDY}"
+            f"Spark repeats batch {batch} of {self._manifests.name}, which was published before batch {first}, the oldest that "
+            f"can be repeated. The checkpoint was restored from an old copy; {REMEDY}"
         )
 
     def compact(self, last: int, patience_seconds: float | None = None) -> tuple[int, int] | None:
@@ -309,7 +309,7 @@ class Compaction:
         try:
             self._mend()
         except FAILURES as error:
-            _log.info("what a compaction left is removed later: %s", error)
+            _log.info("files left by a compaction are deleted later: %s", error)
 
     def _mend(self) -> None:
         """Finishes what was left half done of published batches; their manifests go last.
@@ -398,5 +398,5 @@ def tidying(events: EventLog, stream: str, batch: int) -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        _log.warning("the files of %s could not be merged at batch %s: %s", stream, batch, error)
+        _log.warning("cannot merge the files of %s at batch %s: %s", stream, batch, error)
         events.record("compaction_failed", stream=stream, batch=batch, error=str(error))

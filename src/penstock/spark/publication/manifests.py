@@ -19,11 +19,11 @@ from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.publication.history import Stretch
-from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
-from penstock.spark.storage.documents import hint_json
+from penstock.spark.publication.kinds import folder_of, is_kept, results_of, shown_folder
+from penstock.spark.storage.documents import hint_json, read_json
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, NEWEST, other_version
-from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.layout import STATUS, Layout
 
 #: the manifest of all batches whose files are merged
 MERGED = "merged.json"
@@ -145,7 +145,14 @@ def read_published(layout: Layout, name: str) -> PublishedBatches:
         CheckpointError: the folder was written by another version.
         DamagedError: a manifest is missing or damaged.
     """
-    return read_manifests(layout.manifests(name))
+    folder = layout.manifests(name)
+    found = read_manifests(folder)
+    if not (folder / _NEWEST).exists():
+        # the last manifest may be gone with the name of the last batch: the status of the newest run has it too
+        last = _last_reported(layout, name)
+        if last > found.last and read_manifests(folder).last < last:
+            raise _missing(folder, last)
+    return found
 
 
 def read_manifests(folder: Path) -> PublishedBatches:
@@ -178,10 +185,26 @@ def _newest(folder: Path) -> int:
     return -1 if document is None else int(document["batch"])
 
 
+def _last_reported(layout: Layout, name: str) -> int:
+    """The last batch of a query by the status of the newest run; -1 where it has none."""
+    try:
+        document = read_json(layout.status, STATUS) or {}
+    except (OSError, DamagedError):
+        return -1
+    streams, lanes = document.get("streams", {}), document.get("lanes", {})
+    stream = name.removesuffix(results_of(""))
+    said = (
+        streams.get(name, {}).get("batch"),
+        streams.get(stream, {}).get("windows_batch") if stream != name else None,
+        lanes.get(name, {}).get("counted"),
+    )
+    return max((int(batch) for batch in said if batch is not None), default=-1)
+
+
 def _missing(folder: Path, batch: int) -> DamagedError:
     if batch == 0 and not (folder / MERGED).exists() and numbered(folder):
         first = numbered(folder)[0]
-        path, stands = folder / MERGED, f"it stands for the batches before {first}"
+        path, stands = folder / MERGED, f"it covers the batches before {first}"
         if first > 1:
             return DamagedError(str(path), f"({MERGED_MANIFEST.kind}) is missing: {stands}")
     return DamagedError(str(folder / f"{batch}.json"), f"({MANIFEST.kind}) is missing")

@@ -25,7 +25,7 @@ from penstock.errors import (
     StoppedOutsideError,
     StreamFailedError,
 )
-from penstock.spark.recovery.messages import first_line
+from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
 
 SESSION_ENDED = "session_ended"
 STOPPED_OUTSIDE = "stopped_outside"
@@ -34,8 +34,8 @@ SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
 _ENDED = "the Spark session has ended: spark.stop() was called, or its Java process was killed"
 _HEAP_USED_UP = (
-    "Spark's Java process has ended, because its memory was used up: give it more (--conf spark.driver.memory=4g), "
-    "or smaller records or batches"
+    "Spark's Java process has ended, because its memory was full. Give it more (--conf spark.driver.memory=4g), "
+    "or use smaller records or batches"
 )
 #: with what a JVM ends in which Spark met that its memory is used up, and how long its last steps may take
 _HEAP_EXIT = 52
@@ -95,13 +95,13 @@ _RULES = (
         r"No module named|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION|PYTHON_VERSION_MISMATCH"
         r"|Cannot run program",
         False,
-        "the workers' Python lacks something (PYSPARK_PYTHON or spark.pyspark.python names it)",
+        "the Python of the workers lacks a module (PYSPARK_PYTHON or spark.pyspark.python selects that Python)",
     ),
     _rule(
         DATA_LOST,
         r"may have been (?:missed|lost)|DATA_LOSS|failOnDataLoss|OffsetOutOfRange",
         False,
-        "data of the source is gone that was to be read",
+        "the source has deleted data that was not read yet",
     ),
     _rule(
         SLOW_START,
@@ -127,8 +127,8 @@ _RULES = (
         "an executor was lost",
         is_detailed=False,
     ),
-    _rule("topic_recreated", r"TopicRecreatedError", True, "the stream begins the new topic"),
-    _rule("topic_missing", r"UnknownTopicOrPartition", True, "the topic is not there"),
+    _rule("topic_recreated", r"TopicRecreatedError", True, "the stream continues with the new topic"),
+    _rule("topic_missing", r"UnknownTopicOrPartition", True, "the topic does not exist"),
     _rule(
         SOURCE_UNREACHABLE,
         r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|\w*NotAvailable|Retriable|NotLeader"
@@ -144,14 +144,20 @@ _RULES = (
         "file_unreadable",
         r"Permission denied|AccessControlException|Operation not permitted",
         False,
-        "a file may not be read",
+        "no permission to read a file",
     ),
     _rule("disk_full", r"No space left on device|Disk quota exceeded", True, "the disk is full"),
+    _rule(
+        "file_name",
+        COLON.pattern,
+        False,
+        COLON_TOLD,
+    ),
     _rule(
         "file_missing",
         r"FileNotFoundException|FILE_NOT_EXIST|No such file or directory|PATH_NOT_FOUND",
         True,
-        "a file or folder is gone",
+        "a file or folder does not exist any more",
     ),
     _rule(
         "storage_failed",
@@ -159,9 +165,9 @@ _RULES = (
         r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links"
         r"|Read-only file system",
         True,
-        "a file system fails",
+        "the file system failed",
     ),
-    _rule("memory_short", r"\b(?:Arrow)?MemoryError\b|OutOfMemoryError", True, "the memory does not suffice"),
+    _rule("memory_short", r"\b(?:Arrow)?MemoryError\b|OutOfMemoryError", True, "out of memory"),
 )
 #: what a sink's own code says of sessions is about its own
 _SINK_RULES = tuple(rule for rule in _RULES if rule.kind != SESSION_ENDED)
@@ -260,6 +266,8 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
             return Cause(rule.kind, rule.told, rule.is_transient)
         line = text[text.rfind("\n", 0, hit.start()) + 1 :].partition("\n")[0]
         says = reason if rule.pattern.search(reason) else line.strip().removeprefix(": ")
+        if rule.pattern.groups:
+            says = hit.group(1)
         found = _FILE.search(says) if rule.kind.startswith("file_") else None
         file = found.group(1) if found else None
         return Cause(rule.kind, f"{rule.told}: {_QUALIFIED.sub('', says)}", rule.is_transient, file=file)

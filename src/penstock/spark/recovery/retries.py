@@ -153,9 +153,7 @@ class Retries:
         return {"stream": self._stream, "part": self._part, **self._details()}
 
     def _failure(self, cause: Cause) -> StreamFailedError:
-        again = (
-            f"; tried again {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
-        )
+        again = f"; retried {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
         named = {
             name: value
             for name in ("view", "function", "file", "topic")

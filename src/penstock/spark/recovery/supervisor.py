@@ -118,7 +118,7 @@ class Supervisor:
             refuse_ended(self._spark)
             query.awaitTermination()
             if not self._stopping.is_set() and not self._is_done():
-                raise StoppedOutsideError("Spark's query was stopped from outside")
+                raise StoppedOutsideError("another program stopped Spark's query")
         except StoppedOutsideError:
             raise
         except Exception:
@@ -144,7 +144,7 @@ def refuse_ended(spark: SparkSession) -> None:
     """
     context = spark.sparkContext._jsc
     if context is None or context.sc().isStopped():
-        raise SessionEndedError("the SparkContext is stopped")
+        raise SessionEndedError("the Spark session has ended")
 
 
 def stop_query(query: StreamingQuery) -> None:

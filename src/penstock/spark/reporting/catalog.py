@@ -30,7 +30,7 @@ def read_catalog(layout: Layout) -> dict[str, Any]:
     """
     catalog = known_catalog(layout)
     if catalog is None:
-        raise InputError(f"{layout.output} is not a results folder of Penstock")
+        raise InputError(f"{layout.output} is not a results folder of Penstock: it has no catalog.")
     return catalog
 
 
@@ -54,7 +54,7 @@ def find_view(
     if name is None:
         names = sorted(known)
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise UnknownNameError(f"no view {view}; existing views: {shown or 'none'}")
+        raise UnknownNameError(f"View {view} does not exist. Existing views: {shown or 'none'}")
     entry = known[name]
     if definition is not None:
         entry = _of_number(name, entry, definition)
@@ -82,20 +82,17 @@ def find_rows(
     if all_definitions:
         _refuse_all(name, entry, definition)
     if final_only and (is_selection(entry) or "lanes" in entry):
-        raise InputError(
-            f"{name} is no window view: its rows are not told early, so that none is final or not"
-        )
+        raise InputError(f"{name} is not a window view: its rows are neither early nor final")
     return name, entry
 
 
 def _refuse_all(view: str, entry: dict[str, Any], definition: int | None) -> None:
     """Makes sure that the rows of all definitions of a view can be shown together."""
     if definition is not None:
-        raise InputError(f"{view}: ask for definition {definition}, or for all of them")
+        raise InputError(f"{view}: choose either definition {definition} or all definitions")
     if not is_selection(entry):
         raise InputError(
-            f"{view} is no selection: its definitions have columns of their own, which make no one table; ask for one "
-            "definition by its number"
+            f"{view} is not a selection: its definitions have different columns. Choose one definition by its number"
         )
 
 
@@ -103,5 +100,5 @@ def _of_number(view: str, entry: dict[str, Any], number: int) -> dict[str, Any]:
     by_number = {number_of(each): each for each in all_definitions(entry)}
     if number not in by_number:
         existing = ", ".join(map(str, sorted(by_number)))
-        raise UnknownNameError(f"{view} has no definition {number}; existing definitions: {existing}")
+        raise UnknownNameError(f"{view} has no definition {number}. Existing definitions: {existing}")
     return by_number[number]

@@ -12,10 +12,8 @@ from typing import Any
 from penstock.errors import DamagedError
 from penstock.monitor.book import StatusBook
 from penstock.spark.storage.documents import read_json, replace_json
-from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.layout import STATUS, Layout
 
-#: what the document is, for messages
-STATUS = "the status of the newest run"
 _log = logging.getLogger(__name__)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.monitor.book import StatusBook
 from penstock.spark.publication.kinds import results_of
-from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.manifests import read_manifests
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
 from penstock.spark.storage.files import replace_bytes
@@ -90,13 +90,13 @@ class StatusFile:
 
 def catch_up(book: StatusBook, layout: Layout, stream: str) -> None:
     """Takes in what the manifests of a stream say of batches that the book does not know."""
-    batches = read_published(layout, stream)
+    batches = read_manifests(layout.manifests(stream))
     book.catch_up(stream, batches.totals, batches.batches)
-    results = read_published(layout, results_of(stream))
+    results = read_manifests(layout.manifests(results_of(stream)))
     book.catch_up_windows(stream, results.totals, results.batches)
 
 
 def catch_up_lane(book: StatusBook, layout: Layout, lane: str) -> None:
     """Likewise of the cuts of a lane."""
-    cuts = read_published(layout, lane)
+    cuts = read_manifests(layout.manifests(lane))
     book.catch_up_lane(lane, cuts.totals, cuts.batches)

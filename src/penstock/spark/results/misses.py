@@ -44,7 +44,7 @@ def missed_paths(layout: Layout, view: str) -> list[Path]:
     """
     name, definition = find_view(layout, view)
     if definition.get("stream") != DEADLINES_NAME:
-        raise UnknownNameError(f"{name} has no deadline, so no window of it is missed")
+        raise UnknownNameError(f"{name} has no deadline and therefore no missed windows")
     return list(published_paths(layout, results_of(DEADLINES_NAME), misses_kind(name)))
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from penstock.errors import CheckpointError, InputError, UnknownNameError, UnsupportedError
 from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.plan.names import free_name
+from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import folder_of, results_of, view_kind
@@ -67,7 +68,7 @@ def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any]
     """The published matches of a stream as their files have them."""
     if stream not in catalog["streams"]:
         raise UnknownNameError(
-            f"no stream {stream}; existing streams: {', '.join(catalog['streams']) or 'none'}"
+            f"Stream {stream} does not exist. Existing streams: {', '.join(catalog['streams']) or 'none'}"
         )
     schema = stored_schema(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
@@ -169,8 +170,8 @@ def results(
         return _selected(spark, layout, name, entry, definition, all_definitions)
     except UnsupportedError as error:
         raise InputError(
-            f"{layout.output / '_penstock'} says of view {name} what Penstock never writes. Somebody else did: trust nothing "
-            f"in this folder. {error}"
+            f"{layout.output / '_penstock'} has a text of view {name} that Penstock never writes. Another program changed this "
+            f"folder: do not trust it. {error}"
         ) from None
 
 
@@ -247,7 +248,7 @@ def project(
         return rows.drop(queries, DEFINITIONS)
     spark = frame.sparkSession
     if (reason := changing(rows.select(*(computed(spark, sql) for sql, _ in projection)))) is not None:
-        raise UnsupportedError(f"{reason} cannot be used here.")
+        raise UnsupportedError(refusal(reason))
     columns = [
         computed(spark, sql) if name is None else tried(spark, sql).alias(name) for sql, name in projection
     ]

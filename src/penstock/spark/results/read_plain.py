@@ -277,8 +277,38 @@ def _window_rows(
         added = free_name(CORRECTED, names)
         rows, names = rows.append_column(added, corrected), [*names, added]
         schema = schema.append(pa.field(added, pa.bool_()))
-    kept = rows.select(names).cast(schema)
+    kept = _ordered(rows.select(names).cast(schema))
     return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows)
+
+
+def _ordered(rows: pa.Table) -> pa.Table:
+    """Rows by window, then by the other columns; as they are where no column is a window."""
+    window = next((name for name in rows.column_names if _is_window(rows.schema.field(name).type)), None)
+    if window is None or not rows.num_rows:
+        return rows
+    others = [name for name in rows.column_names if _is_sortable(rows.schema.field(name).type)]
+    # texts are keys more often than numbers, most of which are aggregates
+    others.sort(key=lambda name: not pa.types.is_string(rows.schema.field(name).type))
+    keys = pa.table(
+        [
+            pc.struct_field(rows.column(window), "start"),
+            pc.struct_field(rows.column(window), "end"),
+            *map(rows.column, others),
+        ],
+        [str(number) for number in range(len(others) + 2)],
+    )
+    return rows.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
+
+
+def _is_window(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == ["start", "end"]
+
+
+def _is_sortable(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_string(kind) or types.is_date(kind) or types.is_timestamp(kind)
+    )
 
 
 def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

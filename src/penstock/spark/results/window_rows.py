@@ -95,7 +95,7 @@ def window_results(
     layout: Layout,
     stream: str,
     view: str,
-    definition: str | None = None,
+    definition: str,
     final_only: bool = False,
 ) -> DataFrame:
     """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
@@ -108,7 +108,7 @@ def window_results(
         layout: the results folder.
         stream: the view's stream.
         view: its name.
-        definition: the id of one of its definitions; None: of the newest.
+        definition: the id of one of its definitions.
         final_only: whether only final rows are wanted, with CORRECTED.
 
     Raises:
@@ -134,9 +134,7 @@ def window_results(
     return kept.where(F.col(marks[FINAL])).select(*own, is_corrected.alias(corrected))
 
 
-def window_changes(
-    spark: SparkSession, layout: Layout, stream: str, view: str, definition: str | None = None
-) -> DataFrame:
+def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
     """Every revision of every row of a window view: its own columns and the marks; see `window_results`."""
     readable = require_readable(layout, stream, view, definition)
     return _published(spark, layout, stream, view, readable).drop(ROW)

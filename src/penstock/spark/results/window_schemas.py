@@ -170,8 +170,8 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
     return _readable(_read_described(layout, stream, operator)[view], own, operator)
 
 
-def require_readable(layout: Layout, stream: str, view: str, definition: str | None = None) -> ReadableView:
-    """A window view as one definition of it says; None: the newest.
+def require_readable(layout: Layout, stream: str, view: str, definition: str) -> ReadableView:
+    """A window view as one definition of it says.
 
     Raises:
         UnknownNameError: that has answered nothing yet.
@@ -185,13 +185,10 @@ def require_readable(layout: Layout, stream: str, view: str, definition: str | N
         if name == view and operator.isdigit() and int(operator) not in described:
             path = _described(layout, stream, int(operator))
             raise DamagedError(str(path), f"({RESULT_VIEWS.kind}) is missing")
-    if definition is None:
-        readable = readable_view(layout, stream, view)
-    else:
-        readable = readable_definition(layout, stream, view, definition)
+    readable = readable_definition(layout, stream, view, definition)
     if readable is None:
         raise UnknownNameError(
-            f"window view {view} of {stream} has no results yet: no batch has been answered by it as it is defined"
+            f"window view {view} of {stream} has no results yet: its current definition has not answered a batch"
         )
     return readable
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sessions.connector import HOW_TO_GET_JARS, PACKAGES, find_connector
 from penstock.spark.sessions.jvm import Purpose, java_options, launch, option
 from penstock.spark.sessions.output import OUTPUT
 
@@ -46,19 +47,31 @@ CHECKPOINTS = {
 
 
 def build_session(
-    master: str | None, conf: Mapping[str, str], name: str = "penstock", purpose: Purpose = "run"
+    master: str | None,
+    conf: Mapping[str, str],
+    name: str = "penstock",
+    purpose: Purpose = "run",
+    *,
+    kafka: bool = False,
 ) -> SparkSession:
-    """A session for the command line: quiet, on the loopback address where the master is local.
+    """Build a quiet session, on the loopback address where the master is local.
 
     Args:
         master: a Spark master URL; None is `local[*]`. A local one tries a task four times, as others do.
         conf: further Spark settings; they win over the defaults here.
         name: the application's name.
         purpose: what a JVM that is started for it is for.
+        kafka: whether the session reads or writes Kafka. If it does, the session gets Spark's Kafka connector:
+            see `find_connector`.
 
     Raises:
-        ConnectionFailedError: no usable Java, or the master does not answer.
+        ConnectionFailedError: no usable Java, the master does not answer, or Spark could not fetch a package.
+        InputError: PENSTOCK_JARS names a folder without the connector.
     """
+    if kafka:
+        connector = find_connector(conf)
+        OUTPUT.take(f"{connector}\n")
+        conf = {**conf, **connector.conf}
     java = check_java()
     _quiet_py4j()
     master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
@@ -92,8 +105,12 @@ def build_session(
         session = builder.getOrCreate()
     except Exception as error:
         said = OUTPUT.reason()
-        told = f"cannot start Spark on master {master}: {first_line(error)}"
-        raise ConnectionFailedError(f"{told}; Java said: {said}" if said else told) from error
+        if "unresolved dependency" in said:
+            raise ConnectionFailedError(
+                f"Spark could not fetch {together[PACKAGES]}: no repository that answers has it. {HOW_TO_GET_JARS}"
+            ) from error
+        told = f"Cannot start Spark on master {master}: {first_line(error)}"
+        raise ConnectionFailedError(f"{told}; Java printed: {said}" if said else told) from error
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session
@@ -140,15 +157,17 @@ def check_java() -> str:
         f"Penstock needs Java {_LEAST_JAVA} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
     )
     if java is None:
-        raise ConnectionFailedError(f"no java on the PATH and JAVA_HOME is not set; {wanted}")
+        raise ConnectionFailedError(
+            f"Java is missing: no java on the PATH, and JAVA_HOME is not set. {wanted}"
+        )
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ConnectionFailedError(f"{java} cannot be run ({error}); {wanted}") from error
+        raise ConnectionFailedError(f"Cannot run {java} ({error}). {wanted}") from error
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     if found is None or int(found.group(1)) < _LEAST_JAVA:
         version = found.group(1) if found else told.splitlines()[0]
-        raise ConnectionFailedError(f"{java} is Java {version}; {wanted}")
+        raise ConnectionFailedError(f"{java} is Java {version}. {wanted}")
     return told
 
 
@@ -161,7 +180,7 @@ def require_classic(spark: SparkSession) -> None:
     if not hasattr(spark, "_jsparkSession"):
         raise InputError(
             "Penstock runs inside the Spark driver and cannot use a Spark Connect session; "
-            "allowed: a classic session (SparkSession.builder.master(...), not .remote(...))"
+            "use a classic session (SparkSession.builder.master(...), not .remote(...))"
         )
 
 
@@ -175,5 +194,5 @@ def require_meaning(spark: SparkSession) -> None:
         found = spark.conf.get(name, allowed)
         if found is not None and found.upper() != allowed.upper():
             raise InputError(
-                f"{name} is {found} in this Spark session, which changes what conditions mean; allowed: {allowed}"
+                f"{name} is {found} in this Spark session, which changes the meaning of conditions. Set it to {allowed}"
             )

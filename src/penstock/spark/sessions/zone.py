@@ -30,9 +30,9 @@ def require_zone(spark: SparkSession, layout: Layout) -> None:
     known = kept_zone(layout)
     if known is not None and not _zone(spark, known).getRules().equals(_zone(spark, now).getRules()):
         raise CheckpointError(
-            f"the views of the checkpoint {layout.checkpoint} were bound in the time zone {known}, this session is in {now}: "
-            f"days, hours and texts of moments would mean something else. Start with --conf spark.sql.session.timeZone={known} "
-            f"(in Python: that setting of the session), or with a new checkpoint and a new output folder for {now}"
+            f"Checkpoint {layout.checkpoint} uses the time zone {known}, this session uses {now}: days and hours would change "
+            f"their meaning. Start with --conf spark.sql.session.timeZone={known} (in Python: set it in the session), or with a "
+            f"new checkpoint and a new output folder for {now}."
         )
 
 

@@ -26,7 +26,7 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
     """
     if not re.fullmatch(r"\w[\w-]*", stream):
         raise InputError(
-            f"stream {stream}: a stream's name is also a folder's; allowed: letters, digits, _ and -"
+            f"stream {stream}: the name is also the name of a folder. Use letters, digits, _ and - only."
         )
     check_length("stream", stream)
     seen: set[str] = set()
@@ -39,7 +39,7 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
             )
         if name in seen:
             raise InputError(
-                f"stream {stream}: column {field.name} stands twice; names differ by more than case"
+                f"stream {stream}: column {field.name} is declared twice; names are case-insensitive. Rename one."
             )
         seen.add(name)
     if event_time is None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from penstock.spark.sources.event_units import unit_warnings
 from penstock.spark.sources.sampled_files import lines, listed, open_text, stored_columns
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.script import Column, CreateTable
 
+#: a number with a decimal comma, and the types of columns that are no place for one
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+_NUMBERS = ("DOUBLE", "FLOAT", "REAL", "DECIMAL", "DEC", "NUMERIC", "INT", "BIGINT", "SMALLINT", "TINYINT")
 #: separators that are tried where one field is a whole line
 _SEPARATORS = (",", ";", "\t", "|")
 
@@ -23,7 +28,8 @@ def csv_warnings(table: CreateTable, file: Path, options: Mapping[str, str]) -> 
         file: one of its files.
         options: plain names to values.
     """
-    declared = [column.name for column in stored_columns(table, [file])]
+    columns = stored_columns(table, [file])
+    declared = [column.name for column in columns]
     separator, quote = options.get("sep", options.get("delimiter", ",")), options.get("quote", '"')
     # Spark reads what Python writes as an escape
     separator = {"\\t": "\t"}.get(separator, separator)
@@ -37,7 +43,33 @@ def csv_warnings(table: CreateTable, file: Path, options: Mapping[str, str]) -> 
     wrong = _fields(file, records[1:] or records if has_header else records, declared, separator, found)
     if wrong:
         return [wrong]
-    return _order(file, header, declared) if header else []
+    rows = records[1:] if has_header else records
+    values = {
+        column: [row[place].strip() for row in rows if place < len(row)]
+        for place, column in enumerate(columns)
+    }
+    found_in = [*_decimal_commas(file, values), *unit_warnings(file, _numbers_of(values, options), options)]
+    return [*_order(file, header, declared), *found_in] if header else found_in
+
+
+def _decimal_commas(file: Path, values: Mapping[Column, Sequence[str]]) -> list[str]:
+    """Warnings of numbers with a decimal comma, which Spark does not read."""
+    found = []
+    for column, texts in values.items():
+        example = next((text for text in texts if _DECIMAL_COMMA.fullmatch(text)), None)
+        if example is not None and column.type_sql.upper().startswith(_NUMBERS):
+            found.append(
+                f"column {column.name} of {file} has decimal commas, such as {example}; Spark does not read them as "
+                f"{column.type_sql}, and Penstock will set such records aside. Declare {column.name} STRING and convert it in "
+                f"queries: try_cast(replace({column.name}, ',', '.') AS DOUBLE)"
+            )
+    return found
+
+
+def _numbers_of(values: Mapping[Column, Sequence[str]], options: Mapping[str, str]) -> list[int]:
+    """The event times of records that are whole numbers."""
+    texts = next((texts for column, texts in values.items() if column.name == options.get("eventtime")), ())
+    return [int(text) for text in texts if text.lstrip("-").isdecimal()]
 
 
 def _is_skipped(line: str, comment: str | None) -> bool:
@@ -63,7 +95,7 @@ def _fields(
         return None
     text = (
         f"the records of {file} have {_counted(fields, 'field')}, and the table declares "
-        f"{_counted(len(declared), 'column')}: such records will be set aside"
+        f"{_counted(len(declared), 'column')}: Penstock will set such records aside"
     )
     for other in _SEPARATORS if fields == 1 else ():
         if all(len(record) == len(declared) for record in islice(csv.reader(found, delimiter=other), 20)):
@@ -89,12 +121,12 @@ def _order(file: Path, header: list[str], declared: list[str]) -> list[str]:
     shown = ", ".join(name or "''" for name in header)
     if all(name.lower() in given for name in declared):
         return [
-            f"the columns are declared in another order than the header of {file} has them. CSV is read by position, "
-            f"so {_swapped(declared, given, header)}; declare them in the header's order: {shown}"
+            f"the declared columns and the header of {file} differ in order. Spark reads CSV by position, "
+            f"so {_swapped(declared, given, header)}. Declare the columns in the order of the header: {shown}"
         ]
     missing = [name for name in declared if name.lower() not in given]
     return [
-        f"the header of {file} has no {listed(missing)}; CSV is read by position, so "
+        f"the header of {file} has no {listed(missing)}; Spark reads CSV by position, so "
         f"{_swapped(declared, given, header)}. The header: {shown}"
     ]
 
@@ -105,5 +137,5 @@ def _swapped(declared: list[str], given: list[str], header: list[str]) -> str:
         if place >= len(given):
             return f"{name} is NULL"
         if name.lower() != given[place]:
-            return f"{name} holds what the header calls {header[place]}"
+            return f"{name} gets the values of {header[place]}"
     return "the names differ"

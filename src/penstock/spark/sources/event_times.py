@@ -119,20 +119,20 @@ def stored_times(
     about = f"stream {stream}: event_time_format '{written}'"
     if isinstance(kind, TimestampType | TimestampNTZType):
         raise InputError(
-            f"{about} says how column {column} is stored, and {kind.simpleString()} is no such type: declare {column} "
-            f"{'BIGINT' if unit else 'STRING'}, as what it is stored, or leave event_time_format out"
+            f"{about} does not fit column {column}, which is {kind.simpleString()}. Declare {column} "
+            f"{'BIGINT' if unit else 'STRING'}, or remove event_time_format."
         )
     if unit is None:
         _try_pattern(spark, about, written)
         if not isinstance(kind, _TEXT):
             raise InputError(
-                f"{about} is a pattern of text, and column {column} is {kind.simpleString()}; allowed for numbers: "
-                f"{', '.join(map(repr, UNITS))}"
+                f"{about} is a pattern for text, but column {column} is {kind.simpleString()}. For numbers use "
+                f"{', '.join(map(repr, UNITS))}."
             )
     elif not isinstance(kind, IntegralType) and not (unit == "seconds" and isinstance(kind, _FRACTIONAL)):
         raise InputError(
-            f"{about} is for whole numbers such as BIGINT, and column {column} is {kind.simpleString()}"
-            + ("; allowed for text: a datetime pattern of Spark" if isinstance(kind, _TEXT) else "")
+            f"{about} is for whole numbers such as BIGINT, but column {column} is {kind.simpleString()}"
+            + (". For text use a datetime pattern of Spark" if isinstance(kind, _TEXT) else "")
         )
     return StoredTimes(stored, column, unit or written)
 
@@ -154,11 +154,9 @@ def no_timestamp(stream: str, column: str, kind: DataType) -> InputError:
     """What is said of an event time that is no timestamp and has no format."""
     way = ""
     if isinstance(kind, IntegralType | FloatType | DoubleType | DecimalType):
-        way = f". Say which unit its numbers are in: event_time_format {', '.join(map(repr, UNITS))}"
+        way = f". Set the unit of its numbers: event_time_format {', '.join(map(repr, UNITS))}"
     elif isinstance(kind, _TEXT):
-        way = (
-            ". Declare it TIMESTAMP, or say how its text is written: event_time_format 'yyyy-MM-dd HH:mm:ss'"
-        )
+        way = ". Declare it TIMESTAMP, or set the format of its text: event_time_format 'yyyy-MM-dd HH:mm:ss'"
     return InputError(
         f"stream {stream}: event_time column {column} is {kind.simpleString()}; it must be a timestamp{way}"
     )
@@ -174,6 +172,12 @@ def _try_pattern(spark: SparkSession, about: str, pattern: str) -> None:
         text = F.date_format(F.lit(_MOMENT).cast(TimestampType()), pattern)
         is_read = one_row(spark).select(F.try_to_timestamp(text, F.lit(pattern)).isNotNull()).collect()[0][0]
     except PySparkException as error:
-        raise InputError(f"{about} is no format that Spark reads: {first_line(error)} {allowed}") from error
+        if meant:
+            raise InputError(f"{about} is unknown; {allowed}") from error
+        raise InputError(
+            f"{about} is not a format that Spark reads: {first_line(error)} {allowed}"
+        ) from error
     if not is_read:
-        raise InputError(f"{about}: Spark does not read what it writes by this pattern; {allowed}")
+        raise InputError(
+            f"{about} does not determine a moment: Spark cannot read a text written by this pattern; {allowed}"
+        )

@@ -54,7 +54,7 @@ def tolerant_files(
         schema,
         event_time,
         load,
-        f"{kind} is decoded by Spark",
+        f"Spark decodes {kind} before the rules run",
         read,
         kind,
         line_ends=line_ends(kind, at_rest),

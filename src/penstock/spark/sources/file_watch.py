@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from penstock.errors import DamagedError
+from penstock.monitor.figures import counted
 from penstock.spark.storage.documents import sealed, unsealed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import last_lines, replace_bytes
@@ -130,8 +131,8 @@ class FileWatch:
                 "files_passed_over",
                 stream=self._stream,
                 count=len(others),
-                told=f"{len(others):,} names were passed over, because they are no files: "
-                f"first {others[0]['path']}, a {others[0]['kind']}; put files in their place under other names",
+                told=f"{counted(len(others), 'name')} skipped because a stream reads files only: first "
+                f"{others[0]['path']}, a {others[0]['kind']}. Add files under other names",
                 files=others[:_MOST_NAMED],
             )
 
@@ -167,7 +168,7 @@ class FileWatch:
             "files_changed",
             stream=self._stream,
             count=len(found),
-            told=f"{len(found):,} files have changed since they were read, what they hold now is not answered: "
+            told=f"{counted(len(found), 'file')} changed after the first read; the new content is not answered: "
             f"first {found[0][0]}, {_bytes(found[0][1].size)} then, {_bytes(found[0][2].size)} now",
             files=[
                 {"path": path, "size_then": then.size, "size_now": now.size}
@@ -219,9 +220,7 @@ class FileWatch:
                 lines = [_line(path, each, place) for path, each in seen.items()]
                 file.write("\n".join([head, *lines, ""]))
         except OSError as error:
-            told = (
-                f"{self._ledger} cannot be written, changes of some files will not be noticed later: {error}"
-            )
+            told = f"{self._ledger} cannot be written; Penstock may miss later changes of some files: {error}"
             self._events.record("file_watch_failed", stream=self._stream, told=told)
 
     def _forget(self) -> None:
@@ -284,7 +283,7 @@ def _as_read(path: str, modified_ms: int, stamp: Stamp | None) -> _Seen:
 
 
 def _bytes(size: int | None) -> str:
-    return "of unknown size" if size is None else f"{size:,} bytes"
+    return "of unknown size" if size is None else counted(size, "byte")
 
 
 def _found(path: str) -> _Seen | None:

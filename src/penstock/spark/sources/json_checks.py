@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.spark.sources.event_units import unit_warnings
 from penstock.spark.sources.sampled_files import CHARACTERS, absent, lines, open_text, stored_columns
 from penstock.sql.script.script import CreateTable
 
@@ -29,7 +30,7 @@ def json_warnings(table: CreateTable, files: list[Path], options: Mapping[str, s
     records = list(_records(files, options))
     names = {name for record in records for name in record}
     columns = stored_columns(table, files)
-    found = absent(columns, names, "the records looked at")
+    found = absent(columns, names, "the sampled records")
     for column in columns:
         if not column.type_sql.upper().startswith("TIMESTAMP"):
             continue
@@ -37,7 +38,9 @@ def json_warnings(table: CreateTable, files: list[Path], options: Mapping[str, s
         far = next((each for each in numbers if _is_far(each)), None)
         if far is not None:
             found.append(_misread(column.name, far, options))
-    return found
+    times = [record.get(options.get("eventtime", "")) for record in records]
+    moments = [each for each in times if isinstance(each, int) and not isinstance(each, bool)]
+    return [*found, *unit_warnings(files[0], moments, options)] if files else found
 
 
 def _is_far(value: Any) -> bool:
@@ -56,7 +59,7 @@ def _misread(name: str, number: float, options: Mapping[str, str]) -> str:
     )
     year = 1970 + int(number) // _SECONDS_A_YEAR
     return (
-        f"{name} holds numbers such as {number}, which Spark reads as seconds, in the year {year}. "
+        f"{name} has numbers such as {number}, which Spark reads as seconds, in the year {year}. "
         f"Declare {name} BIGINT and {way}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +14,8 @@ from penstock.spark.analysis.catalyst import java_class
 #: offsets by topic and by partition, the partition as in Spark's checkpoint
 Offsets = dict[str, dict[str, int]]
 
+#: options that name the topics of a stream
+SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
 _REQUEST, _ANSWER = "request.timeout.ms", "default.api.timeout.ms"
 #: it asks for little, beside batches or before them: it gives up sooner than Kafka's minute
 _REQUEST_MS, _ANSWER_MS = 5_000, 8_000
@@ -41,7 +44,7 @@ class KafkaAdmin:
             converted.put(name, value)
         self._admin: Any = self._java("org.apache.kafka.clients.admin.AdminClient").create(converted)
 
-    def close(self, seconds: int) -> None:
+    def close(self, seconds: int = 5) -> None:
         """Ends its thread and connections, after so many seconds at the most."""
         self._admin.close(self._java("java.time.Duration").ofSeconds(seconds))
 
@@ -53,6 +56,18 @@ class KafkaAdmin:
         names.removeIf(others)
         # one call for all names, which have no commas
         return [name for name in str(self._java("java.lang.String").join(",", names)).split(",") if name]
+
+    def creates_topics(self) -> bool:
+        """Whether the brokers create a topic when somebody writes to it."""
+        resource, kind = (
+            self._java(f"org.apache.kafka.common.config.ConfigResource{each}") for each in ("", "$Type")
+        )
+        node = self._answer(self._admin.describeCluster().nodes()).iterator().next()
+        asked = resource(kind.BROKER, node.idString())
+        names = self._java("java.util.ArrayList")()
+        names.add(asked)
+        config = self._answer(self._admin.describeConfigs(names).all()).get(asked)
+        return bool(config.get("auto.create.topics.enable").value() == "true")
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics, by name; without those of brokers that know none."""
@@ -121,3 +136,14 @@ def client_options(options: Mapping[str, str]) -> tuple[dict[str, str], int]:
         _REQUEST: str(request),
         _ANSWER: str(answer),
     }, answer + _MORE_MS
+
+
+def subscribed(options: Mapping[str, str]) -> list[str] | None:
+    """The topics that a stream names; None if it names a pattern.
+
+    Args:
+        options: of the table; names in lower case.
+    """
+    if "subscribe" in options:
+        return [topic.strip() for topic in options["subscribe"].split(",")]
+    return list(json.loads(options["assign"])) if "assign" in options else None

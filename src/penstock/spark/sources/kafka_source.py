@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from penstock.errors import ConnectionFailedError, InputError
+from penstock.errors import InputError
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.json_decode import decodable
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.windows.arrival_steps import OffsetSteps
@@ -22,8 +20,10 @@ from penstock.plan.expressions import Derived
 from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
-from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.recovery.messages import quoted
 from penstock.spark.sources.event_times import StoredTimes
+from penstock.spark.sources.kafka_admin import SUBSCRIPTIONS
+from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_topics
 from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, stamped, untold
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
@@ -34,7 +34,6 @@ from penstock.spark.tasks.json_stage import Block, run_raw_json
 from penstock.spark.tasks.worker import TaskReport
 from penstock.sql.script.script import CreateTable
 
-_SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
 #: options that say where a stream begins and ends, and how fast it goes
 _PACING = (
     *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
@@ -42,13 +41,10 @@ _PACING = (
     *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
 )
 _RECORD = ("value", "topic", "partition", "offset")
-_CONNECT_SECONDS = 3.0
 #: records that one job of a backfill reads, so that the stream's own jobs come in between
 _PORTION_RECORDS = 1_000_000
 #: polls of 500 records, the consumer's own default, halve the rate of small records
 _POLLS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
-#: how long the look at a topic may take
-_QUICK = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
 
 
 def open_kafka(
@@ -73,16 +69,16 @@ def open_kafka(
 
     Raises:
         InputError: no servers or no topic are named.
-        ConnectionFailedError: no broker answers, the topic does not exist, or Spark has no Kafka
-            connector.
+        ConnectionFailedError: no broker answers, a topic does not exist, or the session has no Kafka connector.
     """
     servers = options.get("kafka.bootstrap.servers")
     if not servers:
         raise InputError(f"table {table.name}: the option kafka.bootstrap.servers is missing")
-    if not any(name in options for name in _SUBSCRIPTIONS):
-        raise InputError(f"table {table.name}: one of the options {', '.join(_SUBSCRIPTIONS)} is needed")
+    if not any(name in options for name in SUBSCRIPTIONS):
+        raise InputError(f"table {table.name}: one of the options {', '.join(SUBSCRIPTIONS)} is needed")
     check_broker(table.name, servers)
-    _check_topic(spark, table.name, options)
+    check_connector(spark, table.name)
+    check_topics(spark, table.name, options)
     own = {**_POLLS, **{name: value for name, value in options.items() if name != "format"}}
     if options.get("format", "json") != "json":
         raise InputError(f"table {table.name}: format is '{options['format']}'; allowed: 'json'")
@@ -103,7 +99,7 @@ def open_kafka(
         source = KafkaJsonSource(declared, event_time, load, settings, one_topic, load_again)
     else:
         schema = declared or load(spark).schema
-        why = "Kafka's records are read by Spark"
+        why = "Spark reads Kafka's records"
         source = DataFrameSource(schema, event_time, decoded, why, reopen=load_again)
         if arrival is not None:
             source = stamped(source, arrival)
@@ -150,7 +146,7 @@ class KafkaJsonSource:
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """Kafka's records that were read before, as long as the topic has them."""
         if self.load_again is None:
-            raise CannotReadAgainError("the records are read only once")
+            raise CannotReadAgainError("Penstock reads the records once")
         for records in self.load_again(spark, past):
             yield records.select(*_RECORD)
 
@@ -177,9 +173,7 @@ class KafkaJsonSource:
     def place(self, derived: tuple[Derived, ...]) -> str:
         """In the worker's own JSON decoder, or behind Spark's."""
         why = self._why_not(derived)
-        return (
-            f"behind the DataFrame: {why}" if why else "on Kafka's raw values: JSON is decoded in the worker"
-        )
+        return f"slower path: {why}" if why else "fast path: Python workers decode JSON"
 
     def named(self, cause: Cause) -> Cause:
         """As it is."""
@@ -208,13 +202,13 @@ class KafkaJsonSource:
 
     def _why_not(self, derived: tuple[Derived, ...]) -> str | None:
         if not self.settings.decode_in_worker:
-            return "decode_in_worker is off"
+            return "the setting decode_in_worker is off"
         if derived:
-            return f"{len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+            return f"Spark computes {counted(len(derived), 'expression')}, such as {derived[0].expression}"
         if not decodable(arrow_schema(self._stored)):
-            return "a column's type is decoded by Spark's from_json only"
+            return "only Spark decodes the type of a column"
         if self.times is not None and self.times.epoch is None:
-            return "the event time's format is read by Spark only"
+            return "only Spark reads the format of the event time"
         return None
 
     @property
@@ -249,7 +243,7 @@ def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> 
         CannotReadAgainError: the topic has not got all of them any more.
     """
     first, until = past.partitions()
-    own = {name: value for name, value in options.items() if name not in _SUBSCRIPTIONS + _PACING}
+    own = {name: value for name, value in options.items() if name not in SUBSCRIPTIONS + _PACING}
 
     def read(topics: Mapping[str, Sequence[str]], **offsets: str) -> DataFrame:
         assigned = json.dumps({topic: sorted(map(int, partitions)) for topic, partitions in topics.items()})
@@ -321,46 +315,3 @@ def _step_of(steps: OffsetSteps) -> Column:
         place = F.floor(twice / (2 * (until - first))).cast("int")
         step = step.when(_from(topic, partition), F.greatest(F.lit(0), F.least(F.lit(last), place)))
     return step.otherwise(F.lit(last))
-
-
-def check_broker(name: str, servers: str) -> None:
-    """Makes sure that one of the servers accepts connections.
-
-    Raises:
-        ConnectionFailedError: none does.
-        InputError: a server is not written as host:port.
-    """
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if not host or not port.isdigit():
-            raise InputError(
-                f"table {name}: kafka.bootstrap.servers holds '{server}'; allowed: host:port, ..."
-            )
-        try:
-            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        except OSError:
-            continue
-        return
-    raise ConnectionFailedError(f"table {name}: no Kafka broker answers at {servers}")
-
-
-def _check_topic(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
-    wanted = {
-        key: value for key, value in options.items() if key in _SUBSCRIPTIONS or key.startswith("kafka.")
-    }
-    topic = next(options[key] for key in _SUBSCRIPTIONS if key in options)
-    try:
-        reader = spark.read.format("kafka").options(**{**_QUICK, **wanted})
-        reader.option("startingOffsets", "earliest").load().limit(1).count()
-    except PySparkException as error:
-        if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "find data source: kafka" not in str(error):
-            raise ConnectionFailedError(f"table {name}: topic {topic}: {first_line(error)}") from error
-        raise ConnectionFailedError(
-            f"table {name}: this Spark has no Kafka connector; start it with "
-            "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:<your Spark version>"
-        ) from error
-    except Py4JJavaError as error:
-        told = str(error.java_exception.getMessage())
-        if "UnknownTopicOrPartition" in str(error):
-            told = "it does not exist"
-        raise ConnectionFailedError(f"table {name}: topic {topic}: {told}") from error

@@ -15,6 +15,7 @@ from typing import IO
 
 from pyspark.sql import SparkSession
 
+from penstock.monitor.figures import counted
 from penstock.spark.tasks.parquet_files import local_path, other_kind
 
 #: why a line is set aside
@@ -53,7 +54,7 @@ class LongLine:
     @property
     def origin(self) -> str:
         """The place and the size, as the quarantine says them."""
-        return f"{self.path}:{self.line} ({self.size:,} bytes)"
+        return f"{self.path}:{self.line} ({counted(self.size, 'byte')})"
 
 
 def line_ends(kind: str, options: Mapping[str, str]) -> bytes:

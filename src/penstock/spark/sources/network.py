@@ -168,7 +168,7 @@ def open_network(
     """
     if table.columns:
         raise SqlError(
-            f"table {table.name}: a network has columns of its own: {', '.join(ARRIVED.names)}; leave out the declared ones",
+            f"table {table.name}: a network has fixed columns: {', '.join(ARRIVED.names)}. Remove the declared columns",
             *table.at(table.columns[0].name),
         )
     fields = {plain_option(name): name for name in (*option_names(), *PLAYING)}
@@ -178,7 +178,7 @@ def open_network(
     if unknown is not None:
         allowed = ", ".join((*option_names(), *PLAYING, "event_time"))
         raise UnknownNameError(
-            f"table {table.name}: a network has no option {unknown}; allowed: {allowed}", *table.at(unknown)
+            f"table {table.name}: a network has no option {unknown}. Options: {allowed}", *table.at(unknown)
         )
     network = {name: value for name, value in given.items() if name not in PLAYING}
     try:
@@ -197,13 +197,13 @@ def _refuse_other(stream: str, packets: Mapping[str, Any] | None, said: Mapping[
     """Makes sure that the packets of a checkpoint are those that the script asks for."""
     if packets is None:
         raise CheckpointError(
-            f"stream {stream}: its checkpoint is that of a replay of a stored table, not of a network; start with a new output "
+            f"stream {stream}: its checkpoint belongs to a replay of a stored table, not to a network. Start with a new output "
             "folder and checkpoint"
         )
     other = [name for name, value in packets.items() if name in said and said[name] != value]
     if other:
         now, then = (", ".join(f"{name} {all_[name]}" for name in other) for all_ in (said, packets))
         raise CheckpointError(
-            f"stream {stream}: the network of its checkpoint has {then}, and the script says {now}; put that back, or start with a "
+            f"stream {stream}: the network of its checkpoint has {then}, but the script has {now}. Restore the old value, or start with a "
             "new output folder and checkpoint"
         )

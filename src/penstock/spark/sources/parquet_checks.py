@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.spark.sources.sampled_files import absent, listed, stored_columns
+from penstock.spark.sources.sampled_files import RECORDS, absent, listed, stored_columns
 from penstock.sql.script.script import CreateTable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def parquet_warnings(table: CreateTable, files: list[Path]) -> list[str]:
     """
     stored = list(_stored(files))
     columns = stored_columns(table, files)
-    found = absent(columns, {name for name, _ in stored}, "the files looked at", folded=True)
+    found = absent(columns, {name for name, _ in stored}, "the sampled files", folded=True)
     types: dict[str, dict[str, pa.DataType]] = {}
     for name, kind in stored:
         types.setdefault(name.lower(), {})[str(kind)] = kind
@@ -81,15 +81,27 @@ def parquet_warnings(table: CreateTable, files: list[Path]) -> list[str]:
     if told[Reading.NONE]:
         way = f". {_NANOSECONDS.format(listed(nanoseconds))}" if nanoseconds else ""
         found.append(
-            f"the files looked at have {listed(told[Reading.NONE])}, which Spark does not read so: "
-            f"their rows will be set aside unread{way}"
+            f"the sampled files have {listed(told[Reading.NONE])}, which Spark cannot read: "
+            f"Penstock will set their rows aside{way}"
         )
     if told[Reading.WRAPPED]:
         found.append(
-            f"the files looked at have {listed(told[Reading.WRAPPED])}: values that do not fit are read as other "
-            "numbers, or their rows are set aside unread. Declare a wider type"
+            f"the sampled files have {listed(told[Reading.WRAPPED])}: Spark reads values that do not fit as other "
+            "numbers, or Penstock sets their rows aside. Declare a wider type"
         )
     return found
+
+
+def parquet_event_times(files: list[Path], column: str) -> list[int]:
+    """The first numbers of a column of Parquet files that has the event time."""
+    import pyarrow.parquet as pq
+
+    for file in files:
+        source = pq.ParquetFile(file)
+        if column in source.schema_arrow.names and source.metadata.num_row_groups:
+            (values,) = source.read_row_group(0, columns=[column]).slice(0, RECORDS).columns
+            return [value for value in values.to_pylist() if isinstance(value, int)]
+    return []
 
 
 def nanosecond_columns(files: list[Path]) -> list[str]:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from penstock.monitor.figures import counted
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
@@ -129,12 +130,12 @@ class ParquetSource:
     def place(self, derived: tuple[Derived, ...]) -> str:
         """In the scan unless a view needs a column that only Spark computes."""
         if not self.in_scan:
-            return "behind the DataFrame: map_in_scan is off"
+            return "slower path: the setting map_in_scan is off"
         if derived:
-            return f"behind the DataFrame: {len(derived)} expressions are computed by Spark, first {derived[0].expression}"
+            return f"slower path: Spark computes {counted(len(derived), 'expression')}, such as {derived[0].expression}"
         if not self._reads_times:
-            return "behind the DataFrame: the event time's format is read by Spark only"
-        return "in the scan: every compared expression is a column of the Parquet files"
+            return "slower path: only Spark reads the format of the event time"
+        return "fast path: Python workers read the compared columns of the Parquet files"
 
     def named(self, cause: Cause) -> Cause:
         """As it is."""

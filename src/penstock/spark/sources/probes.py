@@ -189,7 +189,7 @@ class KafkaProbe:
 
 def _connect(servers: str) -> None:
     """Makes sure that a server accepts connections: cheaper, and sooner to fail, than to ask it something."""
-    told = "no servers are named"
+    told = "no servers are configured"
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
         try:

@@ -74,7 +74,7 @@ class Pace:
             speed = -1.0
         if not speed > 0:
             raise SqlError(
-                f"table {table.name}: speed is '{text}'; allowed: 'max' or a number above 0",
+                f"table {table.name}: speed is '{text}'. Write 'max' or a number above 0.",
                 *table.at("speed"),
             )
         return cls(speed, int(options.get("rowspertrigger", "100000")))
@@ -123,8 +123,8 @@ def _refuse_columns_after(folder: Path, stream: str, schema: StructType) -> None
     later = [name for name in schema.fieldNames() if name not in copied]
     if later:
         raise CheckpointError(
-            f"stream {stream}: the replay plays a copy of its table that was made without {', '.join(later)}; leave the "
-            "columns as they were, or start with a new output folder and checkpoint"
+            f"stream {stream}: the replay plays a copy of its table that was made without {', '.join(later)}. Restore the "
+            "columns, or start with a new output folder and checkpoint"
         )
 
 
@@ -213,7 +213,7 @@ class ReplaySource:
         """Makes sure that what the checkpoint holds is for this source to play."""
         if (self._folder / "network.json").exists():
             raise CheckpointError(
-                f"stream {stream}: its checkpoint is that of a simulated network, not of a stored table; start with a new output "
+                f"stream {stream}: its checkpoint belongs to a simulated network, not to a stored table. Start with a new output "
                 "folder and checkpoint"
             )
 

@@ -280,12 +280,12 @@ class DataFrameSource:
         if read is not None and self.stamp is None:
             return (read(spark, paths, {}) for paths in past.files())
         if self.reopen is None:
-            raise CannotReadAgainError(f"{self.why}, and such a source is read only once")
+            raise CannotReadAgainError(f"{self.why}; Penstock reads such a source once")
         return self.reopen(spark, past)
 
     def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
         """Always behind the DataFrame."""
-        return f"behind the DataFrame: {self.why}"
+        return f"slower path: {self.why}"
 
     def named(self, cause: Cause) -> Cause:
         """As it is."""
@@ -401,8 +401,8 @@ def _refuse_signs(paths: Sequence[str]) -> None:
     named = next(filter(has_signs, paths), None)
     if named is not None and len(paths) > 1:
         raise InputError(
-            f"the name of {named} is a pattern to Spark, which would read the other files of the batch once more for it: "
-            "rename the file, or declare its folder with CREATE TABLE, where names may have such signs"
+            f"File {named} has a name that Spark reads as a pattern, so it would read other files of the batch twice. Rename "
+            "the file, or declare its folder with CREATE TABLE, which allows such names."
         )
 
 
@@ -421,7 +421,7 @@ def stamped(source: DataFrameSource, column: str) -> DataFrameSource:
         schema=StructType([*source.schema.fields]).add(column, TimestampType()),
         event_time=column,
         open=lambda session: source.open(session).withColumn(column, F.current_timestamp()),
-        why="tuples are stamped with the time of their batch",
+        why="Penstock adds the arrival time to each tuple",
         stamp=column,
         reopen=None,
     )

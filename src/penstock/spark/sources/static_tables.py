@@ -92,7 +92,7 @@ def is_static(table: CreateTable) -> bool:
     value = table.options.get(STATIC, "false").strip().lower()
     if value not in ("true", "false"):
         raise SqlError(
-            f"table {table.name}: static is '{table.options[STATIC]}'; allowed: 'true' or 'false'",
+            f"table {table.name}: static is '{table.options[STATIC]}'. Write 'true' or 'false'.",
             *table.at(STATIC),
         )
     return value == "true"
@@ -108,13 +108,14 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
     """
     if table.source.lower() not in FILE_SOURCES:
         raise UnsupportedError(
-            f"table {table.name}: a static table is one of files; allowed: {', '.join(FILE_SOURCES)}",
+            f"table {table.name}: a static table reads files only. Use {', '.join(FILE_SOURCES)}",
             *table.at("using"),
         )
     for option in ("event_time", "event_time_format", "arrival"):
         if option in table.options:
             raise SqlError(
-                f"table {table.name}: a static table has no event time; leave {option} out", *table.at(option)
+                f"table {table.name}: a static table has no event time. Remove the option {option}.",
+                *table.at(option),
             )
     path, schema, options = open_files_at_rest(spark, table)
     found = StaticTable(table.name, path, table.source.lower(), schema, options)
@@ -124,7 +125,7 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
         raise SqlError(str(error), *table.at()) from error
     if "://" in path and local_path(path) is None:
         raise UnsupportedError(
-            f"table {table.name}: the files of a static table are watched for changes and have to be local, {path} is not",
+            f"table {table.name}: Penstock watches the files of a static table, so they must be local; {path} is not.",
             *table.at("path"),
         )
     return found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.spark.sources.csv_checks import csv_warnings
+from penstock.spark.sources.event_units import unit_warnings
 from penstock.spark.sources.json_checks import json_warnings
-from penstock.spark.sources.parquet_checks import parquet_warnings
+from penstock.spark.sources.parquet_checks import parquet_event_times, parquet_warnings
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.sampled_files import has_no_files, sample
 from penstock.sql.script.script import CreateTable
@@ -30,7 +31,7 @@ def table_warnings(table: CreateTable) -> list[str]:
         return found
     try:
         if has_no_files(options["path"]):
-            return [*found, f"{options['path']} has no files yet: the stream waits for the first one"]
+            return [*found, f"{options['path']} has no files yet; the stream waits for the first one"]
         files = sample(options["path"])
         if kind == "csv":
             for file in files[:1]:
@@ -39,6 +40,8 @@ def table_warnings(table: CreateTable) -> list[str]:
             found += json_warnings(table, files, options)
         elif kind == "parquet":
             found += parquet_warnings(table, files)
+            if files and "eventtimeformat" in options and "eventtime" in options:
+                found += unit_warnings(files[0], parquet_event_times(files, options["eventtime"]), options)
     except Exception:  # whatever a file holds, it is the stream's business
         return found
     return found
@@ -49,7 +52,7 @@ def _unknown_options(table: CreateTable) -> list[str]:
         return []
     known = known_options(table.source, table.options.get("format"))
     return [
-        f"option {name} is known neither to Penstock nor to Spark's reader of {table.source}"
+        f"option {name} is unknown to Penstock and to Spark's reader of {table.source}; check its spelling"
         for name in table.options
         if plain_option(name) not in known and not name.startswith(("kafka.", "spark."))
     ]

@@ -87,9 +87,9 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
     kind = table.source.lower()
     if written is not None and (event_time is None or kind == "network"):
         message = (
-            "a network has timestamps; leave event_time_format out"
+            "a network already has timestamps. Remove event_time_format."
             if kind == "network"
-            else "event_time_format says how the event time is stored; name its column: event_time 'column'"
+            else "event_time_format needs the option event_time 'column'."
         )
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time_format"))
     if arrival is not None:
@@ -107,7 +107,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         source = _open_files(spark, table, kind, options, event_time, settings, in_scan=arrival is None)
     else:
         raise UnsupportedError(
-            f"table {table.name}: source {table.source} is not supported; allowed: {', '.join(SOURCES)}",
+            f"table {table.name}: source {table.source} is not supported. Use {', '.join(SOURCES)}",
             *table.at("using"),
         )
     if arrival is not None and isinstance(source, DataFrameSource):
@@ -155,7 +155,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
     streaming = [name for name in table.options if plain_option(name) in _STREAMING_OPTIONS]
     if streaming:
         raise SqlError(
-            f"table {table.name}: {streaming[0]} is an option of streams, and the table is static",
+            f"table {table.name}: {streaming[0]} is an option of streams, but the table is static. Remove it.",
             *table.at(streaming[0]),
         )
     path = _path(table, options, is_stream=False)
@@ -218,7 +218,7 @@ def _open_files(
     why = (
         f"{kind} files"
         if kind != "parquet"
-        else "the path is no plain local folder, and only Spark turns partition folders into columns"
+        else "the path is not a plain local folder, and only Spark turns partition folders into columns"
     )
     return DataFrameSource(
         schema=schema,
@@ -250,15 +250,13 @@ def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructT
     except PySparkException as error:
         message = first_line(error)
         if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
-            message = (
-                f"{path} has no files with columns yet; declare the columns in CREATE TABLE, or add a file"
-            )
+            message = f"{path} is empty: declare the columns in CREATE TABLE, or add a file."
         elif error.getCondition() == "PARQUET_TYPE_ILLEGAL" and (columns := nanosecond_columns(sample(path))):
             message = nanoseconds_refused(columns)
         raise ConnectionFailedError(f"table {table.name}: {message}", *table.at("path")) from error
     if not schema.fields:
         raise InputError(
-            f"table {table.name}: {path} has no columns; declare them in CREATE TABLE, or add a file"
+            f"table {table.name}: {path} has no columns. Declare them in CREATE TABLE, or add a file."
         )
     return schema
 
@@ -283,7 +281,9 @@ def _open_replay(
     path = _path(table, dict(options))
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
-        raise InputError(f"table {table.name}: a replay needs the option arrival_time (or event_time)")
+        raise InputError(
+            f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column with the arrival time."
+        )
     declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
     schema = declared or _inferred(table, path, reader)
@@ -300,7 +300,7 @@ def _open_replay(
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(
             f"table {table.name}: arrival_time column {arrival} is {kind.simpleString()}, not a timestamp; "
-            "one stored otherwise has to be the event time too, with event_time_format",
+            "declare it TIMESTAMP, or use it as event_time too, with event_time_format",
             *table.at("arrival_time"),
         )
     check_columns(table.name, stored.schema, event_time)
@@ -311,24 +311,25 @@ def _open_replay(
 def _check_arrival(table: CreateTable, kind: str, event_time: str | None) -> None:
     """Makes sure that the tuples of a table may be stamped with the time of their batch."""
     if kind in _PLAYED:
-        message = (
-            f"a {kind} says when its tuples came by {_PLAYED[kind]}; event_time may name the same column"
-        )
+        message = f"a {kind} has the arrival time {_PLAYED[kind]}. Remove the option `arrival`; event_time may name that column."
         raise SqlError(f"table {table.name}: {message}", *table.at("arrival"))
     if event_time is not None:
-        message = "arrival names the column of the time at which tuples came, which is the table's event time; leave one of both out"
+        message = "set either `arrival` or `event_time`, not both"
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time"))
 
 
 def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:
     path = options.pop("path", None)
     if path is None:
-        raise InputError(f"table {table.name}: the option path is missing")
+        raise InputError(f"table {table.name}: set the option path")
     if "://" not in path and not is_pattern(path) and not Path(path).exists():
-        raise ConnectionFailedError(f"table {table.name}: path {path} does not exist", *table.at("path"))
+        raise ConnectionFailedError(
+            f"table {table.name}: path {path} does not exist. Create the folder, or correct the option path.",
+            *table.at("path"),
+        )
     if is_stream and Path(path).is_file() and table.source != "replay":
         raise SqlError(
-            f"table {table.name}: path {path} is a file; a stream reads a folder, to which files are added",
+            f"table {table.name}: path {path} is a file. A stream reads a folder: name its folder.",
             *table.at("path"),
         )
     return str(Path(path).resolve()) if "://" not in path else path
@@ -343,12 +344,12 @@ def _check_options(table: CreateTable) -> None:
             nearest = get_close_matches(plain, known, 1, cutoff=0.8)
             if nearest:
                 raise UnknownNameError(
-                    f"table {table.name}: there is no option {name}; did you mean {known[nearest[0]]}?",
+                    f"table {table.name}: option {name} does not exist; did you mean {known[nearest[0]]}?",
                     *table.at(name),
                 )
         if plain in _NUMBERS and not (value.isdecimal() and int(value) > 0):
             raise SqlError(
-                f"table {table.name}: {name} is '{value}'; allowed: a whole number from 1", *table.at(name)
+                f"table {table.name}: {name} is '{value}'. Write a whole number from 1.", *table.at(name)
             )
 
 

@@ -19,7 +19,7 @@ from penstock.errors import StreamFailedError
 from penstock.plan.expressions import Derived
 from penstock.spark.recovery.causes import DATA_LOST, SOURCE_UNREACHABLE, Cause, cause_of
 from penstock.spark.sources.event_times import StoredTimes
-from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
+from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets, subscribed
 from penstock.spark.sources.source import BoundBatch, Progress, TimedSource, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import numbered, replace_bytes
@@ -27,8 +27,6 @@ from penstock.spark.storage.formats import TOPICS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.worker import TaskReport
-
-_CLOSE_SECONDS = 5
 
 
 class TopicRecreatedError(StreamFailedError):
@@ -141,7 +139,7 @@ class TopicsSource:
         self._source.close()
         admin, self._admin = self._admin, None
         if admin is not None:
-            admin.close(_CLOSE_SECONDS)
+            admin.close()
 
     def _store(self, ids: dict[str, str]) -> None:
         if ids != self._ids:
@@ -152,11 +150,8 @@ class TopicsSource:
     def _found(self, admin: KafkaAdmin) -> dict[str, str]:
         """The ids of the topics that are subscribed to and there, by name."""
         options = {name.lower(): value for name, value in self._options.items()}
-        if "subscribe" in options:
-            return admin.ids(topic.strip() for topic in options["subscribe"].split(","))
-        if "assign" in options:
-            return admin.ids(json.loads(options["assign"]))
-        return admin.ids(admin.matching(options["subscribepattern"]))
+        topics = subscribed(options)
+        return admin.ids(admin.matching(options["subscribepattern"]) if topics is None else topics)
 
     def _mend(self, admin: KafkaAdmin) -> None:
         document = TOPICS.read(self._layout.topics(self._stream)) or {}
@@ -177,9 +172,8 @@ class TopicsSource:
                     "topic_recreated",
                     stream=self._stream,
                     topic=topic,
-                    told=f"topic {topic} was deleted and created again: read to {_listed(expected)} before, it holds "
-                    f"{_listed(begin)} to {_listed(end)} now, all of which is read; records of the old topic that "
-                    "had not been read are lost, how many is unknown",
+                    told=f"topic {topic} was deleted and created again. Penstock reads the new topic from its start, "
+                    f"{_listed(begin)} to {_listed(end)}. Unread records of the old topic, from {_listed(expected)} on, are lost",
                     was=known[topic],
                     now=found[topic],
                     expected=expected,
@@ -221,7 +215,7 @@ class TopicsSource:
 
 def _recreated(topic: str) -> TopicRecreatedError:
     return TopicRecreatedError(
-        f"topic {topic} was deleted and created again; its stream goes on from its beginning"
+        f"topic {topic} was deleted and created again; its stream continues from the beginning of the new topic"
     )
 
 

@@ -205,8 +205,8 @@ class PlanLog:
         }
         if not PLAN.put(self._plans / f"{version}.json", document):
             raise CheckpointError(
-                f"plan version {version} of stream {self._stream} was stored by another run; "
-                "a checkpoint belongs to one run at a time"
+                f"plan version {version} of stream {self._stream} was written by another run; "
+                "only one run may use a checkpoint at a time"
             )
 
     def load(self, version: int) -> dict[str, ViewDefinition]:

@@ -83,7 +83,7 @@ def _locked(path: Path) -> IO[str]:
         file = path.open("a+")
     except OSError as error:
         raise ConnectionFailedError(
-            f"cannot write to {path}: {error.strerror}; the checkpoint folder must be writable"
+            f"cannot write to {path}: {error.strerror}; make the checkpoint folder writable"
         ) from error
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ def _locked(path: Path) -> IO[str]:
         holder = file.read() or "unknown"
         file.close()
         raise CheckpointError(
-            f"the checkpoint {path.parent} is in use by process {holder}; stop that first, or name another "
+            f"the checkpoint {path.parent} is in use by process {holder}. Stop that process, or name another "
             "output folder and checkpoint"
         ) from None
     file.truncate(0)

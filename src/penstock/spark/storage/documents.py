@@ -52,9 +52,11 @@ def unsealed(content: bytes, path: Path, kind: str) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(str(path), f"({kind}) is damaged: it is no whole JSON document: {error}") from None
+        raise DamagedError(
+            str(path), f"({kind}) is damaged: it is not a complete JSON document: {error}"
+        ) from None
     if not isinstance(document, dict):
-        raise DamagedError(str(path), f"({kind}) is damaged: it is no JSON object")
+        raise DamagedError(str(path), f"({kind}) is damaged: it is not a JSON object")
     if seal is not None:
         del document[CHECKSUM]
     return document

@@ -114,7 +114,7 @@ class EventLog:
                     self._waiting.popleft()
         except OSError as error:
             if self._failure is None:
-                _log.warning("cannot write %s: %s; events wait for room", self._path, error)
+                _log.warning("cannot write %s: %s; events wait for free space", self._path, error)
             self._failure = error
             return False
         self._turn_if_full()
@@ -143,7 +143,7 @@ class EventLog:
                 path.unlink()
         except OSError as error:
             self._full_at = size + self._most_bytes // _TRIES
-            _log.warning("%s is full and cannot make room for a new one: %s", self._path, error)
+            _log.warning("%s is full, and Penstock cannot start a new one: %s", self._path, error)
 
     @property
     def recent(self) -> list[dict[str, Any]]:

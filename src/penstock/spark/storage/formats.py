@@ -86,9 +86,9 @@ def other_version(found: object, read: int, what: str) -> str:
         what: which version it is: of a format, the layout, a state.
     """
     if isinstance(found, int) and found > read:
-        age, remedy = "a newer", "go on with that version of Penstock"
+        age, remedy = "a newer", "continue with that version of Penstock"
     else:
-        age, remedy = "an older", "go on with the version of Penstock that wrote it"
+        age, remedy = "an older", "continue with the version of Penstock that wrote it"
     has = f"{what} {found}" if found is not None else f"no {what} version"
     return (
         f"was written by {age} version of Penstock: it has {has}, this version reads {what} {read}; {remedy}, or start "
@@ -110,7 +110,7 @@ NETWORK = Format("the network of a stream", 1)
 LOG_ENTRY = Format("an entry of a log", 1, ("number", "batch", "plan", "clock", "files", "delays", "whole"))
 LOG_SEGMENT = Format("a segment of a log", 1, ("entries", "replaced", "bytes", "bytes_so_far"))
 LOG_KEPT = Format("how far back a log reaches", 1, ("first", "before"))
-LOG_READER = Format("how far a reader of a log has come", 1, ("number",))
+LOG_READER = Format("the position of a reader of a log", 1, ("number",))
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
 JOINS = Format("the join views", 1, ("register",))
 DEADLINES = Format("the views with a deadline", 1, ("register",))

@@ -19,6 +19,8 @@ PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", 
 #: kind of the files that the log of a view's rows names: those that were published
 ROWS_FILES = "rows"
 #: what `identity.json` is, for messages
+#: what `status.json` is, for messages
+STATUS = "the status of the newest run"
 IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 6
@@ -206,7 +208,7 @@ class Layout:
                 and not (self.output / "_penstock").is_dir()
             ):
                 raise InputError(
-                    f"the output {self.output} exists and is no results folder of Penstock; name a new or an empty folder"
+                    f"output folder {self.output} exists and is not a results folder of Penstock. Name a new or an empty folder."
                 )
             for folder in (self.output, self.checkpoint):
                 _refuse_unwritable(folder)
@@ -221,10 +223,15 @@ class Layout:
             if identity is not None and identity.get("layout") != LAYOUT_VERSION:
                 found = identity.get("layout")
                 raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
+        if results is not None and checkpoint is None:
+            raise CheckpointError(
+                f"output folder {self.output} has results, but its checkpoint {self.checkpoint} does not exist. Restore the "
+                "checkpoint folder, name the right one, or start with a new output folder"
+            )
         if results is not None and results != checkpoint:
             raise CheckpointError(
-                f"the output folder {self.output} holds the results of another checkpoint than "
-                f"{self.checkpoint}; use the checkpoint it was written with, or a new output folder"
+                f"output folder {self.output} has the results of another checkpoint than {self.checkpoint}. Use the "
+                "checkpoint that it was written with, or a new output folder"
             )
 
     def open(self) -> None:
@@ -260,6 +267,6 @@ def _refuse_unwritable(folder: Path) -> None:
 
 def _unusable(error: OSError, output: Path) -> ConnectionFailedError:
     return ConnectionFailedError(
-        f"cannot write to {error.filename or output}: {error.strerror}; "
-        "the output and checkpoint folders must be writable"
+        f"cannot write to {error.filename or output}: {error.strerror}. "
+        "Make the output and checkpoint folders writable"
     )

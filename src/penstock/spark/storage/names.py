@@ -37,7 +37,7 @@ def check_name(what: str, name: str) -> None:
         InputError: it is empty, or has a character that no file's name can have.
     """
     if not name.strip() or any(ord(each) < 32 or 0xD800 <= ord(each) < 0xE000 for each in name):
-        raise InputError(f"{what} {name!r}: a name is not empty and has no control characters")
+        raise InputError(f"{what} {name!r}: a name must not be empty or contain control characters.")
 
 
 def check_length(what: str, name: str) -> None:

@@ -15,8 +15,8 @@ from penstock.spark.storage.files import last_lines, sync_file, sync_folder
 
 #: what to do where a checkpoint was set back
 REMEDY = (
-    "nothing more was published. Put back the newest copy of the checkpoint folder, or start with a new checkpoint "
-    "and a new output folder, which answers all that the source still has"
+    "Penstock published nothing more. Restore the newest copy of the checkpoint folder, or start with a new checkpoint "
+    "and a new output folder, which answers everything that the source still has"
 )
 
 #: of an offset log's file: a version and what Spark knows of the batch; then a line a source
@@ -227,6 +227,6 @@ def refuse_others(stream: str, figures: Mapping[str, Any], offsets: str | None, 
     known = figures.get("offsets")
     if known is not None and offsets is not None and known != offsets:
         raise CheckpointError(
-            f"stream {stream}: batch {figures['batch']} is published, and Spark now reads other records for it: "
-            f"{checkpoint} was set back to an older copy or has lost files; {REMEDY}"
+            f"stream {stream}: batch {figures['batch']} was published, but Spark now reads other records for it: "
+            f"{checkpoint} was restored from an older copy, or files are missing; {REMEDY}"
         )

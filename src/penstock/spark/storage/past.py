@@ -53,9 +53,9 @@ class SeenFile:
         try:
             found = local.stat()
         except OSError as error:
-            raise CannotReadAgainError(f"file {local} is gone") from error
+            raise CannotReadAgainError(f"file {local} does not exist any more") from error
         if found.st_mtime_ns // 1_000_000 != self.modified:
-            raise CannotReadAgainError(f"file {local} was changed since it was read")
+            raise CannotReadAgainError(f"file {local} changed after Penstock read it")
         return found.st_size
 
 

@@ -63,7 +63,9 @@ class ReplacedFiles:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 if path not in self._stuck:
-                    _log.warning("%s was replaced and cannot be removed; it is tried again: %s", path, error)
+                    _log.warning(
+                        "%s was replaced but cannot be deleted; Penstock tries again: %s", path, error
+                    )
                 self._stuck.add(path)
                 self._due[path] = now + _RETRY_SECONDS
                 continue

@@ -1,4 +1,4 @@
-"""Spark's own checkpoint files: Hadoop leaves the checksums of each in a hidden file beside it."""
+"""Spark's own checkpoint files: Hadoop leaves the checksums of each in a hidden file beside it; batches have no gap."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
+from penstock.spark.storage.files import numbered
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
 _HEAD = struct.Struct(">4sI")
 _MAGIC = b"crc\x00"
+#: so many of the newest batches Spark keeps, and both files of each
+_RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
@@ -19,6 +22,23 @@ def summed_files(folder: Path) -> Iterator[Path]:
     """The files below a folder that have checksums, those that are gone among them."""
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
+
+
+def missing_batches(folder: Path) -> Iterator[Path]:
+    """The offsets and commits of batches that Spark has committed and not removed since, which are gone.
+
+    Args:
+        folder: Spark's checkpoint of one query.
+    """
+    batches = {log: set(numbered(folder / log, "")) for log in ("offsets", "commits")}
+    last = max(batches["commits"], default=-1)
+    first = max(
+        min((number for found in batches.values() for number in found), default=0), last + 1 - _RETAINED
+    )
+    for log, found in batches.items():
+        for number in range(first, last + 1):
+            if number not in found:
+                yield folder / log / str(number)
 
 
 def check_summed(path: Path) -> None:

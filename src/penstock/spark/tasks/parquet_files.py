@@ -295,7 +295,7 @@ class RowGroupReader:
 
     def _check_rows(self, rows: int, columns: Sequence[str]) -> None:
         if rows != self.group.rows:
-            raise UnreadableError(f"{rows:,} rows where the footer says {self.group.rows:,}", columns)
+            raise UnreadableError(f"{rows:,} rows, but the footer has {self.group.rows:,}", columns)
         self._check()
 
     def _check(self) -> None:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
+from penstock.monitor.figures import counted
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
 from penstock.operators.python_values import python_values
@@ -47,7 +48,7 @@ _UNREADABLE = "unreadable "
 #: names of 100,000 views fit; beyond it Parquet would write each name out
 _DICTIONARY_BYTES = 64 << 20
 #: why a tuple is in no window though it could be read
-TOO_LATE = "too late: all its windows are final, and the history does not go back to them"
+TOO_LATE = "too late: all its windows are final and older than the history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class SetAside:
     def origin(self) -> str:
         """The place and the number of rows, as the quarantine says them."""
         place = self.path if self.row_group is None else f"{self.path}#{self.row_group}"
-        return place if self.rows is None else f"{place} ({self.rows:,} rows)"
+        return place if self.rows is None else f"{place} ({counted(self.rows, 'row')})"
 
 
 @dataclass(slots=True)

@@ -266,7 +266,9 @@ class _Binder:
             for column, kind in zip(every, types, strict=True):
                 if pa.types.is_boolean(column.type) and kind not in (pa.bool_(), pa.null()):
                     text = column.expression
-                    message = f"A condition is boolean; this is of type {spark_name(kind)}."
+                    message = (
+                        f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
+                    )
                     raise TypeMismatchError(message, text, 0, len(text))
             return self._host.may_raise([column.expression for column in computed])
         except SqlError as error:
@@ -336,7 +338,7 @@ class _Binder:
         kind = spark_name(column.type) if column is not None else literal.kind if literal is not None else "?"
         raise self._clause.error(
             TypeMismatchError,
-            f"A condition is boolean; `{predicate.operand.text}` is of type {kind}. Compare it with something.",
+            f"A condition must be BOOLEAN; `{predicate.operand.text}` is {kind}. Compare it with a value.",
             predicate.start,
             predicate.end,
         )

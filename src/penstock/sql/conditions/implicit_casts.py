@@ -43,7 +43,7 @@ def refuse_raising(
         raise clause.error(
             TypeMismatchError,
             f"{column.expression} is of type {spark_name(column.type)}; {operand.text} cannot be cast to {target}, "
-            "so this comparison would raise for every row.",
+            "so this comparison fails for every row.",
             operand.start,
             operand.end,
         )
@@ -57,9 +57,9 @@ def warning_of_cast(clause: Clause, column: Compared, operand: Operand, literal:
     text = column.expression
     return clause.error(
         SqlError,
-        f"{text} is of type STRING, {operand.text} is not: Spark casts {text} to {target}, which raises for every "
-        f"row where it spells no {target}; such a row is no match and counted as an error. Compare with a "
-        f"string, or use try_cast({text} AS {target}).",
+        f"{text} is STRING, {operand.text} is not: Spark casts {text} to {target}, which fails for a row whose text is "
+        f"not a {target}. Penstock counts such a row as an error, not as a match. Compare with a string, or use "
+        f"try_cast({text} AS {target}).",
         operand.start,
         operand.end,
     ).render()

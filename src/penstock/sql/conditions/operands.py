@@ -185,7 +185,7 @@ class Operands:
         if len(found) > 1:
             raise clause.error(
                 UnknownNameError,
-                f"{operand.text} is ambiguous: it may be {', '.join(found)}. Names are case-insensitive; rename one.",
+                f"{operand.text} is ambiguous: it can mean {', '.join(found)}. Names are case-insensitive; rename one of them.",
                 operand.start,
                 operand.end,
             )

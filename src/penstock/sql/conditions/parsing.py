@@ -94,11 +94,11 @@ def parse_condition(text: str) -> Condition:
     """
     tokens = tokenize(text)
     if not tokens:
-        raise SqlError("A condition is missing.", text, 0, len(text))
+        raise SqlError("The condition is missing.", text, 0, len(text))
     parser = _Parser(text, tokens)
     condition = parser.disjunction()
     if parser.position < len(tokens):
-        parser.fail("An operator is missing before this.")
+        parser.fail("An operator is missing before this token.")
     return condition
 
 
@@ -115,7 +115,7 @@ class _Parser:
         if self.position < len(self.tokens):
             token = self.tokens[self.position]
             raise SqlError(message, self.text, token.start, token.end + 1)
-        raise SqlError("The condition ends too early.", self.text, self.tokens[-1].start, len(self.text))
+        raise SqlError("The condition is incomplete.", self.text, self.tokens[-1].start, len(self.text))
 
     def kind(self, ahead: int = 0) -> TokenType | None:
         position = self.position + ahead
@@ -132,7 +132,7 @@ class _Parser:
 
     def expect(self, kind: TokenType, spelled: str) -> None:
         if not self.accept(kind):
-            self.fail(f"{spelled} is expected here.")
+            self.fail(f"Expected {spelled} here.")
 
     def span(self, first: int) -> tuple[int, int]:
         """Place of the tokens from `first` up to here."""
@@ -197,7 +197,7 @@ class _Parser:
                 if depth == 0:
                     return index
         token = self.tokens[opening]
-        raise SqlError("This is never closed.", self.text, token.start, token.end + 1)
+        raise SqlError("This parenthesis is not closed.", self.text, token.start, token.end + 1)
 
     def _comparison(self) -> Condition:
         first = self.position
@@ -248,7 +248,7 @@ class _Parser:
                 return self._like(kind, operand, first, negated=negated)
             case _:
                 self.position -= 1
-                self.fail("BETWEEN, IN, LIKE, ILIKE or RLIKE is expected here.")
+                self.fail("Expected BETWEEN, IN, LIKE, ILIKE or RLIKE here.")
         return Not(predicate, *self.span(first)) if negated else predicate
 
     def _like(self, kind: TokenType, operand: Operand | None, first: int, *, negated: bool) -> Condition:
@@ -282,7 +282,7 @@ class _Parser:
             return same if negated else Not(same, *self.span(first))
         if word not in ("NULL", "TRUE", "FALSE", "UNKNOWN"):
             self.position -= 1
-            self.fail("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM is expected here.")
+            self.fail("Expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM here.")
         place = self.span(first)
         if word == "NULL" and operand is not None:
             result = IsNull(operand, *place)
@@ -292,20 +292,20 @@ class _Parser:
         return Not(result, *place) if negated else result
 
     def _items(self) -> tuple[Operand, ...]:
-        self.expect(TokenType.L_PAREN, "A list in parentheses")
+        self.expect(TokenType.L_PAREN, "a list in parentheses")
         self._refuse_subquery()
         items = [self.operand()]
         while self.accept(TokenType.COMMA):
             items.append(self.operand())
-        self.expect(TokenType.R_PAREN, "A closing parenthesis")
+        self.expect(TokenType.R_PAREN, "a closing parenthesis")
         return tuple(items)
 
     def _refuse_subquery(self) -> None:
         if self.kind() in (TokenType.SELECT, TokenType.WITH):
             token = self.tokens[self.position]
             raise UnsupportedError(
-                "A subquery is not supported yet. Allowed in a condition: columns, literals and scalar "
-                "functions of the one stream.",
+                "A subquery is not supported yet; make it a view, or JOIN the static table. Allowed in a condition: "
+                "columns, literals and scalar functions of one stream.",
                 self.text,
                 token.start,
                 token.end + 1,
@@ -316,7 +316,7 @@ class _Parser:
         first = self.position
         kind = self.kind()
         if kind is None or kind in _CLOSING or kind in (TokenType.COMMA, TokenType.SEMICOLON, *_COMPARISONS):
-            self.fail("A column, literal or expression is expected here.")
+            self.fail("Expected a column, literal or expression here.")
         while self.position < len(self.tokens):
             kind = self.kind()
             if kind in _OPENING:

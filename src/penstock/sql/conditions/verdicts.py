@@ -12,8 +12,8 @@ from penstock.sql.conditions.nodes import Condition, operands
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, tokenize
 
-NEVER_NULL = "A comparison with NULL is never true, whatever the row. Use IS NULL or IS NOT NULL."
-NEVER = "This condition is never true: no row satisfies it."
+NEVER_NULL = "A comparison with NULL is never true. Use IS NULL or IS NOT NULL."
+NEVER = "This condition is never true: it matches no row."
 _DIVISIONS = (TokenType.SLASH, TokenType.MOD, TokenType.DIV)
 _ZERO = re.compile(r"(?=\.?0)0*\.?0*(?:[eE][+-]?\d+)?[a-zA-Z]*")
 #: text without it divides by no zero
@@ -32,7 +32,7 @@ def refuse_zero_division(clause: Clause, condition: Condition) -> None:
         if operand.literal is None and _divides_by_zero(operand.text):
             raise clause.error(
                 UnsupportedError,
-                "This divides by zero, which raises for every row. Allowed: another divisor, or try_divide.",
+                "This divides by zero and fails for every row. Use another divisor, or try_divide.",
                 operand.start,
                 operand.end,
             )

@@ -152,7 +152,9 @@ def _require_refused(text: PlacedText, host: JoinHost, error: UnknownNameError) 
         host.schema_of(text.text)
     except SqlError:
         return
-    message = "Spark finds a meaning for this name that a join view cannot follow: write columns with their input's name."
+    message = (
+        "This name is ambiguous in a join view. Write columns with the name of their input, such as f.k."
+    )
     raise UnsupportedError(message, error.text, error.start, error.end)
 
 
@@ -176,10 +178,10 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
     for output, kind, column in zip(outputs, types, schema, strict=True):
         name = column.name
         if str(kind).replace(" not null", "") != str(column.type).replace(" not null", ""):
-            message = f"Spark reads this in another way, of type {spark_name(column.type)}: write names with their input's."
+            message = f"Spark reads this name differently, as {spark_name(column.type)}. Write columns with the name of their input, such as f.k."
             raise output.clause.error(UnsupportedError, message, 0, len(output.clause.text))
         if name.upper() in taken:
-            message = f"Two columns are called {name}: name the columns to select, and give one of them another name with AS."
+            message = f"Two columns have the name {name}. List the columns to select, and rename one with AS."
             raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
         taken.add(name.upper())
 
@@ -206,8 +208,8 @@ def _parted(
     ):
         refused = query.sources[0]
         message = (
-            f"{refused.alias} is a static table: which of its rows match nothing in a stream is never known. Put a stream "
-            "before the LEFT JOIN."
+            f"LEFT JOIN cannot start with static table {refused.alias}, because a stream never ends. Put a stream before the "
+            "LEFT JOIN."
         )
         raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
     return [*inner, *(each for each in where if number not in each.inputs)], last, after

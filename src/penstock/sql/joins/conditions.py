@@ -211,9 +211,9 @@ def _warning_of_cast(conjunct: Conjunct, operand: Expression, kind: pa.DataType)
     """What to say of a text that is compared with what is none."""
     text, target = operand.clause.text, spark_name(kind)
     message = (
-        f"{text} is of type STRING, the other side is not: Spark casts {text} to {target}, which raises for every tuple where it "
-        f"spells no {target}; such a tuple meets none and is counted as an error. Cast the other side to STRING, or use "
-        f"try_cast({text} AS {target})."
+        f"{text} is STRING, the other side is not: Spark casts {text} to {target}, which fails for a tuple whose text is not "
+        f"a {target}. Penstock counts such a tuple as an error and joins it with nothing. Cast the other side to STRING, or "
+        f"use try_cast({text} AS {target})."
     )
     clause = conjunct.clause
     return clause.error(SqlError, message, 0, len(clause.text)).render()

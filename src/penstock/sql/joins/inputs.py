@@ -69,7 +69,7 @@ def read_inputs(query: JoinQuery, relations: Mapping[str, Relation], host: JoinH
     inputs = tuple(_input(number, source, relations, host) for number, source in enumerate(query.sources))
     if all(each.relation.is_static for each in inputs):
         clause = query.sources[0].clause
-        message = "A join view needs a stream among its inputs; all of these are static tables."
+        message = "A join view needs at least one stream; all of its inputs are static tables."
         raise clause.error(UnsupportedError, message, 0, len(clause.text))
     return inputs
 
@@ -78,12 +78,12 @@ def _input(number: int, source: JoinSource, relations: Mapping[str, Relation], h
     relation = relations.get(source.relation.upper())
     if relation is None:
         known = ", ".join(each.name for each in relations.values()) or "none"
-        message = f"{source.relation} is no stream or static table to join. Existing ones: {known}"
+        message = f"Stream or static table {source.relation} does not exist. Existing ones: {known}"
         raise source.clause.error(UnknownNameError, message, 0, len(source.clause.text))
     if relation.time is None and not relation.is_static:
         message = (
-            f"Stream {relation.name} has no event time, by which streams are joined. Name its column in the table's "
-            "options: event_time 'column'; if it is stored as a number or as text, say how: event_time_format 'millis'."
+            f"Stream {relation.name} has no event time, and a join needs one. Set the table option event_time 'column'. If "
+            "the column is a number or text, also set event_time_format, such as 'millis'."
         )
         raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
     own = {name.upper(): quote(name) for name in relation.columns}

@@ -93,7 +93,9 @@ def _star(item: Item, scope: Scope) -> list[Column] | None:
             return list(scope.star(clause, tree.parts[0].name))
     elif not isinstance(tree, exp.Star):
         return None
-    message = f"`*` stands alone or after the name of an input; name the columns. {ALLOWED_JOIN}"
+    message = (
+        f"`*` is allowed alone or after the name of an input. Otherwise name the columns. {ALLOWED_JOIN}"
+    )
     raise clause.error(UnsupportedError, message, 0, len(clause.text))
 
 

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of
+from penstock.sql.text.lexing import is_call, name_of, token_kinds
 from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
@@ -33,19 +33,19 @@ _JOINS = {
     TokenType.ANTI,
 }
 _REFUSED_JOINS = {
-    TokenType.RIGHT: "RIGHT JOIN: swap its inputs and write LEFT JOIN; this",
+    TokenType.RIGHT: "RIGHT JOIN (swap its inputs and write LEFT JOIN)",
     TokenType.FULL: "FULL OUTER JOIN",
-    TokenType.CROSS: "CROSS JOIN: write JOIN ... ON and a condition on columns of both; this",
-    TokenType.NATURAL: "NATURAL JOIN: write JOIN ... USING (columns); this",
+    TokenType.CROSS: "CROSS JOIN (write JOIN ... ON with a condition on columns of both)",
+    TokenType.NATURAL: "NATURAL JOIN (write JOIN ... USING (columns))",
     TokenType.SEMI: "SEMI JOIN",
-    TokenType.ANTI: "ANTI JOIN: write LEFT JOIN and a selection over it (IS NULL); this",
+    TokenType.ANTI: "ANTI JOIN (write LEFT JOIN and a selection over it with IS NULL)",
 }
-_ABOVE = "in a join view is not supported: make the join a view of its own, and a window view over that"
+_ABOVE = "in a join view is not supported. Make the join a view, and declare a window view over it"
 _REFUSED = {
-    exp.Query: "A subquery is not supported yet",
+    exp.Query: "A subquery is not supported yet; make it a view, or JOIN the static table",
     exp.AggFunc: f"An aggregate function {_ABOVE}",
     exp.Window: "A window function is not supported yet",
-    exp.UDTF: "A table-generating function is not supported yet",
+    exp.UDTF: "A function that returns several rows is not supported yet",
     exp.Aliases: "A list of names is not supported yet",
 }
 #: what ends a condition
@@ -62,23 +62,21 @@ _WINDOWS = {"window", "session_window", "window_time"}
 def is_join(tokens: Sequence[Token]) -> bool:
     """Whether a query selects from several tables."""
     depth, after_from = 0, False
-    for position, token in enumerate(tokens):
-        kind = token.token_type
+    for position, kind in enumerate(token_kinds(tokens)):
         depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
         if depth:
             continue
         if not after_from:
             after_from = kind is TokenType.FROM
-        elif kind is TokenType.COMMA or _is_join_word(tokens, position):
+        elif kind is TokenType.COMMA or _is_join_word(kind, tokens, position):
             return True
         elif kind in _ENDS:
             return False
     return False
 
 
-def _is_join_word(tokens: Sequence[Token], position: int) -> bool:
+def _is_join_word(kind: TokenType, tokens: Sequence[Token], position: int) -> bool:
     """Whether a join begins there; LEFT and RIGHT are functions too."""
-    kind = tokens[position].token_type
     return kind in _JOINS and not (kind in (TokenType.LEFT, TokenType.RIGHT) and is_call(tokens, position))
 
 
@@ -96,7 +94,7 @@ class _JoinSplitter(Splitter):
     def join(self) -> JoinQuery:
         hints, items = self._head()
         if hints:
-            message = "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window(...); a join has no windows."
+            message = "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window(...); a join view has no windows."
             raise SqlError(message, self.script, hints.start, hints.end)
         sources = [self._named()]
         while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:
@@ -119,7 +117,7 @@ class _JoinSplitter(Splitter):
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
         """The next input, from JOIN to the end of its condition."""
         if before[-1].is_optional:
-            raise self._unsupported("Another join behind a LEFT JOIN")
+            raise self._unsupported("Another join after a LEFT JOIN")
         is_optional = self._keywords()
         found = replace(self._named(), is_optional=is_optional)
         if len(before) == MOST_INPUTS:
@@ -127,7 +125,7 @@ class _JoinSplitter(Splitter):
         namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
         if namesake is not None:
             message = (
-                f"Two inputs are called {found.alias}: give each a name of its own, as in "
+                f"Two inputs have the name {found.alias}. Give each its own name, as in "
                 f"{namesake.source} AS a JOIN {found.source} AS b."
             )
             raise found.clause.error(SqlError, message, 0, len(found.clause.text))
@@ -135,7 +133,7 @@ class _JoinSplitter(Splitter):
             return replace(found, using=self._using())
         if self._kind() is not TokenType.ON:
             message = (
-                f"{found.alias} is joined by no condition. A cross join is not supported: add ON and a condition on columns "
+                f"No condition joins {found.alias}. A cross join is not supported: add ON and a condition on columns "
                 f"of {found.alias} and {before[0].alias if len(before) == 1 else 'an input before it'}. {ALLOWED_JOIN}"
             )
             raise found.clause.error(UnsupportedError, message, 0, len(found.clause.text))
@@ -146,7 +144,7 @@ class _JoinSplitter(Splitter):
         """Moves past the words of a join; whether it is a LEFT JOIN."""
         kind = self._kind()
         if kind is TokenType.COMMA:
-            raise self._unsupported("A list of tables: write JOIN ... ON; this", "")
+            raise self._unsupported("A list of tables (write JOIN ... ON)", "")
         following = (
             self.tokens[self.position + 1].token_type if self.position + 1 < len(self.tokens) else None
         )
@@ -168,16 +166,16 @@ class _JoinSplitter(Splitter):
     def _using(self) -> tuple[Clause, ...]:
         self.position += 1
         if self._kind() is not TokenType.L_PAREN:
-            raise self._expected("A list of columns in parentheses")
+            raise self._expected("a list of columns in parentheses")
         names: list[Clause] = []
         while self._kind() is not TokenType.R_PAREN or not names:
             self.position += 1
             if self._kind() is None or name_of(self.tokens[self.position]) is None:
-                raise self._expected("The name of a column")
+                raise self._expected("the name of a column")
             names.append(self._clause(self.position, self.position + 1))
             self.position += 1
             if self._kind() not in (TokenType.COMMA, TokenType.R_PAREN):
-                raise self._expected("A comma or a closing parenthesis")
+                raise self._expected("a comma or a closing parenthesis")
         self.position += 1
         return tuple(names)
 
@@ -187,7 +185,7 @@ class _JoinSplitter(Splitter):
         while (kind := self._kind()) is not None:
             nesting = self._nesting()
             if depth == 0 and (
-                _is_join_word(self.tokens, self.position)
+                _is_join_word(kind, self.tokens, self.position)
                 or (kind in _ENDS and not (kind in UNSUPPORTED and self._is_name()))
             ):
                 break
@@ -196,7 +194,7 @@ class _JoinSplitter(Splitter):
             depth += nesting
             self.position += 1
         if first == self.position:
-            raise self._expected("A condition")
+            raise self._expected("a condition")
         clause = self._clause(first, self.position)
         _refuse(parse_tree(clause), clause)
         return clause
@@ -215,7 +213,7 @@ class _JoinSplitter(Splitter):
         if kind in UNSUPPORTED and kind not in _JOINS:
             raise self._unsupported(UNSUPPORTED[kind])
         raise self._expected(
-            "JOIN, WHERE or the end of the query" if where is None else "The end of the query"
+            "JOIN, WHERE or the end of the query" if where is None else "the end of the query"
         )
 
     def _checked(self, places: tuple[int, int]) -> Item:

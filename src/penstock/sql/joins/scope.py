@@ -153,9 +153,7 @@ class Scope:
         """
         found = self.expression(clause).column
         if found is None:
-            raise clause.error(
-                UnknownNameError, "The name of a column is expected here.", 0, len(clause.text)
-            )
+            raise clause.error(UnknownNameError, "Expected the name of a column here.", 0, len(clause.text))
         return found
 
     def star(self, clause: Clause, qualifier: str | None) -> Sequence[Column]:
@@ -169,7 +167,7 @@ class Scope:
         for number, alias in enumerate(self.aliases):
             if alias.upper() == qualifier.upper():
                 return [column for column in (*self._hidden, *self.visible) if column.input == number]
-        message = f"No input is called {qualifier}. There are: {', '.join(self.aliases)}"
+        message = f"No input has the name {qualifier}. Inputs: {', '.join(self.aliases)}"
         raise clause.error(UnknownNameError, message, 0, len(clause.text))
 
     def expression(self, clause: Clause, named: Mapping[str, Expression] | None = None) -> Expression:
@@ -188,7 +186,7 @@ class Scope:
         for node in parse_tree(clause).find_all(exp.Column):
             parts = [(part.name, part.meta["start"], part.meta["end"] + 1) for part in node.parts]
             if isinstance(node.this, exp.Star):
-                message = f"`*` is not supported here; name the columns. {ALLOWED_JOIN}"
+                message = f"`*` is not supported here. Name the columns. {ALLOWED_JOIN}"
                 raise clause.error(UnsupportedError, message, 0, len(clause.text))
             target, length = self._resolved(clause, parts, named or {})
             if target is not None:
@@ -233,8 +231,8 @@ class Scope:
         if len(found) == 1:
             return found[0]
         choices = [f"{self.aliases[column.input]}.{column.name}" for column in found]
-        advice = "Write one of these." if len(set(choices)) == len(choices) else "Rename one."
-        message = f"{clause.text[start:end]} is ambiguous: it may be {' or '.join(choices)}. {advice}"
+        advice = "Write one of them." if len(set(choices)) == len(choices) else "Rename one."
+        message = f"{clause.text[start:end]} is ambiguous: it can mean {' or '.join(choices)}. {advice}"
         raise clause.error(UnknownNameError, message, start, end)
 
 

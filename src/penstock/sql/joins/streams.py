@@ -99,7 +99,7 @@ def bound_streams(
             raise _unbound(inputs[earlier], inputs[later], known)
     if bounds.is_contradictory:
         clause = inputs[streams[-1]].source.clause
-        message = "The bounds on event times contradict one another, so that no rows can match."
+        message = "The bounds on event times contradict each other; no rows can match."
         raise clause.error(SqlError, message, 0, len(clause.text))
     outer = tuple(each for each in bounds.bounds() if each.right == optional)
     return BoundStreams((*inner.bounds(), *outer), tuple(exact))
@@ -143,8 +143,8 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
     else:
         bound, which = f"{later} BETWEEN {low} AND {high}", "a bound"
     message = (
-        f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so that nothing could ever be "
-        f"forgotten. Add one to the condition, such as: AND {bound}"
+        f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so Penstock could "
+        f"never delete old tuples. Add a bound to the condition, such as: AND {bound}"
     )
     return clause.error(UnsupportedError, message, 0, len(clause.text))
 

@@ -17,7 +17,7 @@ from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.literals import string
 from penstock.sql.text.parts import split_query
 from penstock.sql.text.query import SelectQuery, parse_selection
-from penstock.sql.windows.aggregate_calls import is_users_aggregate
+from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
 from penstock.sql.windows.query import WindowQuery
 
@@ -26,6 +26,20 @@ ALLOWED = (
     "CREATE VIEW name AS SELECT ..., INSERT INTO name SELECT ..."
 )
 
+#: sources of tables that INSERT INTO writes to
+SINKS = ("kafka", "console")
+#: what to do instead of a statement of another kind, by how it begins
+_INSTEAD = {
+    "CREATE OR REPLACE": "Edit the script; `penstock run --watch` applies the change.",
+    "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
+    "ALTER": "Edit the script; `penstock run --watch` applies the change.",
+    "SHOW": "`penstock status DIR` lists streams and views.",
+    "DESCRIBE": "`penstock explain SCRIPT` shows columns and views.",
+    "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
+    "CREATE TEMPORARY": "Write CREATE VIEW name AS SELECT ...",
+    "SELECT": "Write CREATE VIEW name AS SELECT ...",
+    "WITH": "Write a CREATE VIEW for each query.",
+}
 #: how statements begin, and nothing within one
 _BEGINNINGS = (
     (TokenType.CREATE, TokenType.TABLE),
@@ -159,6 +173,7 @@ def parse_script(
     names = {name.upper(): name for name in known}
     kinds = {name.upper(): kind for name, kind in known.items()}
     statements: list[Statement] = []
+    targets: dict[str, tuple[int, int]] = {}
     for tokens in _split(text, tokenize(text)):
         parser = _StatementParser(text, tokens, aggregates)
         statement = parser.parse()
@@ -172,12 +187,38 @@ def parse_script(
                 parser.declare(statement.name, names)
                 kinds[statement.name.upper()] = "view"
             elif statement.table.upper() not in names:
-                raise UnknownNameError(_missing(statement.table, names), text, *parser.name_place)
+                sinks = [
+                    each.name for each in statements if isinstance(each, CreateTable) and each.source in SINKS
+                ]
+                message = (
+                    f"Table {statement.table} does not exist. INSERT INTO needs a table USING kafka or console; "
+                    f"existing ones: {', '.join(sinks) or 'none'}."
+                )
+                raise UnknownNameError(message, text, *parser.name_place)
             elif (kind := kinds.get(statement.table.upper(), "table")) != "table":
                 told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
                 raise UnsupportedError(told, text, *parser.name_place)
+            else:
+                targets[statement.table.upper()] = parser.name_place
         statements.append(statement)
+    _refuse_read_targets(text, statements, targets)
     return Script(text, tuple(statements))
+
+
+def _refuse_read_targets(
+    text: str, statements: Sequence[Statement], targets: Mapping[str, tuple[int, int]]
+) -> None:
+    """Refuses INSERT INTO a table that the script also reads."""
+    for statement in statements:
+        if isinstance(statement, CreateTable):
+            continue
+        for source, _ in sources_of(statement.query):
+            if source.upper() in targets:
+                message = (
+                    f"INSERT INTO cannot write to {source}, because the script reads it as a stream. Declare another table "
+                    "USING kafka or console."
+                )
+                raise UnsupportedError(message, text, *targets[source.upper()])
 
 
 def parse_query(text: str, aggregates: Collection[str] = ()) -> Query:
@@ -194,7 +235,7 @@ def parse_query(text: str, aggregates: Collection[str] = ()) -> Query:
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
-        raise SqlError("A query is missing.", text, 0, len(text))
+        raise SqlError("The query is missing.", text, 0, len(text))
     return _parse(text, tokens, aggregates)
 
 
@@ -230,17 +271,22 @@ def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) ->
 def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str], needed: str) -> None:
     for position, token in enumerate(tokens):
         if is_users_aggregate(tokens, position, users):
-            message = f"{token.text} is an aggregate of yours: it is for views with GROUP BY window(...) and a deadline. {needed}"
+            message = f"Your aggregate {token.text} needs GROUP BY window(...) and a deadline. {needed}"
             raise UnsupportedError(message, script, token.start, token.end + 1)
 
 
 def _refuse_in_where(where: Clause, users: Collection[str]) -> None:
     tokens = tokenize(where.text, where.start, where.script)
     for position, token in enumerate(tokens):
+        if is_aggregate(tokens, position) and not any(each.token_type is TokenType.SELECT for each in tokens):
+            message = (
+                f"WHERE cannot use an aggregate such as {token.text}; use GROUP BY window(...) and HAVING."
+            )
+            raise where.error(UnsupportedError, message, token.start, token.end + 1)
         if is_users_aggregate(tokens, position, users):
             message = (
-                f"{token.text} is an aggregate of yours, and no aggregate can stand in WHERE, which judges single tuples. "
-                f"Judge windows with HAVING: {_FORM} HAVING {token.text}(...) ..."
+                f"WHERE cannot use an aggregate such as {token.text}. "
+                f"Use HAVING: {_FORM} HAVING {token.text}(...) ..."
             )
             raise where.error(UnsupportedError, message, token.start, token.end + 1)
 
@@ -260,7 +306,7 @@ def _split(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
             position > first
             and tuple(each.token_type for each in tokens[position : position + 2]) in _BEGINNINGS
         ):
-            raise SqlError("A ; is missing before this statement.", text, token.start, token.end + 1)
+            raise SqlError("The ; before this statement is missing.", text, token.start, token.end + 1)
     if first < len(tokens):
         yield tokens[first:]
 
@@ -286,7 +332,7 @@ class _StatementParser:
             if self._accept(TokenType.VIEW):
                 name = self._declared_name()
                 if not self._accept(TokenType.ALIAS):
-                    raise self._fail("AS is expected here.")
+                    raise self._fail("Expected AS here.")
                 return CreateView(name, *self._query())
             raise self._refuse()
         if self._accept(TokenType.INSERT):
@@ -300,7 +346,7 @@ class _StatementParser:
         """Adds a name to those that exist."""
         if name.upper() in names:
             raise DuplicateNameError(
-                f"{name} exists already. Names are case-insensitive; choose another one.",
+                f"{name} exists already. Names are case-insensitive; choose another name.",
                 self.script,
                 *self.name_place,
             )
@@ -308,7 +354,7 @@ class _StatementParser:
 
     def _query(self) -> tuple[Query, str, int, int]:
         if self.position == len(self.tokens):
-            raise self._fail("A query is expected here.")
+            raise self._fail("Expected a query here.")
         tokens = self.tokens[self.position :]
         text = self.script[tokens[0].start : tokens[-1].end + 1]
         return _parse(self.script, tokens, self.aggregates), text, self.tokens[0].start, tokens[-1].end + 1
@@ -319,13 +365,13 @@ class _StatementParser:
         if self._accept(TokenType.L_PAREN):
             columns = self._columns()
         if not self._accept(TokenType.USING):
-            raise self._fail("USING and a source are expected here.")
+            raise self._fail("Expected USING and a source here.")
         self.places["using"] = self._place()
-        source = self._name("The name of a source").lower()
+        source = self._name("the name of a source").lower()
         options: dict[str, str] = {}
         while self.position < len(self.tokens):
             if self.tokens[self.position].text.upper() != "OPTIONS":
-                raise self._fail("OPTIONS (key 'value', ...) or the end of the statement is expected here.")
+                raise self._fail("Expected OPTIONS (key 'value', ...) or the end of the statement here.")
             self.position += 1
             self._options(options)
         return CreateTable(
@@ -343,7 +389,7 @@ class _StatementParser:
         columns: list[Column] = []
         while True:
             place = self._place()
-            name = self._name("The name of a column")
+            name = self._name("the name of a column")
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
             columns.append(Column(name, self._type()))
@@ -351,7 +397,7 @@ class _StatementParser:
             if self._accept(TokenType.R_PAREN):
                 return tuple(columns)
             if not self._accept(TokenType.COMMA):
-                raise self._fail("A comma or a closing parenthesis is expected here.")
+                raise self._fail("Expected a comma or a closing parenthesis here.")
 
     def _type(self) -> str:
         """The text of a type, up to the comma or parenthesis after it."""
@@ -361,16 +407,16 @@ class _StatementParser:
             if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
                 break
             if token.token_type in (TokenType.NOT, TokenType.DEFAULT, TokenType.COMMENT):
-                raise self._fail("A column has a name and a type, nothing more.", UnsupportedError)
+                raise self._fail("A column declaration consists of a name and a type.", UnsupportedError)
             depth += sum({"(": 1, "<": 1, ")": -1, ">": -1}.get(mark, 0) for mark in token.text)
             self.position += 1
         if self.position == first:
-            raise self._fail("A type is expected here.")
+            raise self._fail("Expected a type here.")
         return self.script[self.tokens[first].start : self.tokens[self.position - 1].end + 1]
 
     def _options(self, options: dict[str, str]) -> None:
         if not self._accept(TokenType.L_PAREN):
-            raise self._fail("A list of options in parentheses is expected here.")
+            raise self._fail("Expected a list of options in parentheses here.")
         while not self._accept(TokenType.R_PAREN):
             place = self._place()
             key = self._option_key()
@@ -380,14 +426,14 @@ class _StatementParser:
             self._accept(TokenType.EQ)
             options[key] = self._option_value()
             if not self._accept(TokenType.COMMA) and self._kind() is not TokenType.R_PAREN:
-                raise self._fail("A comma or a closing parenthesis is expected here.")
+                raise self._fail("Expected a comma or a closing parenthesis here.")
 
     def _option_key(self) -> str:
         if self._kind() is TokenType.STRING:
             return self._string().lower()
-        parts = [self._name("The name of an option")]
+        parts = [self._name("the name of an option")]
         while self._accept(TokenType.DOT):
-            parts.append(self._name("The name of an option"))
+            parts.append(self._name("the name of an option"))
         return ".".join(parts).lower()
 
     def _option_value(self) -> str:
@@ -397,7 +443,7 @@ class _StatementParser:
         if self._accept(TokenType.DASH):
             end = self._place()[1]
         if self._kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-            raise self._fail("A value is expected here: a string, a number, true or false.")
+            raise self._fail("Expected a value here: a string, a number, true or false.")
         self.position += 1
         return self.script[start:end]
 
@@ -414,13 +460,13 @@ class _StatementParser:
         self.name_place = self._place()
         name = self._name("A name")
         if self._kind() is TokenType.DOT:
-            raise self._fail("Names of tables and views have one part.", UnsupportedError)
+            raise self._fail("Names of tables and views have one part, without dots.", UnsupportedError)
         return name
 
     def _name(self, what: str) -> str:
         name = name_of(self.tokens[self.position]) if self.position < len(self.tokens) else None
         if name is None:
-            raise self._fail(f"{what} is expected here.")
+            raise self._fail(f"Expected {what} here.")
         self.position += 1
         return name
 
@@ -442,6 +488,7 @@ class _StatementParser:
 
     def _refuse(self) -> UnsupportedError:
         end = self.tokens[min(self.position, len(self.tokens) - 1)].end + 1
-        return UnsupportedError(
-            f"This statement is not supported. {ALLOWED}", self.script, self.tokens[0].start, end
-        )
+        begin = " ".join(token.text.upper() for token in self.tokens[:3])
+        instead = next((told for word, told in _INSTEAD.items() if f"{begin} ".startswith(f"{word} ")), "")
+        message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
+        return UnsupportedError(message, self.script, self.tokens[0].start, end)

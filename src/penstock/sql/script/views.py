@@ -102,7 +102,7 @@ def _flat_source(
     if isinstance(below, SelectQuery):
         return replace(source, below=below)
     kind = "join" if isinstance(below, JoinQuery) else "window"
-    message = f"{source.source} is a {kind} view; a join of one is not supported yet. {ALLOWED_JOIN}"
+    message = f"{source.source} is a {kind} view; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
 
 
@@ -131,7 +131,7 @@ class _Names:
             if output.name is None:
                 raise output.clause.error(
                     UnsupportedError,
-                    "On a view that computes columns, an expression needs a name: add AS and one.",
+                    "Over a view that computes columns, an expression needs a name: add AS name.",
                     0,
                     len(output.clause.text),
                 )
@@ -152,7 +152,7 @@ class _Names:
         try:
             tree = parse_expression(clause.text)
         except ParseError:
-            raise clause.error(SqlError, "This is no expression.", 0, len(clause.text)) from None
+            raise clause.error(SqlError, "This is not an expression.", 0, len(clause.text)) from None
         places: list[tuple[int, int, str]] = []
         for column in tree.find_all(exp.Column):
             name = column.parts[0]

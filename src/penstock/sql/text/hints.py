@@ -86,7 +86,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
             if name not in _READERS:
                 known = ", ".join(_READERS)
-                raise SqlError(f"There is no hint {name}; allowed: {known}.", script, start, end)
+                raise SqlError(f"Hint {name} does not exist; allowed: {known}.", script, start, end)
             if name in found:
                 raise SqlError(f"{name} is given twice.", script, start, end)
             try:
@@ -131,11 +131,11 @@ def _max_error(arguments: list[str]) -> ErrorBound:
     absolute = _third(arguments, "absolute")
     epsilon, delta = _real(arguments[0]), _real(arguments[1])
     if absolute and not epsilon > 0:
-        raise ValueError(f"an absolute epsilon is greater than 0, not {arguments[0]}.")
+        raise ValueError(f"an absolute epsilon must be above 0; got {arguments[0]}.")
     if not absolute and not 0 < epsilon < 1:
-        raise ValueError(f"epsilon lies between 0 and 1, both excluded; got {arguments[0]}.")
+        raise ValueError(f"epsilon must be above 0 and below 1; got {arguments[0]}.")
     if not 0 < delta < 1:
-        raise ValueError(f"delta lies between 0 and 1, both excluded; got {arguments[1]}.")
+        raise ValueError(f"delta must be above 0 and below 1; got {arguments[1]}.")
     return ErrorBound(epsilon, delta, absolute)
 
 
@@ -144,12 +144,10 @@ def _deadline(arguments: list[str]) -> float:
     is_string = len(arguments) == 1 and given[0] in "'\""
     length = microseconds_of(given) if is_string else None
     if length is None:
-        allowed = (
-            "a length of time, a string of days to microseconds such as '3 seconds' or '1 minute 30 seconds'"
-        )
+        allowed = "a length of time, in days to microseconds, such as '3 seconds' or '1 minute 30 seconds'"
         raise ValueError(f"expected {allowed}; got {given or 'nothing'}.")
     if length <= 0:
-        raise ValueError(f"the length of time is greater than 0; got {given}.")
+        raise ValueError(f"the length of time must be above 0; got {given}.")
     return length / _SECOND
 
 
@@ -163,15 +161,15 @@ def _loss(arguments: list[str]) -> Loss:
         )
         raise ValueError(f"expected {allowed}; got ({given}).")
     if m < 1:
-        raise ValueError(f"m, the number of consecutive windows, is at least 1; got ({given}).")
+        raise ValueError(f"m, the number of consecutive windows, must be at least 1; got ({given}).")
     if m > _MOST_WINDOWS:
         raise ValueError(
-            f"m, the number of consecutive windows, is at most {_MOST_WINDOWS:,}; got ({given})."
+            f"m, the number of consecutive windows, must be at most {_MOST_WINDOWS:,}; got ({given})."
         )
     if k < 0:
-        raise ValueError(f"k, how many of them may miss, is at least 0; got ({given}).")
+        raise ValueError(f"k, the windows that may miss, must be at least 0; got ({given}).")
     if k > m:
-        raise ValueError(f"k, how many of m windows may miss, is at most m; got ({given}).")
+        raise ValueError(f"k, the windows that may miss, must be at most m; got ({given}).")
     return Loss(LossConstraint(k, m), _third(arguments, "late"))
 
 
@@ -186,7 +184,7 @@ def _third(arguments: list[str], word: str) -> bool:
     if len(arguments) < 3:
         return False
     if arguments[2][0] not in "'\"" or string(arguments[2]).lower() != word:
-        raise ValueError(f"the third argument is '{word}' or nothing, not {arguments[2]}.")
+        raise ValueError(f"the third argument must be '{word}' or absent; got {arguments[2]}.")
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from penstock.errors import InputError
 from penstock.sql.text.literals import string
 
 #: microseconds of the units that a length of time may have
@@ -56,18 +55,6 @@ def microseconds_of(literal: str) -> int | None:
         total += -length if match["sign"] == "-" else length
         position = match.end()
     return _bounded(total) if position and not rest[position:].strip() else None
-
-
-def trigger_microseconds(trigger: str) -> int:
-    """The least time between two batches, in microseconds.
-
-    Raises:
-        InputError: the text is no length of time.
-    """
-    length = microseconds_of(f"'{trigger}'")
-    if length is None or length < 0:
-        raise InputError(f"trigger {trigger!r}: allowed: a length of time such as '1 second'")
-    return length
 
 
 def _bounded(length: int) -> int | None:

@@ -30,7 +30,9 @@ _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _PREFIXES = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
-#: how deep parentheses, brackets, CASE and operators before an operand may be nested
+#: a cast `::`, and the word in the middle of AT TIME ZONE: like a subscript they make another operand of one
+_SUFFIXES = (TokenType.DCOLON, TokenType.TIME)
+#: how deep parentheses, brackets, CASE, operators before an operand and subscripts behind one may be nested
 MOST_NESTED = 500
 #: what is nested less deep needs no more calls within calls than Python allows by itself
 _SHALLOW = 20
@@ -94,10 +96,14 @@ _CONTINUING = _COMPARISONS | {
     TokenType.R_PAREN,
     TokenType.FROM,
 }
+#: tokens behind which another operand begins, for sure: < and > enclose the types of a cast too
+_NEXT_OPERAND = _EXPECTING - {TokenType.LT, TokenType.GT}
+#: tokens behind which no join begins
+_BEFORE_NAMES = _EXPECTING | {TokenType.FROM, TokenType.JOIN, TokenType.ON}
 
 
 def token_kinds(tokens: Sequence[Token]) -> list[TokenType]:
-    """The type of each token, where END and CASE that name a column are `VAR`."""
+    """The type of each token, where END, CASE, SEMI and ANTI that are names are `VAR`."""
     kinds: list[TokenType] = []
     #: brackets and CASEs that are open, innermost last
     opened: list[TokenType] = []
@@ -114,6 +120,10 @@ def token_kinds(tokens: Sequence[Token]) -> list[TokenType]:
                 kind = TokenType.VAR
             else:
                 opened.append(kind)
+        elif kind in (TokenType.SEMI, TokenType.ANTI):
+            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
+            if following is not TokenType.JOIN or (kinds and kinds[-1] in _BEFORE_NAMES):
+                kind = TokenType.VAR
         elif kind in _OPENING:
             opened.append(kind)
         elif kind in _CLOSING:
@@ -139,7 +149,7 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
     except TokenError as error:
         start, what = _unterminated(text)
         raise SqlError(
-            f"The {what} that begins here does not end.",
+            f"The {what} that starts here is not closed.",
             text if whole is None else whole,
             offset + start,
             offset + len(text),
@@ -167,19 +177,27 @@ def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:
     Raises:
         SqlError: they are nested more than `MOST_NESTED` deep.
     """
-    deepest = depth = prefixes = 0
+    deepest = prefixes = 0
+    #: of each open level, the outermost first: how many subscripts, casts and the like its operand has so far
+    suffixes = [0]
     for token in tokens:
         kind = token.token_type
         prefixes = prefixes + 1 if kind in _PREFIXES else 0
         if kind in _OPENING or kind is TokenType.CASE:
-            depth += 1
+            suffixes.append(0)
         elif kind in _CLOSING or kind is TokenType.END:
-            depth -= 1
+            suffixes = suffixes[:-1] or [0]
+            suffixes[-1] += kind is TokenType.R_BRACKET
+        elif kind in _SUFFIXES:
+            suffixes[-1] += 1
         elif kind is TokenType.SEMICOLON:
-            depth = 0
+            suffixes = [0]
+        elif kind in _NEXT_OPERAND:
+            suffixes[-1] = 0
+        depth = len(suffixes) - 1 + sum(suffixes)
         deepest = max(deepest, depth, prefixes)
         if deepest > MOST_NESTED:
-            message = f"This is nested more than {MOST_NESTED} deep. Leave out parentheses, or make a view of a part."
+            message = f"This is nested more than {MOST_NESTED} levels deep. Remove parentheses, or move a part to its own view."
             raise SqlError(message, whole, offset + token.start, offset + token.end + 1)
     if deepest > _SHALLOW:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), MOST_NESTED * _CALLS))

@@ -242,12 +242,12 @@ def time_zone(name: str) -> tzinfo:
         try:
             return ZoneInfo(spelled)
         except (KeyError, OSError, ValueError):
-            raise ValueError(f"{name} is no time zone") from None
+            raise ValueError(f"{name} is not a time zone") from None
     digits = match["digits"].replace(":", "")
     hours, minutes, seconds = int(digits[:2]), int(digits[2:4] or 0), int(digits[4:] or 0)
     delta = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if minutes > 59 or seconds > 59 or delta > _LONGEST_OFFSET:
-        raise ValueError(f"{name} is no time zone: offsets are of at most 18 hours")
+        raise ValueError(f"{name} is not a time zone: offsets are of at most 18 hours")
     return timezone(-delta if match["sign"] == "-" else delta)
 
 

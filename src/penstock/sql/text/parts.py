@@ -59,9 +59,9 @@ _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 #: the clauses after the source, in their order, and what each is made of
 _TAIL = {
-    TokenType.WHERE: "A condition",
-    TokenType.GROUP_BY: "A grouping expression",
-    TokenType.HAVING: "A condition",
+    TokenType.WHERE: "a condition",
+    TokenType.GROUP_BY: "a grouping expression",
+    TokenType.HAVING: "a condition",
 }
 
 
@@ -130,7 +130,7 @@ def parse_tree(clause: Clause) -> exp.Expression:
     try:
         return parse_expression(clause.text)
     except ParseError as error:
-        raise clause.error(SqlError, "This is no expression.", *_place_of(error, clause.text)) from None
+        raise clause.error(SqlError, "This is not an expression.", *_place_of(error, clause.text)) from None
 
 
 class Splitter:
@@ -200,17 +200,20 @@ class Splitter:
         )
 
     def _kind(self) -> TokenType | None:
-        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
+        return self.kinds[self.position] if self.position < len(self.tokens) else None
 
     def _place(self) -> tuple[int, int]:
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
         return token.start, token.end + 1
 
     def _unsupported(self, what: str, yet: str = " yet") -> UnsupportedError:
-        return UnsupportedError(f"{what} is not supported{yet}. {self.allowed}", self.script, *self._place())
+        remedy = "; make it a view, or JOIN the static table" if what == "A subquery" else ""
+        return UnsupportedError(
+            f"{what} is not supported{yet}{remedy}. {self.allowed}", self.script, *self._place()
+        )
 
     def _expected(self, what: str) -> SqlError:
-        return SqlError(f"{what} is expected here.", self.script, *self._place())
+        return SqlError(f"Expected {what} here.", self.script, *self._place())
 
     def _items(self) -> list[tuple[int, int]]:
         """Token ranges of the SELECT list."""
@@ -220,7 +223,7 @@ class Splitter:
             kind = self._kind()
             if depth == 0 and kind in (TokenType.COMMA, TokenType.FROM):
                 if self.position == first:
-                    raise self._expected("A column or expression")
+                    raise self._expected("a column or expression")
                 items.append((first, self.position))
                 first = self.position + 1
                 if kind is TokenType.FROM:
@@ -239,7 +242,7 @@ class Splitter:
             raise self._unsupported("A subquery")
         name = name_of(self.tokens[self.position]) if self._kind() else None
         if name is None:
-            raise self._expected("The name of a table or view")
+            raise self._expected("the name of a table or view")
         start, end = self._place()
         clause = Clause(self.script[start:end], self.script, start)
         self.position += 1
@@ -248,8 +251,9 @@ class Splitter:
         alias = None
         if self._kind() is TokenType.ALIAS:
             self.position += 1
-        if self._kind() in (TokenType.VAR, TokenType.IDENTIFIER):
-            alias = self.tokens[self.position].text
+        following = self.tokens[self.position] if self._kind() else None
+        if following is not None and following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            alias = following.text
             self.position += 1
         return name, clause, alias
 
@@ -264,7 +268,7 @@ class Splitter:
                 raise self._unsupported(UNSUPPORTED[kind])
             if kind not in following:
                 raise self._expected(
-                    "WHERE, or the end of the query" if not found else "The end of the query"
+                    "WHERE, or the end of the query" if not found else "the end of the query"
                 )
             following = following[following.index(kind) + 1 :]
             self.position += 1
@@ -314,7 +318,7 @@ class Splitter:
         for begun, end in entries:
             if begun == end:
                 self.position = min(begun, len(self.tokens) - 1)
-                raise self._expected("A grouping expression")
+                raise self._expected("a grouping expression")
         return entries
 
     def _clause(self, first: int, last: int) -> Clause:
@@ -335,6 +339,12 @@ class Splitter:
         clause = self._clause(first, last)
         if last - first == 1 or clause.text.strip() == "*":
             return Item(clause, clause, None, None)
+        if self.tokens[first].token_type is TokenType.STAR and self.tokens[first + 1].text.upper() in (
+            "EXCEPT",
+            "EXCLUDE",
+        ):
+            message = f"`* {self.tokens[first + 1].text.upper()}` is not supported; name the columns."
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
         tree = parse_tree(clause)
         if not isinstance(tree, exp.Alias):
             return Item(clause, clause, None, tree)

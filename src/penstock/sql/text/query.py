@@ -15,12 +15,12 @@ from penstock.sql.text.parts import ALLOWED, ALLOWED_WINDOW, Item, Parts
 
 _CONSTANTS = (TokenType.TRUE, TokenType.FALSE, TokenType.NULL)
 _WINDOWS = {"window", "session_window", "window_time"}
-_GROUPED = "needs GROUP BY window(...), for a stream has no end"
+_GROUPED = "needs GROUP BY window(...), because a stream never ends"
 _REFUSED = {
     exp.AggFunc: (f"An aggregate function {_GROUPED}", ALLOWED_WINDOW),
     exp.Window: ("A window function is not supported yet", ALLOWED),
-    exp.Query: ("A subquery is not supported yet", ALLOWED),
-    exp.UDTF: ("A table-generating function is not supported yet", ALLOWED),
+    exp.Query: ("A subquery is not supported yet; make it a view, or JOIN the static table", ALLOWED),
+    exp.UDTF: ("A function that returns several rows is not supported yet", ALLOWED),
     exp.Aliases: ("A list of names is not supported yet", ALLOWED),
 }
 
@@ -94,7 +94,7 @@ def parse_selection(parts: Parts) -> SelectQuery:
     """
     if parts.hints:
         raise SqlError(
-            "MAX_ERROR, DEADLINE, LOSS and BACKFILL are for views with GROUP BY window(...); this one has no windows.",
+            "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window(...); this view has no windows.",
             parts.source_clause.script,
             parts.hints.start,
             parts.hints.end,

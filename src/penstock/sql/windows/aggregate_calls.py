@@ -117,7 +117,7 @@ _ACCURACY = {
         0.0008,
         0.39,
         False,
-        "The relative standard deviation is a number from 0.0008 to 0.39, such as 0.05.",
+        "The relative standard deviation must be a number from 0.0008 to 0.39, such as 0.05.",
     ),
     "approx_percentile": _Accuracy(
         2,
@@ -125,7 +125,7 @@ _ACCURACY = {
         1,
         10_000,
         True,
-        "The accuracy is a whole number from 1 to 10000: the inverse of the rank error.",
+        "The accuracy must be a whole number from 1 to 10000: the inverse of the rank error.",
     ),
 }
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
@@ -236,10 +236,7 @@ class _Reader:
         }
         for what, is_there in refused.items():
             if is_there:
-                message = (
-                    f"{what} is not supported with {name}, an aggregate of yours. "
-                    f"Allowed: {name}(expression[, expression, ...])."
-                )
+                message = f"{what} is not supported with your aggregate {name}. Write {name}(expression[, expression, ...])."
                 raise self._error(UnsupportedError, message, self.position, self.end)
         texts = tuple(self._text(*each) for each in found)
         return AggregateCall(name.upper(), texts, None, None, self._place(), is_users=True)
@@ -273,10 +270,12 @@ class _Reader:
         for position in range(first, last):
             if is_aggregate(self.tokens, position, self.users):
                 raise self._error(
-                    SqlError, "An aggregate cannot stand in an aggregate.", position, position + 1
+                    SqlError, "An aggregate cannot contain another aggregate.", position, position + 1
                 )
             if self.tokens[position].token_type is TokenType.SELECT:
-                raise self._unsupported("A subquery is not supported.")
+                raise self._unsupported(
+                    "A subquery is not supported; make it a view, or JOIN the static table."
+                )
             if self.tokens[position].token_type is TokenType.OVER:
                 raise self._unsupported("A window function (OVER) is not supported.")
 
@@ -286,12 +285,12 @@ class _Reader:
         if kinds[:1] != [TokenType.FILTER]:
             return None
         if kinds != [TokenType.FILTER, TokenType.L_PAREN, TokenType.WHERE]:
-            raise self._error(SqlError, "FILTER (WHERE condition) is expected here.", self.end, self.end + 1)
+            raise self._error(SqlError, "Expected FILTER (WHERE condition) here.", self.end, self.end + 1)
         opening = self.end + 1
         _, self.end = arguments(self.tokens, opening)
         self._refuse_inside(opening, self.end)
         if self.end - 1 == opening + 2:
-            raise self._error(SqlError, "A condition is expected here.", self.end - 1, self.end)
+            raise self._error(SqlError, "Expected a condition here.", self.end - 1, self.end)
         return self._text(opening + 2, self.end - 1)
 
     def _quantifier(self, found: list[tuple[int, int]]) -> bool:
@@ -330,7 +329,7 @@ class _Reader:
             raise self._unsupported(f"{self.name.upper()} takes two arguments here, not {len(found)}.")
         first, last = found.pop()
         literal = number(self._text(first, last))
-        message = "The fraction of a percentile is a number from 0 to 1, such as 0.95."
+        message = "The fraction of a percentile must be a number from 0 to 1, such as 0.95."
         if literal is None or not isinstance(literal.value, int | float | Decimal):
             raise self._error(UnsupportedError, message, first, last)
         if not 0 <= literal.value <= 1:
@@ -344,7 +343,7 @@ class _Reader:
             if kind is TokenType.STAR or kind in _LITERALS:
                 return None
         if self._has_star(first, last):
-            raise self._unsupported("`*` stands in COUNT(*) only.")
+            raise self._unsupported("`*` is allowed in COUNT(*) only.")
         return self._text(first, last)
 
     def _has_star(self, first: int, last: int) -> bool:

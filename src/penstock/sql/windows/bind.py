@@ -161,16 +161,14 @@ class WindowBinder:
         for entry in query.group_by:
             name = _single_name(entry.text) if not entry.is_qualified() else None
             if name is not None and name in visible and name not in keys:
-                message = (
-                    "This is a column of the source, so Spark groups by it: give the alias another name."
-                )
+                message = "This is also the name of a source column, and Spark groups by that column. Rename the alias."
                 raise entry.error(UnsupportedError, message, 0, len(entry.text))
 
     def _time(self, query: WindowQuery) -> _Used:
         (time,) = self._typed([(query.time, query.time_clause)])
         kind = time.type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
-            message = f"The time of a window is a TIMESTAMP; this is of type {spark_name(kind)}."
+            message = f"window() needs a TIMESTAMP as its time; this is {spark_name(kind)}. Declare the column TIMESTAMP, or set event_time_format."
             raise query.time_clause.error(TypeMismatchError, message, 0, len(query.time_clause.text))
         return time
 
@@ -211,7 +209,7 @@ class WindowBinder:
             found = next(known)
             results.append(found.result)
             if pa.types.is_null(found.result):
-                message = "This is NULL for every group: CAST the argument to a type."
+                message = "The result is NULL for every group: CAST the argument to a type."
                 raise call.clause.error(TypeMismatchError, message, 0, len(call.clause.text))
             for position, argument in enumerate(own):
                 if pa.types.is_null(found.argument):
@@ -310,7 +308,7 @@ def _users_result(call: AggregateCall, arguments: Sequence[_Used], known: Aggreg
     """The type of a call of an aggregate of the user's, whose arguments are as many as it takes and have types it can be given."""
     place = call.clause
     if not known.arity.allows(len(arguments)):
-        message = f"{known.name}, an aggregate of yours, takes {known.arity}, not {len(arguments)}."
+        message = f"Your aggregate {known.name} takes {known.arity}, not {len(arguments)}."
         raise place.error(TypeMismatchError, message, 0, len(place.text))
     for argument in arguments:
         if pa.types.is_null(argument.type):
@@ -335,14 +333,14 @@ def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple
             )
             raise place.error(UnsupportedError, message, 0, len(place.text))
         if column.name.upper() in taken:
-            message = f"Two columns are called {column.name}: give one of them another name with AS."
+            message = f"Two columns have the name {column.name}. Rename one with AS."
             raise place.error(DuplicateNameError, message, 0, len(place.text))
         taken.add(column.name.upper())
         found.append(BoundOutput(output.expression, column.name, column.type))
     for number, condition in enumerate(query.having, len(query.outputs) + 1):
         if not pa.types.is_boolean(kind := groups.field(number).type):
             place = condition.clause
-            message = f"A condition is boolean; this is of type {spark_name(kind)}."
+            message = f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
             raise place.error(TypeMismatchError, message, 0, len(place.text))
     return tuple(found)
 

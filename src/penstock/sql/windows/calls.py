@@ -66,13 +66,13 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
         place = tokens[begin].start, tokens[stop - 1].end + 1
         length = microseconds_of(clause.text[slice(*place)])
         if length is None:
-            raise clause.error(UnsupportedError, f"A window's {what} is {ALLOWED_LENGTHS}.", *place)
+            raise clause.error(UnsupportedError, f"A window's {what} must be {ALLOWED_LENGTHS}.", *place)
         if what != "start time" and length <= 0:
-            raise clause.error(SqlError, f"A window's {what} must be more than 0.", *place)
+            raise clause.error(SqlError, f"A window's {what} must be above 0.", *place)
         if what == "slide" and length > lengths[0]:
-            raise clause.error(SqlError, "A window's slide is at most its size.", *place)
+            raise clause.error(SqlError, "A window's slide must be at most its size.", *place)
         if what == "start time" and abs(length) >= lengths[1]:
-            raise clause.error(SqlError, "A window's start time is less than its slide.", *place)
+            raise clause.error(SqlError, "A window's start time must be less than its slide.", *place)
         lengths.append(length)
     size, slide = lengths[0], (lengths[1:2] or lengths)[0]
     windows = Windows(size, slide, lengths[2] % slide if len(lengths) == 3 else 0)

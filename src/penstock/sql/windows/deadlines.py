@@ -56,8 +56,8 @@ def bind_deadline(
     bound = query.hints.max_error
     if calls and bound is not None and bound.absolute:
         raise UnsupportedError(
-            "Of aggregates of your own no error is known before they are worked out: MAX_ERROR bounds the share of a group's "
-            "tuples that their windows lack, which has no unit. Allowed: MAX_ERROR(epsilon, delta).",
+            "For your own aggregates MAX_ERROR bounds the share of missing tuples, which has no unit. Write "
+            "MAX_ERROR(epsilon, delta) without 'absolute'.",
             query.source_clause.script,
             *query.hints.places["MAX_ERROR"],
         )

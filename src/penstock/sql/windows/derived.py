@@ -34,28 +34,28 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         place, kind = query.source_clause, "join" if isinstance(below.over, BeneathJoin) else "window"
         message = (
             f"{query.source} aggregates a {kind} view; an aggregation over it is not supported yet. "
-            f"Allowed: an aggregation over the {kind} view beneath, a selection over {query.source}."
+            f"Allowed: an aggregation over the {kind} view that it reads, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.hints.deadline_seconds is not None:
         place = query.source_clause
         message = (
-            f"{query.source} has a deadline; an aggregation over its rows is not supported yet. "
+            f"View {query.source} has a deadline; an aggregation over it is not supported yet. "
             f"Allowed: a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if query.hints.deadline_seconds is not None:
-        message = f"{query.source} is a window view: DEADLINE is not supported over one yet. Allowed: over a stream or a selection."
+        message = f"DEADLINE is not supported over window view {query.source} yet. Allowed: over a stream or a selection."
         raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])
     _refuse_hints(
         query,
-        f"Hints belong to {query.source}, the window view beneath: how early its rows are answered says when these are.",
+        f"Write the hint in window view {query.source}; this view is answered when that one is.",
     )
     written, is_last = _without_window_time(query.time_clause)
     moment = _MOMENTS.get(Over(below).rewrite(written))
     if moment is None or (is_last and moment != "last"):
         place = query.time_clause
-        message = f"This is no window of {query.source}, nor its start or end. {ALLOWED_OVER_A_WINDOW}"
+        message = f"This is not the window of {query.source}, or its start or end. {ALLOWED_OVER_A_WINDOW}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
     text = written.text.strip()
     # what Spark takes for the time of a window, in a form that it knows without the window's mark on the column
@@ -74,13 +74,13 @@ def aggregated_over_join(query: WindowQuery) -> WindowQuery:
     """
     _refuse_hints(
         query,
-        f"Hints are not supported over {query.source}, a join view, yet. Allowed: no hint; one on views over streams.",
+        f"Hints are not supported over join view {query.source} yet. Remove the hint.",
     )
     tokens = _bare(tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script))
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     if name is None:
         place = query.time_clause
-        message = f"A window over a join view is over one of its columns: the event time of a stream that {query.source} joins."
+        message = f"A window over join view {query.source} needs a column of it that is the event time of one of its streams."
         raise place.error(UnsupportedError, message, 0, len(place.text))
     return replace(query, over=BeneathJoin(name))
 

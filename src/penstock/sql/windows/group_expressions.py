@@ -26,10 +26,10 @@ from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 _REFUSED_CALLS = {
     "session_window": "session_window() is not supported yet",
     "window_time": "window_time() is not supported yet",
-    "struct": "struct() is not supported here, for it names fields by their expressions: use named_struct()",
+    "struct": "struct() is not supported here; use named_struct()",
     **dict.fromkeys(
         ("explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer", "stack"),
-        "A table-generating function is not supported yet",
+        "A function that returns several rows is not supported yet",
     ),
 }
 
@@ -100,7 +100,7 @@ class GroupExpressions:
             if is_window(tokens, position):
                 window, position = read_window(clause, tokens, position)
                 if window.identity != self._window.identity:
-                    message = f"This is another window than that of GROUP BY. {ALLOWED_WINDOW}"
+                    message = f"This window differs from the window of GROUP BY. {ALLOWED_WINDOW}"
                     raise window.clause.error(UnsupportedError, message, 0, len(window.clause.text))
                 replaced.append((start, tokens[position - 1].end + 1, WINDOW_NAME))
                 continue
@@ -133,11 +133,11 @@ class GroupExpressions:
             return clause.error(SqlError, f"{what}. Add it to GROUP BY, or aggregate it.", start, last)
         function = name_of(around) or around.text
         if function.upper() not in {node.name.upper() for node in parse_tree(clause).find_all(exp.Anonymous)}:
-            message = f"{what}. Add it to GROUP BY, or aggregate it. {function} is no aggregate function. {ALLOWED_AGGREGATES}"
+            message = f"{what}. Add it to GROUP BY, or aggregate it. {function} is not an aggregate function. {ALLOWED_AGGREGATES}"
             return clause.error(SqlError, message, start, last)
         users = ", ".join(sorted(each.lower() for each in self._users)) or "none so far"
         message = (
-            f"{function} is no aggregate function, and {what}. {ALLOWED_AGGREGATES} Of your own, with DEADLINE: {users}; "
+            f"{function} is not an aggregate function, and {what}. {ALLOWED_AGGREGATES} Of your own, with DEADLINE: {users}; "
             "declare one with Engine.aggregate, or in AGGREGATES of the module given by --functions."
         )
         return clause.error(SqlError, message, around.start, around.end + 1)
@@ -184,13 +184,13 @@ def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, _Colu
     found: dict[int, _Column] = {}
     for node in parse_tree(clause).walk():
         if isinstance(node, exp.Query):
-            message = f"A subquery is not supported yet. {allowed}"
+            message = f"A subquery is not supported yet; make it a view, or JOIN the static table. {allowed}"
             raise clause.error(UnsupportedError, message, 0, len(clause.text))
         if not isinstance(node, exp.Column):
             continue
         first, last = node.parts[0], node.parts[-1]
         if isinstance(last, exp.Star):
-            message = f"`*` is not supported here; name the columns. {allowed}"
+            message = f"`*` is not supported here. Name the columns. {allowed}"
             raise clause.error(UnsupportedError, message, 0, len(clause.text))
         end = first.meta["end"] + 1
         qualified = clause.is_qualified(first.meta["start"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, spelling, tokenize
 from penstock.sql.text.parts import ALLOWED_WINDOW, Item, Parts
@@ -15,6 +15,9 @@ from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
 from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
+
+#: what a window is usually called
+_WINDOW_NAMES = ("w", "win", "window")
 
 
 def parse_window_query(parts: Parts, users: Collection[str] = ()) -> WindowQuery:
@@ -91,21 +94,21 @@ class _WindowParser:
         hints = self.parts.hints
         script = self.parts.source_clause.script
         if hints.loss is not None and hints.deadline_seconds is None:
-            message = "LOSS says how many windows may miss a deadline, and there is none: add DEADLINE('3 seconds')."
+            message = "LOSS limits missed deadlines, but the view has no deadline. Add DEADLINE('3 seconds')."
             raise SqlError(message, script, *hints.places["LOSS"])
         if hints.backfill and hints.deadline_seconds is not None:
             message = (
-                "BACKFILL does not go with DEADLINE: windows from before the view cannot be in time any more."
+                "BACKFILL and DEADLINE exclude each other: windows from before the view are already late."
             )
             raise SqlError(message, script, *hints.places["BACKFILL"])
 
     def _check_item(self, item: Item) -> None:
         text = item.expression.text.strip()
         if text == "*":
-            message = f"`*` is not supported in a window view; name the columns. {ALLOWED_WINDOW}"
+            message = f"`*` is not supported in a window view. Name the columns. {ALLOWED_WINDOW}"
             raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
         if (item.alias or "").upper() == "WINDOW" and not _is_window_alone(item.expression):
-            message = "Only the window itself can be called window here; choose another name."
+            message = "The name window is reserved for the window itself; choose another name."
             raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
 
     def _grouping(self, entry: Clause) -> _Grouping:
@@ -129,7 +132,7 @@ class _WindowParser:
         items = self.parts.items
         if not number.isdigit() or not 1 <= int(number) <= len(items):
             message = (
-                f"A number in GROUP BY is the position of an item in the SELECT list, 1 to {len(items)}."
+                f"A number in GROUP BY must be the position of an item in the SELECT list, 1 to {len(items)}."
             )
             raise entry.error(SqlError, message, 0, len(entry.text))
         return items[int(number) - 1]
@@ -144,26 +147,30 @@ class _WindowParser:
             while position < len(tokens):
                 refuse_call(clause, tokens, position)
                 if is_aggregate(tokens, position, self.users):
-                    message = "An aggregate cannot stand in GROUP BY."
+                    message = "GROUP BY cannot use an aggregate."
                     raise grouping.entry.error(SqlError, message, 0, len(grouping.entry.text))
                 if not is_window(tokens, position):
                     position += 1
                     continue
                 call, end = read_window(clause, tokens, position)
                 if position or end < len(tokens):
-                    message = f"GROUP BY has the window itself, no expression of it. {ALLOWED_WINDOW}"
+                    message = f"GROUP BY needs the window itself, not an expression of it. {ALLOWED_WINDOW}"
                     raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
                 found.setdefault(call.identity, call)
                 groupings.remove(grouping)
                 position = end
         if not found:
+            for entry in (each.entry for each in groupings if each.expression is each.entry):
+                if entry.text.strip().lower() in _WINDOW_NAMES:
+                    message = f"Column {entry.text.strip()} does not exist; write `window(at, '1 minute') AS w` in SELECT."
+                    raise entry.error(UnknownNameError, message, 0, len(entry.text))
             assert self.parts.group_by_keyword is not None
             keyword = self.parts.group_by_keyword
-            message = f"GROUP BY needs a window, for a stream has no end. {ALLOWED_WINDOW}"
+            message = f"GROUP BY needs a window, because a stream never ends. {ALLOWED_WINDOW}"
             raise keyword.error(UnsupportedError, message, 0, len(keyword.text))
         first, *others = found.values()
         for other in others:
-            message = f"GROUP BY has one window, not several. {ALLOWED_WINDOW}"
+            message = f"GROUP BY allows one window only. {ALLOWED_WINDOW}"
             raise other.clause.error(UnsupportedError, message, 0, len(other.clause.text))
         return first
 
@@ -176,7 +183,7 @@ class _WindowParser:
                 tokens = tokens[1:-1]
             names = {column.name.upper() for column in columns_of(clause).values()}
             if not names:
-                message = "A grouping key without a column is not supported; leave it out."
+                message = "A grouping key without a column is not supported; remove it."
                 raise grouping.entry.error(UnsupportedError, message, 0, len(grouping.entry.text))
             start = tokens[0].start
             expression = clause.text[start : tokens[-1].end + 1]
@@ -193,8 +200,8 @@ def _refuse_mixed(calls: Sequence[AggregateCall]) -> None:
     if users and sparks:
         place = sparks[0].clause
         message = (
-            f"Spark computes none of its own aggregates beside {users[0].clause.text}, one of yours. "
-            "Put them into a view of its own."
+            f"A view cannot mix your aggregate {users[0].clause.text} with built-in aggregates. Move one of them to another "
+            "view."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
 

@@ -86,7 +86,7 @@ class Over:
             elif column.name.upper() not in BARE_FUNCTIONS:
                 message = f"Column {column.name} does not exist. Existing columns: {self._existing or 'none'}"
                 if self._unnamed:
-                    message += f". {self._unnamed[0]} has no name of its own: give it one with AS"
+                    message += f". {self._unnamed[0]} has no name: add AS name"
                 raise clause.error(UnknownNameError, message, start, column.end)
         return text.strip()
 

@@ -216,7 +216,7 @@ def _tight(candidate: Candidate, sign: int) -> tuple[float, float]:
 
 
 BEST_EFFORT = RankedDiscipline("best effort", first_come, predicts=False)
-PREDICTIVE = RankedDiscipline("first come, first served with prediction", first_come, predicts=True)
+PREDICTIVE = RankedDiscipline("first in, first out, with prediction", first_come, predicts=True)
 EDF = RankedDiscipline("EDF", earliest_deadline, predicts=False)
 DBP = RankedDiscipline("DBP", least_distance, predicts=False)
 DWCS = RankedDiscipline("DWCS", window_constrained, predicts=False)

@@ -31,10 +31,15 @@ class InstanceForecast:
 
     @property
     def hop(self) -> float:
-        """Seconds from one to the next; 0 where fewer than two are known."""
-        if len(self._recent) < 2:
+        """Seconds from one to the next; 0 where all that are known were created at one moment.
+
+        Instances created together count as evenly spread: those of the first moment belong to the time before it.
+        """
+        if not self._recent:
             return 0.0
-        return (self._recent[-1].created - self._recent[0].created) / (len(self._recent) - 1)
+        first = self._recent[0].created
+        later = sum(each.created > first for each in self._recent)
+        return (self._recent[-1].created - first) / later if later else 0.0
 
     def until(self, due: float, now: float) -> list[Instance]:
         """The next ones to be created whose deadline is not after `due`, in their order, each as large as the newest; overdue ones

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapreplace, nsmallest
-from itertools import takewhile
+from itertools import groupby, takewhile
 from math import inf
 
 from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
@@ -156,7 +156,7 @@ class PlannedDiscipline:
         startable = (link for link in kept if link.place < link.chain.waiting)
         first = next((link for link in startable if link.chain.backlog.busy_until is None), None)
         if first is not None:
-            passed_over = (first.chain.backlog, first.place, "its time goes further with others")
+            passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
             return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
         return self._nothing_fits(
@@ -175,7 +175,7 @@ class PlannedDiscipline:
             if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
                 passed_over = (each, len(each.instances) - 1, _MISSES)
                 shed = [passed_over] if len(each.instances) > 1 else []
-                return Choice(each, shed, "tried again: not measured for long")
+                return Choice(each, shed, "tried again: not measured for a long time")
         return None
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
@@ -217,7 +217,11 @@ class PlannedDiscipline:
         ]
         factor, number, place = min(chances)
         if factor <= 1:
-            return _only(backlogs, number, place, "fits, though with less than the margin", firm=True)
+            hopeless = [
+                place if other == number else sum(1 for _ in takewhile(lambda chance: chance[0] > 1, own))
+                for other, own in groupby(chances, key=lambda chance: chance[1])
+            ]
+            return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
         behind = [
             (-inf if each.catching_up else each.measured_at, number)
             for number, each in enumerate(backlogs)
@@ -227,20 +231,19 @@ class PlannedDiscipline:
         if now - since < self.probe_seconds:
             shed = [(each, len(each.instances), _MISSES) for each in backlogs]
             return Choice(None, shed, "")
-        place = len(backlogs[number].instances) - 1
-        return _only(
-            backlogs, number, place, "no prediction fits: measured again, and carried from", firm=False
-        )
+        hopeless = [len(each.instances) - (other == number) for other, each in enumerate(backlogs)]
+        return _only(backlogs, number, hopeless, "no prediction fits: measured again", firm=False)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:
     return instance.deadline, instance.arrival
 
 
-def _only(backlogs: Sequence[Backlog], number: int, place: int, reason: str, firm: bool) -> Choice:
-    """Runs an instance of a backlog; of the others none has a chance."""
-    counts = [place if other == number else len(each.instances) for other, each in enumerate(backlogs)]
-    shed = [(each, count, _MISSES) for each, count in zip(backlogs, counts, strict=True) if count]
+def _only(
+    backlogs: Sequence[Backlog], number: int, hopeless: Sequence[int], reason: str, firm: bool
+) -> Choice:
+    """Runs an instance of a backlog; of each backlog, so many of the oldest instances are shed."""
+    shed = [(each, count, _MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
     return Choice(backlogs[number], shed, reason, firm)
 
 

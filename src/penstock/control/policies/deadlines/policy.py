@@ -325,14 +325,14 @@ class DeadlinePolicy:
         yield from query.settle(satisfied=False)
 
     def _expire(self, query: _Query, now: float) -> Iterator[Action]:
-        """Gives up what waited beyond its deadline: shed by a discipline that predicts, as no time is left."""
+        """Gives up what waited beyond its deadline: shed by a discipline that predicts, as no time left."""
         if query.running is not None:
             return
         for instance in list(query.instances):
             if instance.deadline > now:
                 return
             if self._discipline.predicts:
-                yield from self._shed(query, "no time is left", now)
+                yield from self._shed(query, "no time left", now)
                 continue
             query.instances.popleft()
             query.outcomes.missed += 1
@@ -341,7 +341,7 @@ class DeadlinePolicy:
             yield GiveUpInstance(
                 query.bound.stream,
                 query.bound.version,
-                "its deadline passed while it waited",
+                "its deadline passed while it was waiting",
                 figures,
                 instance.number,
                 shed=False,

@@ -18,14 +18,18 @@ def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
     if view.waits:
         epsilon = f"{bound.epsilon:g}"
         if view.calls:
-            error = f"the share of a group's tuples they lack is below {epsilon}"
+            error = f"the share of missing tuples is below {epsilon}"
         else:
-            error = f"their error is below {epsilon}{'' if bound.absolute else ' of each value'}"
-        passed += f" by the slack K, learned so that {error} for {1 - bound.delta:.4g} of the groups, which is no part of it"
+            error = f"the error is below {epsilon}{'' if bound.absolute else ' of each value'}"
+        passed += f" + slack, which Penstock learns so that {error} for {100 * (1 - bound.delta):.4g} % of the groups"
     loss = query.constraint
-    late = ", those answered late, with revision 1, when processors are idle" if view.late else ""
-    how = "carried from the last one that was" if query.incremental else "each worked out afresh"
+    late = "; lost windows are answered late, as revision 1, when cores are idle" if view.late else ""
+    how = (
+        "each window continues from the state of the previous one"
+        if query.incremental
+        else "each window is computed from scratch"
+    )
     return (
         f"view {name} on {stream} with a deadline: windows are answered within {query.deadline:g} s after the stream's time "
-        f"{passed}, at most {loss.k} of {loss.m} lost{late}; {how}"
+        f"{passed}; at most {loss.k} of {loss.m} consecutive windows may be lost{late}; {how}"
     )

@@ -311,7 +311,7 @@ class DeadlineLane(Lane):
         self._failures.worked(view.name)
         if worked is None or worked.report.outcome == OVER:
             self._handle(OrderAbandoned(view.name, 0, instance.end, seconds))
-            return MISSED, "its deadline passed while it was worked on"
+            return MISSED, "its deadline passed while Penstock computed it"
         report = worked.report
         is_carried = self._orders.carry(view, instance, report)
         if report.uncarried and instance.view not in self._uncarried:
@@ -324,7 +324,7 @@ class DeadlineLane(Lane):
         parts = report.adding_seconds, report.removing_seconds
         self._handle(OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried))
         if self._now > instance.deadline:
-            return MISSED, f"it was worked out {self._now - instance.deadline:.3f} s after its deadline"
+            return MISSED, f"it was finished {self._now - instance.deadline:.3f} s after its deadline"
         return RELEASED, None
 
     def _cause(self, error: BaseException) -> Cause:

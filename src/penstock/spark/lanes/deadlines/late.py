@@ -91,7 +91,7 @@ class LateOrders:
 
     def forget(self, view: str, windows: Iterable[OwedWindow]) -> None:
         """Gives up what is owed of a view that is gone."""
-        self._news.late += [LateOutcome(view, each, "the view is gone") for each in windows]
+        self._news.late += [LateOutcome(view, each, "the view was dropped") for each in windows]
 
     def settle(self, judged: Judged) -> None:
         """Adds to a publication what has become of owed windows, which are so no more; what is lost by it is owed from now on."""
@@ -103,7 +103,9 @@ class LateOrders:
             if each.outcome not in OWING or not view.registered.view.late:
                 continue
             lost = OwedWindow(instance.start, instance.end, instance.created)
-            reason = f"more than {self._most} windows of the view were owed: late_windows"
+            reason = (
+                f"more than {self._most} windows of the view waited for a late answer (setting late_windows)"
+            )
             for oldest in self._debts.owe(instance.view, lost):
                 self._news.late.append(LateOutcome(view.name, oldest, reason))
                 del self._tried[instance.view, oldest]

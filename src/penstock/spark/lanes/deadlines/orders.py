@@ -209,9 +209,9 @@ def _stored(carried: Carried | None, most: int) -> tuple[bytes | None, str]:
     try:
         cloudpickle.dump(carried, file)  # type: ignore[no-untyped-call]
     except _TooLargeError:
-        return None, f"the states take more than {most:,} bytes"
+        return None, f"the aggregate states take more than {most:,} bytes"
     except Exception as error:
-        return None, f"the states cannot be pickled: {_named(error)}"
+        return None, f"the aggregate states cannot be pickled: {_named(error)}"
     return file.getvalue(), ""
 
 
@@ -222,7 +222,7 @@ def _loaded(stored: bytes | None) -> tuple[Carried | None, str]:
     try:
         carried: Carried = pickle.loads(stored)
     except Exception as error:
-        return None, f"the states cannot be read again: {_named(error)}"
+        return None, f"the aggregate states cannot be unpickled: {_named(error)}"
     return carried, ""
 
 

@@ -269,7 +269,7 @@ class OutcomePublication:
             return _VIEW_STANDS.value(document)
         except ValueError as error:
             raise CheckpointError(
-                f"{self._name}: how view number {view} stands cannot be read: {error}; {REMEDY}"
+                f"{self._name}: cannot read the state of view number {view}: {error}; {REMEDY}"
             ) from error
 
     def _hand_over_again(self, last: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from penstock.monitor.report import counted
+from penstock.monitor.figures import counted
 from penstock.spark.ingest.explaining import explain_window
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.derived.beneath import RowSource
@@ -49,7 +49,7 @@ class DerivedStream:
             return []
         views = [explain_window(view.bound, is_derived=True) for view, _ in self._views.values()]
         names = [f"    {name}: " for name in self._views]
-        head = f"stream {self.name}: the rows of {self.source.view}, {counted(len(views), 'view')}"
+        head = f"rows of view {self.source.view}: {counted(len(views), 'view')}"
         return [head, *(name + view for name, view in zip(names, views, strict=True))]
 
     def change(self, add: Mapping[str, DerivedView], drop: Collection[str] = ()) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.control.policies.output_rate import JoinStanding, OperatorsStanding
+from penstock.monitor.figures import counted
 from penstock.optimizer.join_measures import StepCount
 from penstock.optimizer.join_model import StepFigures
 from penstock.plan.joins import JoinOrder, JoinPlan, ProbeStep
@@ -36,19 +37,19 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
             for owner, column in enumerate(key.columns)
             if column is not None
         )
-        yield f"  key {number}: {columns}, dealt out in {shares[number]}"
+        yield f"  key {number}: {columns}, split in {counted(shares[number], 'part')}"
     for bound in plan.bounds:
         left, right = plan.inputs[bound.left].alias, plan.inputs[bound.right].alias
-        yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s behind {left}"
+        yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
     left_to_spark = [
         *plan.residual,
         *plan.filters,
         *(each.text for each in plan.outputs if each.column is None),
     ]
     if left_to_spark:
-        yield f"  left to Spark: {'; '.join(left_to_spark)}"
+        yield f"  computed by Spark: {'; '.join(left_to_spark)}"
     if plan.predicates:
-        yield f"  judged last, by users' functions: {', '.join(each.text for each in plan.predicates)}"
+        yield f"  checked last, by your functions: {', '.join(each.text for each in plan.predicates)}"
     yield from (f"  {each}" for each in told_orders(plan, order))
 
 
@@ -89,7 +90,7 @@ def standing_document(
             for each, rate, size in zip(plan.inputs, statistics.rates, statistics.sizes, strict=True)
         ],
         "selectivities": [
-            f"key {key} is equal in {share:.3g} of the pairs of {plan.inputs[left].alias} and {plan.inputs[right].alias}"
+            f"key {key} is equal in a share of {share:.3g} of the pairs of {plan.inputs[left].alias} and {plan.inputs[right].alias}"
             for (key, left, right), share in sorted(statistics.equal.items())
         ],
         "steps": [

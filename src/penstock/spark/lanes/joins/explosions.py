@@ -43,7 +43,7 @@ class Explosions:
         try:
             self._tell(cut, [(each.runs, each.open()) for each in read], rows)
         except Exception:
-            _log.exception("what makes join view %s put out %d rows cannot be told", self._view, rows)
+            _log.exception("cannot find out why join view %s produced %d rows", self._view, rows)
 
     def _tell(self, cut: int, read: Sequence[tuple[KeptRuns, InputRuns]], rows: int) -> None:
         # an input that is searched by two keys has all of its tuples twice

@@ -268,7 +268,7 @@ class JoinLane(CutLane):
                 cut.orders.get(PREDICATES, ()), (each.judged for each in made if each.judged)
             )
         except Exception as error:
-            _log.exception("the order of join view %s cannot be planned", self._view)
+            _log.exception("cannot plan the order of join view %s", self._view)
             self.context.events.record(
                 "controller_failed", stream=self._view, batch=cut.number, error=repr(error)
             )

@@ -107,7 +107,9 @@ def _program(
     known = {name.upper(): function for name, function in functions.items()}
     function = known.get(predicate.function.upper())
     if function is None:
-        raise InputError(f"view {plan.name}: function {predicate.function} is not registered in this run")
+        raise InputError(
+            f"view {plan.name}: function {predicate.function} is not registered in this run. Register it, or drop the view."
+        )
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     selection = None
     if predicate.condition != quote(VALUE):

@@ -102,7 +102,7 @@ class StaticRuns:
                     if known is None:
                         gone = f"static table {table.name}: {os.strerror(errno.ENOENT)}"
                         raise FileNotFoundError(errno.ENOENT, gone, table.path)
-                    return self._last(number, known, "its files are gone")
+                    return self._last(number, known, "its files do not exist any more")
                 if version != known:
                     rows, aside = self._read(number)
                     if table.version() != version:
@@ -126,8 +126,10 @@ class StaticRuns:
                 raise
             return self._last(number, known, first_line(error))
         if known is None:
-            raise StreamFailedError(f"static table {table.name} in {table.path} changes all the time")
-        return self._last(number, known, "its files change all the time")
+            raise StreamFailedError(
+                f"Static table {table.name} in {table.path} changes during every read. Pause its writer."
+            )
+        return self._last(number, known, "its files change during every read")
 
     def _last(self, number: int, known: str, reason: str) -> str:
         """The version that stays in use, told once."""
@@ -135,7 +137,7 @@ class StaticRuns:
         if number not in self._told:
             self._told[number] = reason
             _log.warning(
-                "static table %s cannot be read, its last version stays in use: %s", table.name, reason
+                "cannot read static table %s; its last version remains in use: %s", table.name, reason
             )
             self._events.record("static_table_lost", lane=self._lane, table=table.name, reason=reason)
         return known

@@ -87,7 +87,7 @@ class WindowLane(Lane):
         self.keyed.stop()
 
     def _attempt(self) -> None:
-        self.keyed.start(rests=self.context.trigger.available_now)
+        self.keyed.start(rests=self.context.trigger.is_bounded)
         try:
             self._follow()
         except BaseException:
@@ -111,4 +111,4 @@ class WindowLane(Lane):
 
     def _refuse_stopped(self) -> None:
         if not self._stopping.is_set():
-            raise StoppedOutsideError("Spark's query was stopped from outside")
+            raise StoppedOutsideError("another program stopped Spark's query")

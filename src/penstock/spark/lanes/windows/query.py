@@ -326,9 +326,9 @@ class KeyedQuery:
         entry = max((report.entry for report in reports), default=figures["entry"])
         if entry != figures["entry"]:
             raise CheckpointError(
-                f"the windows of stream {self.stream}: batch {figures['batch']} is published with the log up to "
-                f"{figures['entry']}, and Spark now takes it up to {entry}: "
-                f"{self._layout.keyed_spark(self.stream)} was set back to an older copy or has lost files; {REMEDY}"
+                f"the windows of stream {self.stream}: batch {figures['batch']} was published with log entries up "
+                f"to {figures['entry']}, but Spark now plans it up to {entry}: "
+                f"{self._layout.keyed_spark(self.stream)} was restored from an older copy, or files are missing; {REMEDY}"
             )
 
     def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> Published:

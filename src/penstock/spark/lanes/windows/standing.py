@@ -70,6 +70,7 @@ def standing_of(shards: Sequence[Mapping[str, Standing]]) -> dict[str, dict[str,
         found[name] = {
             "slack": max(each.slack for each in answering),
             "promised": all(each.promised for each in answering),
+            "bound": asdict(own[0].bound),
             "horizon": max(each.horizon for each in own),
             "newest": max((each.newest for each in own if each.newest is not None), default=None),
             "reached": max((each.reached for each in own if each.reached is not None), default=None),

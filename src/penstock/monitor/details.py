@@ -1,0 +1,259 @@
+"""The details of a status, which `penstock status -v` prints below its tables."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from penstock.monitor.book import Document
+from penstock.monitor.deadlines import deadline_lines
+from penstock.monitor.figures import (
+    clock,
+    counted,
+    event_moment,
+    length,
+    listed,
+    moment,
+    roughly,
+    shortened,
+    since,
+)
+from penstock.monitor.joins import standing_lines
+from penstock.monitor.lost import overflow_words
+from penstock.monitor.networks import network_line
+from penstock.monitor.news import event_line
+
+#: views and events named at the most
+_NAMED = 8
+#: states of a stream in which a batch may be under way
+_AT_WORK = ("running", "starting", "waiting", "retrying", "source unreachable")
+
+
+def detail_lines(document: Document) -> Iterator[str]:
+    """Yield all that `folder_status` knows of each stream and view, then the newest events."""
+    output = shlex.quote(document["output"])
+    for name, stream in document["streams"].items():
+        yield from _stream(name, stream)
+        if stream.get("quarantined"):
+            yield f"  all records set aside: penstock quarantine {output} {name}"
+    for name, view in document["views"].items():
+        yield from _view(name, view, document["state"])
+        for table in (each for each, known in (view.get("tables") or {}).items() if known.get("malformed")):
+            yield f"  all records of {table} set aside: penstock quarantine {output} {table}"
+        if view.get("failed") or view.get("shed") or view.get("missed"):
+            yield f"  the reason for each window: penstock results {output} {name} --misses"
+    news = document.get("news", [])[-_NAMED:]
+    if news:
+        yield "newest events:"
+        yield from (f"  {event_line(event)}" for event in news)
+
+
+def not_joined(view: Mapping[str, Any]) -> str:
+    """Format how many batches of each stream a join view has not answered, by its `backlog`; "" where there are none."""
+    backlog = view.get("backlog", {}).items()
+    return ", ".join(f"{counted(entries, 'batch')} of {stream}" for stream, entries in backlog if entries)
+
+
+def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"stream {name}: {stream.get('state', 'unknown')}"]
+    parts.append(
+        f"{counted(stream.get('tuples', 0), 'tuple')} in {counted(stream.get('batches', 0), 'batch')}"
+    )
+    if stream.get("tuples_per_second"):
+        parts.append(f"{stream['tuples_per_second']:,.0f} tuples/s")
+    parts.append(f"{stream.get('matched', 0):,} matched")
+    yield " | ".join(parts)
+    outage = stream.get("outage")
+    if outage:
+        source = f"{outage['source']}: " if outage.get("source") else ""
+        yield f"  source unreachable since {clock(outage['since'])}: {source}{outage['told']}"
+    if stream.get("retries"):
+        yield f"  restarted {counted(stream['retries'], 'time')}, most recently: {stream.get('retry')}"
+    for view, reason in stream.get("failed_views", {}).items():
+        yield f"  view {view} matches nothing, Spark refuses it: {reason}"
+    if lag := _lag(stream):
+        yield f"  {lag}"
+    if stream.get("network"):
+        yield f"  {network_line(stream['network'])}"
+    if stream.get("at_hand"):
+        yield f"  {_current_batch(stream['at_hand'], stream.get('state'))}"
+    for reason, count in stream.get("quarantined", {}).items():
+        yield f"  set aside: {counted(count, 'record')}: {reason}"
+        sample = stream.get("samples", {}).get(reason)
+        if sample:
+            what = sample["reason"] if sample["record"] is None else sample["record"]
+            yield f"    for example in batch {sample['batch']}, from {sample['origin']}: {shortened(what)}"
+    if stream.get("rows_set_aside"):
+        yield f"  unreadable: {counted(stream['rows_set_aside'], 'row')}, not answered"
+    if stream.get("files_changed"):
+        files = counted(stream["files_changed"], "file")
+        yield f"  {files} changed after the first read; the new content is not answered"
+    if stream.get("files_passed_over"):
+        yield f"  skipped: {counted(stream['files_passed_over'], 'name')} of FIFOs, sockets or devices"
+    if stream.get("topics_recreated"):
+        yield f"  {counted(stream['topics_recreated'], 'topic')} deleted and created again under the same name"
+    errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
+    if errors:
+        named = listed([f"{view} {count:,}" for view, count in errors], _NAMED)
+        yield f"  an expression failed; these tuples match nothing of the view: {named}"
+    for count, why in (
+        ("null_event_times", "is NULL"),
+        ("future_event_times", "is too far ahead of the clock"),
+    ):
+        if stream.get(count):
+            yield f"  left out of windows: {counted(stream[count], 'tuple')} whose event time {why}"
+    for reader, held in stream.get("held_by", {}).items():
+        whose = "" if held["is_known"] else ", which no view of this run uses"
+        age = length(held["seconds"] + since(held["time"]))
+        yield (
+            f"  reader {reader}{whose} keeps old parts of the log: {held['bytes']:,} bytes, the oldest from {age} ago"
+        )
+    if stream.get("decision"):
+        yield f"  {stream['decision']}"
+
+
+def _lag(stream: Mapping[str, Any]) -> str:
+    parts = []
+    lag = stream.get("lag") or {}
+    if lag.get("backlog") is not None:
+        parts.append(f"backlog {backlog_words(lag)}")
+    if stream.get("newest_event_time_us") is not None:
+        parts.append(f"newest event: {event_moment(stream['newest_event_time_us'], time.time())}")
+    if stream.get("last_batch"):
+        parts.append(f"last batch {roughly(since(stream['last_batch']))} ago")
+    return " | ".join(parts)
+
+
+def backlog_words(lag: Mapping[str, Any]) -> str:
+    """Format the backlog of a source: '1 file', '1,200 records'."""
+    unit = str(lag.get("unit") or "")
+    return counted(lag["backlog"], unit[:-1]) if unit.endswith("s") else f"{lag['backlog']:,} {unit}".rstrip()
+
+
+def _current_batch(batch: Mapping[str, Any], state: str | None) -> str:
+    files = batch.get("files")
+    named = f"batch {batch['batch']:,}" + (f" ({counted(files, 'file')})" if files is not None else "")
+    if state in _AT_WORK:
+        age = f"in progress: {named}, since {roughly(batch['age_seconds'])}"
+        return age if files is None else f"{age}; the backlog does not count it"
+    nor = "" if files is None else " and of the backlog"
+    return f"unfinished: {named}, not part of the counts above{nor}; the next start answers it"
+
+
+def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
+    if "streams" in view:
+        yield from _join(name, view)
+        return
+    if "released" in view:
+        yield from deadline_lines(name, view)
+        if view.get("dropped"):
+            yield f"  dropped at {clock(view['dropped'])}; its results remain"
+        return
+    counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
+    if view.get("final_corrected"):
+        rows = counted(view.get("final_corrected_rows", 0), "row")
+        counts += f", {view['final_corrected']:,} corrected after being final ({rows})"
+    # of a view over another one the stream is PLACE.VIEW
+    parts = [f"window view {name} of {view['stream'].rpartition('.')[2]}: {counts}"]
+    standing = view.get("standing") or {}
+    # negative where the end of a run answered windows before their end
+    if (view.get("slack_us") or -1) >= 0:
+        parts.append(f"slack {length(view['slack_us'] / 1e6)}")
+    if standing.get("horizon") is not None:
+        parts.append(f"horizon {length(standing['horizon'] / 1e6)}")
+    if standing.get("newest") is not None:
+        parts.append(f"stream time {moment(standing['newest'])}")
+    yield " | ".join(parts)
+    if overflowed := overflow_words(view.get("overflowed", 0)):
+        yield f"  {overflowed}; each revision counts"
+    if view.get("dropped"):
+        yield f"  dropped at {clock(view['dropped'])}; its results remain, its open windows are never answered"
+        return
+    behind = view.get("not_answered")
+    if behind:
+        first, last = behind
+        batches = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
+        yield f"  not answered yet: {batches} of the stream"
+    if standing.get("open"):
+        yield f"  not final: {_why_open(standing, state, behind)}"
+    if standing.get("promised") is False:
+        yield f"  {promise_words(view)}"
+
+
+def promise_words(view: Mapping[str, Any]) -> str:
+    """Format when the MAX_ERROR promise of a window view starts."""
+    standing = view.get("standing") or {}
+    bound, final = standing.get("bound"), view.get("final", 0)
+    if bound is None:
+        return f"The MAX_ERROR promise has not started yet; {counted(final, 'final window')} so far."
+    return (
+        f"The {_percent(bound['delta'])} promise starts after about {counted(windows_needed(bound), 'final window')}; "
+        f"{final:,} so far."
+    )
+
+
+def windows_needed(bound: Mapping[str, Any]) -> int:
+    """The final windows that a MAX_ERROR promise needs at least: 1 / delta."""
+    return max(1, math.ceil(1 / float(bound["delta"])))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"join view {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
+    if view.get("behind_seconds") is not None:
+        parts.append(f"{roughly(view['behind_seconds'])} behind")
+    yield " | ".join(parts)
+    if view.get("dropped"):
+        yield f"  dropped at {clock(view['dropped'])}; its rows remain"
+    if view.get("raised"):
+        yield f"  a condition failed: {counted(view['raised'], 'joined row')} left out"
+    if view.get("withdrawn"):
+        yield f"  withdrawn, because a partner was found later: {counted(view['withdrawn'], 'row')}"
+    if view.get("beyond_history"):
+        late = counted(view["beyond_history"], "tuple")
+        yield f"  {late} arrived after partners may have been deleted (setting history_seconds)"
+    for table, known in (view.get("tables") or {}).items():
+        yield from _static_table(table, known)
+    if behind := not_joined(view):
+        yield f"  not joined yet: {behind}"
+    if view.get("standing"):
+        yield from standing_lines(view["standing"])
+    if view.get("switched"):
+        yield f"  its order changed {counted(view['switched'], 'time')}, most recently:"
+        for each in view["switches"]:
+            yield f"    {clock(each['time'])}: {each['order']}: {each['reason']}"
+
+
+def _static_table(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    if "rows" in table:
+        yield f"  static table {name}: {counted(table['rows'], 'row')}, read {roughly(since(table['time']))} ago"
+    for reason, count in (table.get("malformed") or {}).items():
+        yield f"  static table {name}, set aside: {counted(count, 'record')}: {reason}"
+    if lost := table.get("lost"):
+        yield f"  static table {name} is lost since {clock(lost['since'])}; its last version remains in use: {lost['reason']}"
+
+
+def _why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:
+    """Why the oldest window that is not final is not."""
+    windows = counted(standing["open"], "window")
+    oldest, horizon, newest = (standing.get(part) for part in ("oldest", "horizon", "newest"))
+    if oldest is None or horizon is None or newest is None:
+        return windows
+    due = oldest + horizon
+    why = f"{windows}, the oldest ends {moment(oldest)}; "
+    if behind:
+        why += "the view has to answer these batches first"
+    elif due > newest:
+        why += (
+            f"final once the stream's time passes {moment(due)} (its end + horizon): needs a tuple that is "
+            f"{length((due - newest) / 1e6)} newer"
+        )
+    else:
+        why += "final with the next batch (a new view: after its backfill)"
+    return why if state in ("running", "starting") else f"{why}; the run is {state}"

@@ -1,0 +1,97 @@
+"""The problems of a status: what needs a person's attention, the worst first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.monitor.book import Document
+from penstock.monitor.figures import clock, counted, listed
+from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.monitor.troubles import open_troubles, trouble_words
+
+#: views named at the most
+_NAMED = 3
+#: stands between the words of a command, which a line break must not divide
+UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def problem_lines(document: Document) -> Iterator[str]:
+    """Yield a line for each problem of `folder_status`, the worst first."""
+    if document.get("reason"):
+        yield f"{document['state']}: {document['reason']}"
+    streams: Mapping[str, Mapping[str, Any]] = document["streams"]
+    lost = {name: told for name, stream in streams.items() if (told := nothing_read(stream))}
+    for name, told in lost.items():
+        yield f"stream {name}: {told}"
+    is_live = document["state"] in ("running", "starting")
+    for name, trouble in open_troubles(document.get("lanes", {})) if is_live else ():
+        yield trouble_words(name, trouble)
+    for name, stream in streams.items():
+        yield from _of_source(name, stream)
+    for name, view in document["views"].items():
+        if not view.get("dropped"):
+            yield from _of_view(name, view)
+    output = shlex.quote(document["output"])
+    for name, stream in streams.items():
+        yield from _of_records(name, stream, output, is_named=name in lost)
+
+
+def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
+    if outage := stream.get("outage"):
+        source = f"{outage['source']}: " if outage.get("source") else ""
+        yield f"stream {name}: source unreachable since {clock(outage['since'])}: {source}{outage['told']}"
+    if stream.get("retries"):
+        again = counted(stream["retries"], "time")
+        yield f"stream {name}: restarted {again}, most recently: {stream.get('retry')}"
+    for view, reason in stream.get("failed_views", {}).items():
+        yield f"view {view} matches nothing, Spark refuses it: {reason}"
+    for held in stream.get("held_by", {}).values():
+        if not held["is_known"]:
+            yield f"stream {name}: an unused reader keeps {held['bytes']:,} bytes of its log"
+
+
+def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    standing = view.get("standing") or {}
+    if standing.get("violations"):
+        yield f"view {name}: LOSS promise broken {counted(standing['violations'], 'time')}"
+    if standing.get("overloaded"):
+        yield f"view {name}: overloaded, most of its windows miss their deadline"
+    if standing.get("failing"):
+        yield f"view {name}: most of its windows fail"
+    for table, known in (view.get("tables") or {}).items():
+        if lost := known.get("lost"):
+            yield f"static table {table} is lost; its last version remains in use: {lost['reason']}"
+    if view.get("raised"):
+        yield f"view {name}: a condition failed, {counted(view['raised'], 'joined row')} left out"
+    if overflowed := overflow_words(view.get("overflowed", 0)):
+        yield f"view {name}: {overflowed}"
+
+
+def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:
+    aside: Mapping[str, int] = stream.get("quarantined") or {}
+    command = f"penstock quarantine {output} {name}".replace(" ", UNBROKEN)
+    if is_named:
+        yield f"stream {name}: see the records: {command}"
+    elif aside:
+        most = max(aside, key=lambda reason: aside[reason])
+        origin = ((stream.get("samples") or {}).get(most) or {}).get("origin")
+        why = f"{'all' if len(aside) == 1 else 'most'}: {most}{f' (for example {origin})' if origin else ''}"
+        yield (f"stream {name}: {counted(sum(aside.values()), 'record')} set aside, {why}: {command}")
+    if stream.get("rows_set_aside"):
+        yield f"stream {name}: {counted(stream['rows_set_aside'], 'row')} unreadable, not answered"
+    if stream.get("files_changed"):
+        yield f"stream {name}: {counted(stream['files_changed'], 'file')} changed after the first read, not answered"
+    if stream.get("topics_recreated"):
+        yield f"stream {name}: {counted(stream['topics_recreated'], 'topic')} deleted and created again"
+    errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
+    if errors:
+        named = listed([f"{view} {count:,}" for view, count in errors], _NAMED)
+        yield f"stream {name}: an expression failed for some tuples of: {named}"
+    for count, why in (
+        ("null_event_times", "event time NULL"),
+        ("future_event_times", "event time too far ahead of the clock"),
+    ):
+        if stream.get(count):
+            yield f"stream {name}: {counted(stream[count], 'tuple')} left out of windows: {why}"

@@ -1,0 +1,525 @@
+"""What runs: the ingest queries and lanes of a run, started, fitted to the views, and stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.troubles import unanswered_words
+from penstock.operators.deadlines.aggregates import UserAggregate
+from penstock.settings import Settings
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.ingest.plans import StreamPlans
+from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.ingest.rearranging import Rearranging
+from penstock.spark.lanes.asking import ask
+from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
+from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
+from penstock.spark.lanes.derived.views import DerivedView
+from penstock.spark.lanes.joins.views import JoinViews
+from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
+from penstock.spark.log.appended import Appended
+from penstock.spark.log.row_log import RowLogs
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.recovery.supervisor import stop_all
+from penstock.spark.reporting.status_file import StatusFile
+from penstock.spark.results import read as results
+from penstock.spark.results.cataloguing import number_definitions, write_catalog
+from penstock.spark.sessions.build import warm_workers
+from penstock.spark.sessions.output import OUTPUT
+from penstock.spark.sinks import Sink
+from penstock.spark.sources.probes import Probe
+from penstock.spark.sources.source import Progress, Source, untold
+from penstock.spark.sources.static_tables import StaticTable
+from penstock.spark.sources.watch import SourceWatch
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.checkpoint_lock import CheckpointLock
+from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
+from penstock.spark.storage.layout import Layout
+from penstock.status import ViewKind
+from penstock.trigger import Trigger
+
+Definition = ViewDefinition | WindowDefinition
+#: how long one stream is looked at before the next while all are waited for
+_LOOK_SECONDS = 0.2
+#: views that an event names
+_MOST_NAMED = 1000
+
+
+class Execution:
+    """The queries and lanes behind a `Run`.
+
+    Args:
+        spark: the session.
+        layout: the run's folders.
+        settings: frozen settings.
+        trigger: when batches start, and when the run ends.
+        functions: the user's functions, by name.
+        aggregates: the user's aggregates, by name in upper case.
+        progress: called with what the start is doing; what it raises ends the start.
+
+    Raises:
+        CheckpointError: another run uses the checkpoint.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        settings: Settings,
+        trigger: Trigger,
+        functions: Mapping[str, Callable[..., Any]],
+        aggregates: Mapping[str, UserAggregate],
+        progress: Progress = untold,
+    ) -> None:
+        self.spark = spark
+        self._progress = progress
+        self.layout = layout
+        self._settings = settings
+        self._trigger = trigger
+        self._functions = functions
+        #: Spark's queries have names, and one session may hold several runs over streams of the same name
+        self._name = f"penstock-{uuid.uuid4().hex[:8]}"
+        #: until the streams it begins with are added
+        self.is_starting = True
+        #: whether something may run that could not be stopped
+        self._is_unstopped = False
+        #: replaced, never changed: threads read it at any time
+        self.queries: Mapping[str, IngestQuery] = {}
+        # these four are replaced, never changed, too
+        self._sinks: Mapping[str, Sequence[Sink]] = {}
+        self.lanes: Mapping[str, Lane] = {}
+        self._keepers: Mapping[str, LogKeeper] = {}
+        #: names of the lanes that views need
+        self._needed: frozenset[str] = frozenset()
+        self._derived: Mapping[str, DerivedStream] = {}
+        #: of streams that are prepared and not added yet, see `added_columns`
+        self._added_columns: dict[str, list[str]] = {}
+        #: one thread may wait for the end while another stops the run
+        self._ending = threading.Lock()
+        self._stopped = False
+        with ExitStack() as held:
+            self._lock = CheckpointLock(
+                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+            )
+            held.callback(self._lock.release)
+            self.status_file = StatusFile(layout, self._pairs)
+            held.callback(self.status_file.close)
+            self.events = EventLog(
+                layout.events,
+                told=self.status_file.book.note,
+                most_bytes=settings.events_bytes,
+                most_files=settings.events_files,
+            )
+            held.callback(self.events.close)
+            held.callback(OUTPUT.into(layout.spark_log))
+            warm_workers(spark)
+            self._watch = SourceWatch(self.events, settings.watch_seconds)
+            self.rearranging = Rearranging(settings, self.events, lambda stream: self.queries[stream].plans)
+            self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+            self._deadlines = DeadlineViews(layout)
+            appended = Appended()
+            self._lane_context = LaneContext(
+                spark,
+                layout,
+                self.events,
+                settings,
+                trigger,
+                self._name,
+                self._all_sinks,
+                appended,
+                RowLogs(layout, self.events, appended.tell),
+                functions,
+                aggregates,
+            )
+            self.events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
+            #: what the run holds of the process, to be let go of in reverse order
+            self._held = held.pop_all()
+
+    def explain(self) -> str:
+        """What runs where and why, a paragraph a stream, a join view and a window view that others are over."""
+        streams = [query.plans.explain() for query in self.queries.values()]
+        return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
+
+    def refused(self, error: InputError) -> None:
+        """Notes why the run cannot start: what was asked for cannot be."""
+        self.events.record("run_refused", told=str(error))
+
+    def stop(self) -> None:
+        """Stops every stream. The same checkpoint goes on where it stopped.
+
+        Raises:
+            Exception: what kept one from being stopped; all others are, and the checkpoint stays this run's, as that one may
+                still run, until another call stops it, or the process ends.
+        """
+        for keeper in self._keepers.values():
+            keeper.prepare_stop()
+        for lane in self.lanes.values():
+            lane.prepare_stop()
+        self._is_unstopped = True
+        try:
+            stop_all(running.stop for running in self._running)
+        finally:
+            self._watch.close()
+        self._is_unstopped = False
+        with self._ending:
+            self.rearranging.close()
+            if not self._stopped:
+                self.events.record("run_stopped")
+            self._stopped = True
+            self._held.close()
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Waits until every stream has ended (only with available_now) or one has failed.
+
+        Returns:
+            False where the time ran out first.
+
+        Raises:
+            StreamFailedError: something stopped a stream, or a lane could not answer what was available.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            # a lane that fails is no matter of the others
+            ended = [
+                each.await_termination(_LOOK_SECONDS)
+                if isinstance(each, IngestQuery)
+                else each.join(_LOOK_SECONDS)
+                for each in self._running
+            ]
+            if all(ended):
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        self._refuse_unanswered()
+        self._watch.close()
+        with self._ending:
+            if not self._stopped:
+                self.rearranging.settle()
+                for query in self.queries.values():
+                    query.files.close()
+                    query.log.close()
+                self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
+                self.status_file.close()
+                self._lock.release()
+        return True
+
+    def _refuse_unanswered(self) -> None:
+        """Makes sure that every lane that has ended, and was not stopped, has answered what there is.
+
+        Raises:
+            StreamFailedError: one has failed.
+        """
+        lanes = self.lanes.values()
+        parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
+        failed = [each.failed for each in parts if each.failed is not None]
+        if not failed or self._stopped:
+            return
+        waiting = [view for lane in lanes if lane.waits_for_others for view in lane.views]
+        told = unanswered_words(failed, waiting)
+        self.events.record("run_failed", **{**failed[0], "told": told})
+        raise StreamFailedError(told)
+
+    @property
+    def active(self) -> bool:
+        """Whether any stream still runs."""
+        return any(query.active for query in self._running)
+
+    @property
+    def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
+        return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
+
+    def prepare(self, name: str, source: Source) -> None:
+        """Makes sure that a stream can be added, and gets its source ready; stores nothing of views.
+
+        Raises:
+            InputError: what the stream reads cannot be used, or does not fit the results there are.
+        """
+        self._added_columns[name] = results.added_columns(self.layout, name, source.schema)
+        source.prepare(self.layout, name, self.events, self._progress)
+
+    def add_stream(
+        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
+    ) -> None:
+        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
+        added = self._added_columns.pop(name)
+        query = IngestQuery(
+            self.spark,
+            name,
+            source,
+            self.layout,
+            self.events,
+            self._settings,
+            self._copy,
+            self.rearranging.report,
+            self._name,
+            self._functions,
+        )
+        views = number_definitions(self.layout, name, source.schema, views)
+        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
+        redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
+        gone = [view for view in known if view not in views]
+        query.plans.change(views, frozenset(gone))
+        self._ask(name, query.plans)
+        self.queries = {**self.queries, name: query}
+        self.status_file.begin_stream(name)
+        self._write_catalog()
+        self.events.record("stream_started", stream=name, views=len(views))
+        if added:
+            self.events.record("columns_added", stream=name, columns=added)
+        if redefined or gone:
+            self.events.record(
+                "views_changed",
+                stream=name,
+                redefined=redefined[:_MOST_NAMED],
+                dropped=gone[:_MOST_NAMED],
+            )
+        self._watch.add(name, probe, self.layout.spark(name), lambda: query.newest_event_time)
+        query.source_state = partial(self._watch.state, name)
+        query.log.on_put = self._lane_context.appended.tell
+        query.log.readers = partial(self._readers, name)
+        query.start(self._trigger)
+        self._fit_lanes()
+
+    def started(self) -> None:
+        """All streams that the run begins with are there: lanes of an earlier run that no view needs any more leave."""
+        self.is_starting = False
+        for stream in self.queries:
+            log = LogReader(self.layout.log(stream))
+            for reader in log.marks().keys() - self._readers(stream):
+                cuts = self.layout.cuts(reader)
+                # another program that reads the log has none here
+                if cuts.is_dir():
+                    CutFolder(cuts).clear()
+                    log.leave(reader)
+                    self.events.record("lane_left", lane=reader, streams=[stream])
+
+    def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
+        """Adds, redefines and drops views of a running stream, from its next binding on."""
+        query = self.queries[stream]
+        add = number_definitions(self.layout, stream, query.source.schema, add)
+        query.plans.change(add, frozenset(drop))
+        self._write_catalog()
+        self.events.record(
+            "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
+        )
+        self._fit_lanes()
+
+    def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
+        """Answers these join views and no others, with what comes to their streams from now on.
+
+        Args:
+            definitions: the views by name.
+            tables: the static tables by name.
+        """
+        before = {each.lane for each in self._joins.joins}
+        gone = self._joins.settle(definitions, tables)
+        for each in gone:
+            if each.lane in self.lanes:
+                self.remove_lane(each.lane)
+            self._joins.forget(each)
+        # views over them begin anew over what answers these joins from now on
+        lanes = {each.lane for each in gone}
+        self._derived = {
+            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
+        }
+        for lane in lanes:
+            self._read_rows(lane)
+        self._needed -= lanes
+        for name, query in self.queries.items():
+            self._ask(name, query.plans)
+        added = [each.definition.name for each in self._joins.joins if each.lane not in before]
+        if gone or added:
+            self._write_catalog()
+            self.events.record(
+                "joins_changed",
+                added=added[:_MOST_NAMED],
+                dropped=[each.definition.name for each in gone][:_MOST_NAMED],
+            )
+        self._fit_lanes()
+
+    def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
+        """Answers these views with a deadline and no others, with what comes to their streams from now on.
+
+        Args:
+            definitions: by name, a view and the stream it is on.
+        """
+        added, gone = self._deadlines.settle(definitions)
+        if not (added or gone):
+            return
+        if DEADLINE_LANE in self.lanes:
+            # another one goes on where it ends, with the views there are now
+            lane = self._stop_lane(DEADLINE_LANE)
+            self._needed -= {DEADLINE_LANE}
+            for each in lane.streams:
+                if each.stream not in self._deadlines.streams:
+                    LogReader(self.layout.log(each.stream)).leave(DEADLINE_LANE)
+        for name, query in self.queries.items():
+            self._ask(name, query.plans)
+        self._write_catalog()
+        self.events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
+        self._fit_lanes()
+
+    def _ask(self, stream: str, plans: StreamPlans) -> None:
+        """Asks a stream for what views need of its tuples."""
+        ask(
+            LogReader(self.layout.log(stream)),
+            plans,
+            [*self._joins.asked(stream), *self._deadlines.asked(stream)],
+        )
+
+    def derive(
+        self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
+    ) -> None:
+        """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
+
+        Args:
+            stream: the stream of the view beneath; `JOINS_NAME` of a join view, which has been set.
+            view: the view beneath.
+            add: the views over it, by name.
+            drop: names of such views.
+        """
+        source = self._source(stream, view)
+        if source is None:
+            self._write_catalog()
+            return
+        derived = self._derived.get(source.name) or DerivedStream(self.layout, source)
+        known = derived.definitions
+        derived.change(add, drop)
+        self._derived = {**self._derived, derived.name: derived}
+        self._read_rows(source.lane)
+        if known or any(name in self.queries for name in source.streams):
+            self.events.record(
+                "views_changed",
+                stream=derived.name,
+                added=list(add)[:_MOST_NAMED],
+                dropped=list(drop)[:_MOST_NAMED],
+            )
+        self._write_catalog()
+        self._fit_lanes()
+
+    def _source(self, stream: str, view: str) -> RowSource | None:
+        """A view that others are over; None of a join view that is answered no more."""
+        if stream != JOINS_NAME:
+            return WindowSource(self.layout, stream, view)
+        joined = self._joins.register.of(view)
+        return None if joined is None else JoinSource(self.layout, joined)
+
+    def _read_rows(self, lane: str) -> None:
+        """Keeps the logs of those views of a lane that others are over."""
+        read = [each for each in self._derived.values() if each.source.lane == lane and each.answered]
+        self._lane_context.rows.read(lane, {each.source.view: each.name for each in read})
+
+    def add_lane(self, plan: LanePlan) -> Lane:
+        """Starts a lane beside those that the views need; its name must be free."""
+        lane = plan.make(self._lane_context, [self._input(stream) for stream in plan.streams])
+        lane.recount(self.status_file)
+        lane.start()
+        self.lanes = {**self.lanes, plan.name: lane}
+        return lane
+
+    def remove_lane(self, name: str) -> None:
+        """Stops a lane that is needed no more; the logs of its streams go on without it, what it has published stays."""
+        lane = self._stop_lane(name)
+        lane.leave()
+        self.events.record("lane_left", lane=name, streams=[each.stream for each in lane.streams])
+
+    def _stop_lane(self, name: str) -> Lane:
+        lane = self.lanes[name]
+        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
+        lane.stop()
+        return lane
+
+    def _fit_lanes(self) -> None:
+        """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
+        needs = Needs(self.queries, self._joins, self._deadlines, tuple(self._derived.values()))
+        needed = {plan.name: plan for plan in needed_lanes(needs)}
+        for name in self._needed - needed.keys():
+            self.remove_lane(name)
+        for name, plan in needed.items():
+            if name not in self.lanes:
+                self.add_lane(plan)
+        self._needed = frozenset(needed)
+
+    def _readers(self, stream: str) -> set[str]:
+        """The names that this run's lanes have among the readers of a stream's log."""
+        lanes = self.lanes.values()
+        return {lane.reader for lane in lanes if any(each.stream == stream for each in lane.streams)}
+
+    def _input(self, stream: str) -> LaneInput:
+        """The log of a stream, or of what a lane publishes."""
+        if stream in self._derived:
+            return LaneOutput(stream, self.lanes[self._derived[stream].source.lane])
+        if stream not in self._keepers:
+            keeper = LogKeeper(
+                self.spark,
+                self.queries[stream],
+                self.layout,
+                self.events,
+                self._settings,
+                self._trigger,
+            )
+            keeper.start()
+            self._keepers = {**self._keepers, stream: keeper}
+        return self._keepers[stream]
+
+    def _pairs(self) -> dict[str, Mapping[str, int]]:
+        return {name: query.totals.view_pairs for name, query in self.queries.items()}
+
+    def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
+        """Hands views' rows to these sinks, by stream, from the next published batch on."""
+        self._sinks = sinks
+
+    def _all_sinks(self) -> list[Sink]:
+        return [sink for sinks in self._sinks.values() for sink in sinks]
+
+    def views(self) -> Iterator[tuple[str, ViewKind, str]]:
+        """The views that are answered: name, kind, and the stream that each reads, of a join the first one."""
+        for stream, query in self.queries.items():
+            yield from ((name, "selection", stream) for name in query.plans.views)
+            yield from ((name, "window", stream) for name in query.plans.windows)
+        for derived in self._derived.values():
+            yield from ((name, "window", derived.name) for name in derived.definitions)
+        for join in self._joins.joins:
+            yield join.definition.name, "join", join.definition.streams[0]
+        for deadline in self._deadlines.views:
+            yield deadline.definition.name, "deadline", deadline.stream
+
+    def _write_catalog(self) -> None:
+        streams = {name: query.source.schema for name, query in self.queries.items()}
+        views: dict[str, dict[str, Definition]] = {
+            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
+        }
+        views[DEADLINES_NAME] = dict(self._deadlines.definitions)
+        views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
+        write_catalog(self.layout, streams, views, self._joins.joins)
+
+    def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
+        """Hands a published batch to the sinks, by the views of the plan that answered it."""
+        sinks = self._sinks.get(stream)
+        if not sinks:
+            return
+        query = self.queries[stream]
+        rows = results.batch_rows(self.spark, self.layout, stream, query.source.schema, batch, files)
+        views = query.plans.definitions(plan)
+        for sink in sinks:
+            view = views.get(sink.view)
+            if isinstance(view, ViewDefinition):
+                keep = (results.BATCH, results.ORDINAL)
+                own = results.project(rows, view.name, view.projection, keep)
+                sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)

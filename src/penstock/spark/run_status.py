@@ -1,0 +1,94 @@
+"""What a run says of itself at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from penstock.monitor.book import stream_state
+from penstock.spark.execution import Execution
+from penstock.spark.ingest.query import IngestQuery
+from penstock.status import LaneStatus, RunStatus, State, StreamStatus, ViewStatus, trouble_of, view_status
+
+#: what the book of the run knows of a stream and this process does not
+_OF_THE_BOOK = ("tried_until", "outage", "retries", "lag", "newest_event_time_us", "network", "aside")
+
+
+def run_status(run: Execution) -> RunStatus:
+    """Take the status of a run."""
+    book = run.status_file.book.document()
+    streams = {name: StreamStatus.of(name, _stream(run, query, book)) for name, query in run.queries.items()}
+    lanes = {name: _lane(run, name, book) for name in run.lanes}
+    return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, _views(run, book), lanes)
+
+
+def _views(run: Execution, book: Mapping[str, Any]) -> dict[str, ViewStatus]:
+    pairs = run.status_file.all_pairs()
+    counted: dict[str, Mapping[str, Any]] = dict(book["views"])
+    for lane in book.get("lanes", {}).values():
+        counted.update(lane.get("views", {}))
+    found = {}
+    for name, kind, stream in run.views():
+        known = book["streams"].get(stream, {})
+        rows = {"rows": pairs.get(stream, {}).get(name, 0)} if kind == "selection" else counted.get(name, {})
+        found[name] = view_status(name, kind, stream, rows, known.get("errors", {}).get(name, 0))
+    return found
+
+
+def _lane(run: Execution, name: str, book: Mapping[str, Any]) -> LaneStatus:
+    lane = run.lanes[name]
+    known = book.get("lanes", {}).get(name, {})
+    return LaneStatus(
+        name, tuple(lane.views), lane.active, known.get("cut"), trouble_of(known.get("trouble"))
+    )
+
+
+def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict[str, Any]:
+    """A stream as the monitor reads it: see `penstock.monitor.snapshot`."""
+    totals = query.totals
+    running = run.rearranging.running(query.stream)
+    known = book["streams"].get(query.stream, {})
+    told: dict[str, Any] = {
+        **{name: known.get(name) for name in _OF_THE_BOOK},
+        "state": stream_state(known, run=book["state"]),
+        "held_by": known.get("held_by", {}),
+        "active": query.active,
+        "batches": totals.batches,
+        "tuples": totals.tuples,
+        "matched": totals.matched,
+        "pairs": totals.pairs,
+        "tuples_per_second": totals.tuples_per_second,
+        "quarantined": dict(totals.quarantined),
+        "rows_set_aside": totals.rows_set_aside,
+        "files_changed": query.files.changed,
+        "files_passed_over": query.files.passed_over,
+        "unusable_times": totals.null_event_times + totals.future_event_times,
+        "errors": dict(totals.view_errors),
+        "views": len(query.plans.views) + len(query.plans.windows),
+        "selections": len(query.plans.views),
+        "windows": {},
+        "overflowed": {},
+        "troubles": {},
+        "lanes": {},
+        "view_pairs": dict(totals.view_pairs),
+        "sequence": running.text,
+        "evaluations_per_tuple": running.evaluations,
+    }
+    lanes: Mapping[str, Mapping[str, Any]] = book.get("lanes", {})
+    for lane in run.lanes.values():
+        if any(keeper.ingest is query for keeper in lane.streams):
+            told["troubles"] |= _troubles(lanes, lane.name, f"{query.stream}.log")
+            for name, value in lane.status().items():
+                told[name] = {**told[name], **value}
+    for name, lane_told in told["lanes"].items():
+        known_lane = lanes.get(name, {})
+        lane_told |= {
+            "views": known_lane.get("views", {}),
+            "behind_seconds": known_lane.get("behind_seconds"),
+        }
+    return told
+
+
+def _troubles(lanes: Mapping[str, Mapping[str, Any]], *names: str) -> dict[str, Any]:
+    """Of these lanes those that fail, and why."""
+    return {name: lanes[name]["trouble"] for name in names if "trouble" in lanes.get(name, {})}

@@ -1,0 +1,146 @@
+"""What `penstock status` prints on one screen: problems, totals, and a line a stream and a view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.monitor.figures import counted, event_moment, listed
+from penstock.monitor.overview import WIDTH, view_rows
+from penstock.monitor.problems import problem_lines
+from penstock.monitor.report import status_lines
+from penstock.spark.storage.documents import replace_json
+from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
+from status_cases import large_document, results_folder, screen
+
+#: words of the inside, none of which a status shows
+INSIDE = (
+    *("p-attribute", "lane ", "lane:", " cut ", "version 0", "arrow", "DataFrame", "joins.3", "entry"),
+    *("at hand", "of late", "last word", "K 1", "1 rows", "1 files", "1 records", "1 problems"),
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return results_folder(tmp_path)
+
+
+def test_250_views_fit_one_screen() -> None:
+    document = large_document()
+    lines = list(status_lines(document))
+    assert len(list(view_rows(document))) == 250
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= WIDTH
+    text = "\n".join(lines)
+    assert lines[0].startswith("out: running (process 4711), started ")
+    assert lines[1] == "6 problems:"
+    assert "\n  RETRYING: view j_dev_3 of stream payments, since " in text
+    assert "view rule_2_079 matches nothing, Spark refuses it: a division by zero" in text
+    assert "\n    penstock quarantine out payments\n" in text, "a command remains whole"
+    assert "\n  view in_time_5: LOSS promise broken 2 times\n" in text
+    assert "\n3 streams: 9,624,755 tuples, 380,896 matched, 17 records set aside\n" in text
+    assert "\n250 views: 200 selections, 40 window views, 6 deadline views, 4 join views\n" in text
+    assert "devices   unreachable" in text
+    assert "2013-10-12 08:00 (replayed)" in text
+    assert lines[-1] == "230 more: -v"
+    first = [line.split()[0] for line in lines[-21:-1]]
+    assert {"j_dev_3", "rule_2_079", "in_time_5"} == set(first[:3]), "what fails"
+    assert first[3:5] == ["rule_1_007", "rule_1_090"], "then errors"
+    assert first[5] == "hourly_07", "then what is behind"
+    assert first[6:8] == ["rule_1_000", "rule_2_000"], "then the busiest"
+    assert not [word for word in INSIDE if word in text]
+
+
+def test_verbose_lists_every_view_and_details() -> None:
+    document = large_document()
+    text = "\n".join(status_lines(document, verbose=True))
+    assert all(f"\n{row.name} " in text for row in view_rows(document))
+    assert "more: -v" not in text
+    assert "may still lose 1 of the next 6 windows; promise kept" in text
+    assert "The 5 % promise starts after about 20 final windows; 8 so far." in text
+    assert "join view j_dev_0 of payments, devices: 12,430 rows | 0.8 s behind" in text
+    assert not [word for word in INSIDE if word in text]
+
+
+def test_columns_are_aligned_and_long_names_give_way() -> None:
+    document = large_document()
+    document["views"] = {"n" * 90: document["views"]["j_dev_0"], "b": document["views"]["hourly_07"]}
+    for stream in document["streams"].values():
+        stream["selections"] = {}
+    header, first, second = list(status_lines(document))[-3:]
+    assert len(first) <= WIDTH
+    assert first.startswith("nnnnnnnnnn")
+    assert ".." in first
+    for column in ("kind", "state", "lag", "promise"):
+        at = header.index(column)
+        assert {line[at - 1] for line in (header, first, second)} == {" "}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "state"),
+    [
+        (("run_started", "run_stopped"), "stopped"),
+        (("run_started", "run_ended"), "ended"),
+        (("run_started",), "dead"),
+    ],
+)
+def test_a_run_that_is_over_says_how(layout: Layout, kinds: tuple[str, ...], state: str) -> None:
+    replace_json(layout.status, {"version": 1, "pid": 12})
+    log = EventLog(layout.events)
+    for kind in kinds:
+        log.record(kind)
+    log.close()
+    lines = screen(layout)
+    assert lines[0].startswith(f"{layout.output}: {state}, started ")
+    text = "\n".join(lines)
+    assert f"\norders  {state} " in text
+    assert ("Run the same command again to continue" in text.replace("\n    ", " ")) == (state == "dead")
+
+
+def test_a_failed_run_names_its_reason_first(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    log.record("run_started")
+    log.record("run_failed", stream="orders", told="the disk is full: /data")
+    log.close()
+    lines = screen(layout)
+    assert lines[0].startswith(f"{layout.output}: failed")
+    assert lines[2] == "  failed: the disk is full: /data"
+
+
+def test_everything_set_aside_names_the_remedy_and_the_command(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    log.record("run_started")
+    log.record(
+        "batch", stream="orders", batch=7, tuples=0, quarantined={"malformed csv record: a is no INT": 3}
+    )
+    log.close()
+    document = large_document()
+    reason = "malformed csv record: a is no INT"
+    sample = {"origin": "/data/prices.csv:2", "record": "3,50", "reason": reason, "batch": "7"}
+    stream = {"tuples": 0, "quarantined": {reason: 1}, "samples": {reason: sample}}
+    document["streams"] = {"orders": stream}
+    document["views"] = document["lanes"] = {}
+    lines = list(status_lines(document))
+    assert lines[1] == "2 problems:"
+    assert lines[2].startswith(
+        "  stream orders: NOTHING READ: the only record so far was set aside, malformed csv"
+    )
+    assert "(for example /data/prices.csv:2)" in " ".join(line.strip() for line in lines)
+    stream["tuples"] = 5
+    (problem,) = problem_lines(document)
+    assert problem.startswith(
+        "stream orders: 1 record set aside, all: malformed csv record: a is no INT (for example /data"
+    )
+    assert "  stream orders: see the records: penstock quarantine out orders" in lines
+
+
+def test_numbers_and_names_read_well() -> None:
+    assert [counted(number, "row") for number in (0, 1, 2_000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [counted(number, "entry") for number in (1, 2)] == ["1 entry", "2 entries"]
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
+    now = 1_800_000_000.0
+    assert event_moment(int((now - 0.8) * 1e6), now) == "0.8 s ago"
+    assert event_moment(int((now + 90) * 1e6), now) == "1 min 30 s ahead of the clock"
+    assert event_moment(1_381_564_800_000_000, now) == "2013-10-12 08:00 (replayed)"

@@ -1,0 +1,40 @@
+"""When batches start, and when a run ends, as users say it."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from penstock import InputError, Trigger
+
+
+def test_a_trigger_says_when_batches_start_and_when_the_run_ends() -> None:
+    assert Trigger.every("1 minute 30 seconds").seconds == 90
+    assert not Trigger.every("2 seconds").is_bounded
+    assert Trigger.available_now() == Trigger(is_bounded=True)
+    assert Trigger.available_now(ended=True).is_complete
+    assert not Trigger.available_now().is_complete
+
+
+def test_a_trigger_shows_how_it_is_made() -> None:
+    for trigger in (
+        Trigger(),
+        Trigger.every("2 seconds"),
+        Trigger.available_now(),
+        Trigger.available_now(ended=True),
+    ):
+        assert eval(repr(trigger), {"Trigger": Trigger}) == trigger
+
+
+@pytest.mark.parametrize("interval", ["soon", "-1 second", ""])
+def test_an_interval_that_is_no_length_of_time_is_refused(interval: str) -> None:
+    with pytest.raises(InputError, match=r"^trigger '.*': allowed: a length of time such as '1 second'$"):
+        Trigger.every(interval)
+
+
+def test_only_a_bounded_run_can_be_complete_and_a_trigger_is_frozen() -> None:
+    with pytest.raises(InputError, match=r"use Trigger.available_now\(ended=True\)"):
+        Trigger(is_complete=True)
+    with pytest.raises(FrozenInstanceError):
+        Trigger().interval = "1 second"  # type: ignore[misc]
