@@ -291,7 +291,7 @@ class RowGroupReader:
             pa.nulls(read.num_rows, missing[name]) if name in missing else read.column(name)
             for name in columns
         ]
-        return type(read).from_arrays(arrays, names=list(columns))  # type: ignore[no-any-return]
+        return type(read).from_arrays(arrays, names=list(columns))
 
     def _check_rows(self, rows: int, columns: Sequence[str]) -> None:
         if rows != self.group.rows:
