@@ -28,8 +28,8 @@ from rich.table import Table
 
 from expectations import Expectations
 from penstock.kernels.asc import Codes
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.asc import AscIndex
-from penstock.operators.selection.encode import ColumnEncoder
 from penstock.optimizer.sequences import arrange
 from penstock.simulate.baselines import extreme_orders
 from penstock.spark.engine import Engine

@@ -26,9 +26,9 @@ from penstock.cli.demo_data import read_flights
 from penstock.control.policies.rearrangement import RearrangementSettings
 from penstock.kernels import asc as kernels
 from penstock.kernels.asc import Codes
+from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
-from penstock.operators.selection.encode import ColumnEncoder
-from penstock.operators.selection.regions import code_selections
 from penstock.optimizer.sequences import arrange
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from penstock.operators.selection.regions import CodedSelections
+from penstock.operators.coding.regions import CodedSelections
 
 Tuple = tuple[int, ...]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.asc import Codes
-from penstock.operators.selection.regions import CodedSelections, code_selections
+from penstock.operators.coding.regions import CodedSelections, code_selections
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 

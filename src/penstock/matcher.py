@@ -52,8 +52,9 @@ class Matcher:
             ) from None
         bound = bind_selections(conditions, _spark_schema(schema), None, timezone)
         self._columns = {column.name: column.type for column in bound.columns}
-        self._attributes = [attribute.name for attribute in bound.selections.attributes]
-        self._selector = Selector(compile_selections(bound.selections))
+        plan = compile_selections(bound.selections)
+        self._attributes = plan.columns
+        self._selector = Selector(plan)
         self._turn = threading.Lock()
         self._made_of = dict(conditions), schema, timezone
 

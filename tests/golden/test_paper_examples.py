@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from penstock.kernels.asc import Codes, drop_counts, passed_bits
+from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
-from penstock.operators.selection.regions import code_selections
 from penstock.optimizer.sequences import HybridArranger, MacroArranger
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 from penstock.plan.selection import Interval, Query, SelectionSet, Term, ValueSet

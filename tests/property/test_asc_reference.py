@@ -9,8 +9,8 @@ import pytest
 
 import penstock.operators.selection.asc as asc_module
 from penstock.kernels.asc import Codes
+from penstock.operators.coding.regions import CodedSelections, code_selections
 from penstock.operators.selection.asc import AscEvaluator, AscIndex
-from penstock.operators.selection.regions import CodedSelections, code_selections
 from penstock.optimizer.sequences import SequenceArranger, arrange
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 from penstock.plan.selection import Query, SelectionSet, Term

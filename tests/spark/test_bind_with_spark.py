@@ -11,7 +11,7 @@ from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.selection import Query, SelectionSet
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.gate import tried
-from penstock.sql.conditions.bind import MAX_TERMS, BoundSelections, bind_selections
+from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.script.script import parse_query
 
 pytestmark = pytest.mark.spark
@@ -41,17 +41,18 @@ def rows_of(spark: SparkSession, bound: BoundSelections, queries: tuple[Query, .
     frame = spark.createDataFrame(TABLE)
     derived = {column.name: column for column in bound.derived}
     errors = {column.error_column: column for column in bound.derived if column.error_column}
-    columns = []
+    columns = {}
     for attribute in bound.selections.attributes:
         if attribute.name in errors:
-            columns.append(_tried(spark, errors[attribute.name].expression).isNull().alias(attribute.name))
+            error = _tried(spark, errors[attribute.name].expression).isNull()
+            columns[attribute.name] = error.alias(attribute.name)
         elif attribute.name in derived:
-            columns.append(_tried(spark, attribute.expression)["value"].alias(attribute.name))
+            columns[attribute.name] = _tried(spark, attribute.expression)["value"].alias(attribute.name)
         else:
-            columns.append(frame[attribute.name])
-    table = frame.select(*columns).toArrow()
-    selections = SelectionSet(bound.selections.attributes, queries)
-    matches = Selector(compile_selections(selections)).match(table.columns, table.num_rows)
+            columns[attribute.name] = frame[attribute.name]
+    table = frame.select(*columns.values()).toArrow()
+    plan = compile_selections(SelectionSet(bound.selections.attributes, queries))
+    matches = Selector(plan).match([table.column(name) for name in plan.columns], table.num_rows)
     found: dict[str, list[int]] = {query.name: [] for query in queries}
     for row in range(table.num_rows):
         for query in matches.queries[matches.offsets[row] : matches.offsets[row + 1]]:
@@ -99,11 +100,14 @@ def test_constants_are_computed_once_by_spark(host: SparkExpressionHost) -> None
     assert bound.derived == ()
 
 
-def test_a_condition_with_too_many_terms_is_derived_in_part(host: SparkExpressionHost) -> None:
-    factors = [f"(i > {number} OR j > {number})" for number in range(8)]
+def test_a_condition_with_too_many_terms_stays_a_tree(spark: SparkSession, host: SparkExpressionHost) -> None:
+    factors = [f"(i > {number} OR j > {number} OR d > {number})" for number in range(-8, 8)]
     bound = bind_selections({"q": " AND ".join(factors)}, TABLE.schema, host)
-    assert 1 <= len(bound.selections.queries[0].terms) <= MAX_TERMS
-    assert {column.type for column in bound.derived} == {pa.bool_()}
+    assert bound.selections.queries[0].tree is not None
+    assert bound.derived == ()
+    expected = spark.createDataFrame(TABLE).selectExpr(f"({' AND '.join(factors)}) IS TRUE AS q").toArrow()
+    answer = [row for row, value in enumerate(expected.column("q").to_pylist()) if value]
+    assert rows_of(spark, bound, bound.selections.queries) == {"q": answer}
 
 
 def test_a_collated_column_is_left_to_spark(spark: SparkSession) -> None:

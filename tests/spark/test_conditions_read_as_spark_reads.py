@@ -213,16 +213,17 @@ def test_conditions_select_what_spark_selects(spark: SparkSession, zone: str) ->
             {text: text for text in CONDITIONS}, TABLE.schema, SparkExpressionHost(spark, frame.schema), zone
         )
         derived = {column.name: column.expression for column in bound.derived}
-        columns = [
-            f"({derived[attribute.name]}\n) AS `{attribute.name}`" if attribute.name in derived
+        columns = {
+            attribute.name: f"({derived[attribute.name]}\n) AS `{attribute.name}`" if attribute.name in derived
             else "false AS e" if attribute.name.endswith("_error")
             else attribute.expression
             for attribute in bound.selections.attributes
-        ]  # fmt: skip
-        table = frame.selectExpr(*columns).toArrow()
+        }  # fmt: skip
+        table = frame.selectExpr(*columns.values()).toArrow()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before or "UTC")
-    matches = Selector(compile_selections(bound.selections)).match(table.columns, table.num_rows)
+    plan, found = compile_selections(bound.selections), dict(zip(columns, table.columns, strict=True))
+    matches = Selector(plan).match([found[name] for name in plan.columns], table.num_rows)
     selected = _rows(matches)
     expected = {
         text: [row for row, answer in enumerate(column.to_pylist()) if answer]

@@ -76,16 +76,18 @@ def _true_rows(column: pa.ChunkedArray) -> list[int]:
 def _matched(frame: DataFrame, bound: BoundSelections) -> dict[str, list[int]]:
     """The rows that the kernels select, over columns that Spark derives."""
     derived = {column.name: column for column in bound.derived}
-    columns = []
+    columns = {}
     for attribute in bound.selections.attributes:
         if attribute.name in derived:
-            columns.append(f"({attribute.expression}\n) AS `{attribute.name}`")
+            columns[attribute.name] = f"({attribute.expression}\n) AS `{attribute.name}`"
         elif attribute.name.endswith("_error"):
-            columns.append(f"false AS `{attribute.name}`")
+            columns[attribute.name] = f"false AS `{attribute.name}`"
         else:
-            columns.append(attribute.expression)
-    table = frame.selectExpr(*columns, "1 AS __one").toArrow()
-    matches = Selector(compile_selections(bound.selections)).match(table.columns[:-1], table.num_rows)
+            columns[attribute.name] = attribute.expression
+    table = frame.selectExpr(*columns.values(), "1 AS __one").toArrow()
+    found = dict(zip(columns, table.columns, strict=False))
+    plan = compile_selections(bound.selections)
+    matches = Selector(plan).match([found[name] for name in plan.columns], table.num_rows)
     return _selected(matches, [query.name for query in bound.selections.queries])
 
 

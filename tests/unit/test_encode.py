@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.selection.encode import ColumnEncoder, code_type
-from penstock.operators.selection.regions import RegionCoding
+from penstock.operators.coding.encode import ColumnEncoder, code_type
+from penstock.operators.coding.regions import RegionCoding
 from penstock.plan.selection import Domain, Key
 
 

@@ -14,8 +14,8 @@ import pytest
 from penstock.kernels.assemble import assemble_rows
 from penstock.kernels.index import CHUNK_ROWS, ENTRY, Found, sort_by_code
 from penstock.kernels.lanes import LANES, lane_mask
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.batch_index import REVIEW_BATCHES, BatchIndex
-from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import CHUNK_PAIRS, Selector, compile_selections
 from penstock.operators.selection.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice

@@ -12,8 +12,8 @@ from penstock.control.controller import Controller
 from penstock.control.events import SelectionsBound, StatisticsReported
 from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
 from penstock.kernels.asc import Codes
+from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
-from penstock.operators.selection.regions import code_selections
 from penstock.plan.arrangement import ArrangementKind
 from penstock.plan.selection import Query, SelectionSet, Term
 from penstock.simulate.baselines import extreme_orders

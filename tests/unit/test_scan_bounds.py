@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.coding.regions import RegionCoding
 from penstock.operators.ingest.event_times import MOMENT, EpochTimes
-from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds
-from penstock.operators.selection.regions import RegionCoding
 from penstock.plan.selection import Domain
 from penstock.spark.tasks.parquet_files import RowGroup
 from penstock.spark.tasks.scan_stage import _bounds

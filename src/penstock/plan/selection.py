@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from penstock.plan.trees import Tree
 
 #: A value of an attribute's domain: int (INTEGER), float (FLOAT) or bytes (BINARY).
 Key = int | float | bytes
@@ -85,10 +89,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A standing query: satisfied by a tuple when any of its terms is. No terms: never."""
+    """A standing query: satisfied by a tuple when any of its terms is. No terms: never.
+
+    Attributes:
+        name: its name.
+        terms: its terms; none where it is a tree.
+        tree: what it is where it tests text or has too many terms.
+    """
 
     name: str
     terms: tuple[Term, ...]
+    tree: Tree | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,11 @@ class Declaring:
                 )
             written[known_as] = (query, text)
         known = {name.upper(): view.query for name, view in staged.views.items()}
+        texts = {name.upper(): (name, text) for name, text in staged.texts.items()}
         for name in staged.dependents(written.keys() & staged.views.keys()):
             view_ = staged.views[name]
             written.setdefault(name, (view_.query, view_.definition.sql))
+        texts.update({name.upper(): (name, text) for name, (_, text) in written.items()})
         users = {each: aggregate.signature for each, aggregate in self.aggregates.items()}
         new: dict[str, dict[str, SelectQuery]] = {}
         selections: dict[str, list[SelectQuery]] = {}
@@ -184,7 +186,7 @@ class Declaring:
             known[name.upper()] = query
             _refuse_circle(name, known)
             flat = flatten(query, known)
-            below = beneath(query, _texts(staged, written), known)
+            below = beneath(query, texts, known)
             if not isinstance(flat, SelectQuery):
                 check_length("view", name)
             if isinstance(flat, JoinQuery):
@@ -232,7 +234,8 @@ class Declaring:
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
         """Warns of deadlines that no window can meet."""
-        deadlines = {name: staged.deadlines[name][1] for name in declared if name in staged.deadlines}
+        all_of_them = staged.deadlines
+        deadlines = {name: all_of_them[name][1] for name in declared if name in all_of_them}
         short = {name: each.bound.view.query.deadline for name, each in deadlines.items()}
         short = {name: seconds for name, seconds in short.items() if seconds < _SHORT_SECONDS}
         floor = order_floor(self._spark) if short else 0.0
@@ -397,11 +400,6 @@ class Declaring:
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
         return Stream(source, SparkExpressionHost(self._spark, source.schema, declaring=True), probe)
-
-
-def _texts(staged: Declared, written: Mapping[str, tuple[Query, str]]) -> dict[str, str]:
-    """The text of every view, of those that are being declared the new one."""
-    return {**staged.texts, **{name: text for name, (_, text) in written.items()}}
 
 
 def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:

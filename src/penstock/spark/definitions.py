@@ -358,22 +358,21 @@ def _check_computable(
 
 
 def beneath(
-    query: Query, texts: Mapping[str, str], known: Mapping[str, Query]
+    query: Query, texts: Mapping[str, tuple[str, str]], known: Mapping[str, Query]
 ) -> tuple[tuple[str, str], ...]:
     """The views a query selects from, directly or through others.
 
     Args:
         query: the query as written.
-        texts: the text of every view.
+        texts: the name and the text of every view, by name in upper case.
         known: the query of every view, by name in upper case.
     """
     found: dict[str, tuple[str, str]] = {}
-    by_name = {name.upper(): (name, text) for name, text in texts.items()}
     reached = [query]
     while reached:
         for source, _ in sources_of(reached.pop()):
             if source.upper() in known and source.upper() not in found:
-                found[source.upper()] = by_name[source.upper()]
+                found[source.upper()] = texts[source.upper()]
                 reached.append(known[source.upper()])
     return tuple(found.values())
 

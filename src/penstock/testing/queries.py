@@ -71,6 +71,7 @@ _MOMENTS = [
     datetime(2013, 10, 27, 2, 30, 0, 1),
     datetime(9999, 12, 31, 23, 59, 59, 999999),
 ]
+_REGEXES = ["a+b?", "^a", "b$", "[a-c]{2}", "^$", "(a|é)b?"]
 _COMPARISONS = ["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"]
 
 
@@ -266,9 +267,22 @@ class QueryGenerator:
         return f"{column} IS {self._maybe('NOT ')}DISTINCT FROM {self.literal(kind)}"
 
     def _like(self, column: str, kind: pa.DataType) -> str:
-        prefix = _escaped(self.value(kind))
-        pattern = self.random.choice([prefix, prefix + "%", prefix + "%%"])
-        return f"{column} {self._maybe('NOT ')}LIKE {_text(pattern, chr(39))}"
+        choice = self.random.choice
+        negated = self._maybe("NOT ")
+        if self.random.random() < 0.1:
+            return f"{column} {negated}RLIKE {_text(choice(_REGEXES), chr(39))}"
+        word = choice(["LIKE", "LIKE", "ILIKE"])
+        if self.random.random() < 0.15:
+            patterns = ", ".join(
+                _text(self._pattern(kind), chr(39)) for _ in range(self.random.randint(1, 3))
+            )
+            return f"{column} {negated}{word} {choice(['ANY', 'ALL'])} ({patterns})"
+        return f"{column} {negated}{word} {_text(self._pattern(kind), chr(39))}"
+
+    def _pattern(self, kind: pa.DataType) -> str:
+        value, other = _escaped(self.value(kind)), _escaped(self.value(kind))
+        forms = ["{}", "{}%", "{}%%", "%{}", "%{}%", "{}_%", "_{}", "%{}%{}%", "{}%{}"]
+        return self.random.choice(forms).format(value, other)
 
     def _truth(self, column: str, kind: pa.DataType) -> str:  # noqa: ARG002 - boolean columns only
         word = self.random.choice(["TRUE", "FALSE", "UNKNOWN"])

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
-from penstock.operators.selection.encode import ColumnEncoder
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.pane_stage import (
@@ -74,8 +74,8 @@ class StreamProgram:
 
     @property
     def attributes(self) -> list[str]:
-        """The p-attributes: columns that are compared."""
-        return [coding.name for coding in self.plan.codings]
+        """The columns that are compared, as the selector takes them."""
+        return self.plan.columns
 
     @property
     def needed(self) -> list[str]:
@@ -90,6 +90,18 @@ class StreamProgram:
             *(self.tuples.columns if self.tuples else ()),
         ]
         return list(dict.fromkeys(wanted if self.event_time is None else [*wanted, self.event_time]))
+
+    @property
+    def dictionaries(self) -> list[str]:
+        """Columns of text that are compared only, and by their distinct values."""
+        if self.plan.rules is None:
+            return []
+        gathered = set(self.gathered)
+        return [
+            each.name
+            for each in self.plan.rules.attributes
+            if each.coding is None and each.name not in gathered
+        ]
 
     @property
     def wants_every_tuple(self) -> bool:
@@ -363,8 +375,9 @@ class MapStage:
 
     def _take_sample(self, attributes: list[pa.Array], rows: int) -> None:
         wanted = self.program.settings.sample_tuples
-        if not wanted or not attributes:
+        compared = attributes[: len(self.encoders)]
+        if not wanted or not compared:
             return
         places = pa.array(np.arange(0, rows, max(1, -(-rows // wanted))))
-        codes = self._selector.encode([column.take(places) for column in attributes], len(places))
+        codes = self._selector.encode([column.take(places) for column in compared], len(places))
         self.sample = np.stack(codes).astype(np.uint32)

@@ -138,5 +138,5 @@ class _Judge:
     def _satisfying(self, values: pa.Array) -> Places:
         if self._selector is None:
             return np.flatnonzero(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
-        columns = [values] * len(self._selector.plan.codings)
+        columns = [values] * len(self._selector.plan.columns)
         return np.flatnonzero(np.diff(self._selector.match(columns, len(values)).offsets))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from penstock.kernels import asc as kernels
 from penstock.kernels.asc import AscTables, Bits, Codes
-from penstock.operators.selection.regions import CodedSelections
+from penstock.operators.coding.regions import CodedSelections
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -18,8 +18,8 @@ from penstock.kernels.index import (
     sort_by_code,
 )
 from penstock.kernels.lanes import LANES
+from penstock.operators.coding.regions import CodedSelections
 from penstock.operators.selection.index_layout import CostModel, Frequencies, Layout, TermTable, build_layout
-from penstock.operators.selection.regions import CodedSelections
 
 CodeMatrix = npt.NDArray[np.unsignedinteger[Any]]
 

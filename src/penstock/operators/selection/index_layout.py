@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.index import ENTRY, LAST_BIN, Entries, Predicates
-from penstock.operators.selection.regions import CodedSelections
+from penstock.operators.coding.regions import CodedSelections
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

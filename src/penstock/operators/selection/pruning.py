@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.selector import SelectionPlan
 from penstock.plan.selection import Domain
 
@@ -55,6 +55,8 @@ def could_match(plan: SelectionPlan, bounds: Sequence[CodeBounds | None]) -> boo
         plan: the compiled selections.
         bounds: one a p-attribute, in the order of the plan's codings; None where nothing is known.
     """
+    if plan.rules is not None:
+        return True
     coded = plan.coded
     everything = [CodeBounds(0, coding.codes - 1, True) for coding in plan.codings]
     known = [own or whole for own, whole in zip(bounds, everything, strict=True)]

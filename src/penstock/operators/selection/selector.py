@@ -14,11 +14,13 @@ import pyarrow as pa
 from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
+from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
+from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
+from penstock.operators.rules.facts import RulePlan, compile_rules
+from penstock.operators.rules.matcher import RuleMatcher
 from penstock.operators.selection.asc import AscEvaluator, AscIndex
 from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
-from penstock.operators.selection.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.selection.matches import Matches
-from penstock.operators.selection.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
@@ -40,9 +42,11 @@ class SelectionPlan:
 
     Attributes:
         coded: the selections over region codes.
+        rules: those that are trees; None where none is.
     """
 
     coded: CodedSelections
+    rules: RulePlan | None = None
 
     @property
     def names(self) -> list[str]:
@@ -54,10 +58,18 @@ class SelectionPlan:
         """One region coding a p-attribute, in the order columns are handed over."""
         return self.coded.codings
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns to hand over: those of the codings, then those of the rules."""
+        names = [coding.name for coding in self.codings]
+        return (
+            names if self.rules is None else names + [attribute.name for attribute in self.rules.attributes]
+        )
+
 
 def compile_selections(selections: SelectionSet) -> SelectionPlan:
     """Compiles a selection set, once, in the driver."""
-    return SelectionPlan(code_selections(selections))
+    return SelectionPlan(code_selections(selections), compile_rules(selections))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ class BatchFigures:
     """What matching one batch took.
 
     Attributes:
-        strategy: the side that answered.
+        strategy: the side that answered, "rules" where there are trees alone.
         tuples: rows of the batch.
         dropped: rows that satisfy no query.
         evaluations: ASC evaluations, None where the index answered.
@@ -73,7 +85,7 @@ class BatchFigures:
         match_ns: time spent matching codes.
     """
 
-    strategy: Side
+    strategy: Side | Literal["rules"]
     tuples: int
     dropped: int
     evaluations: int | None
@@ -114,6 +126,7 @@ class Selector:
         self._arrangement = arrangement
         self._evaluator: AscEvaluator | None = None
         self._choice = StrategyChoice()
+        self._rules = None if plan.rules is None else RuleMatcher(plan.rules)
         always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
         self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
         self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
@@ -136,7 +149,7 @@ class Selector:
         """The queries each tuple of a batch satisfies.
 
         Args:
-            columns: the batch's p-attributes in the order of the plan's codings, `rows` values each.
+            columns: the batch's columns in the order of the plan's `columns`, `rows` values each.
             rows: number of tuples.
             most: matches that two or more tuples may have.
 
@@ -144,15 +157,27 @@ class Selector:
             TypeError: a column's type does not fit its coding.
             TooManyMatchesError: there are more than `most`.
         """
+        codings = len(self.encoders)
+        ruled, rules_ns = None, 0
+        if self._rules is not None:
+            begun = perf_counter_ns()
+            ruled = self._rules.match(columns[codings:], rows)
+            rules_ns = perf_counter_ns() - begun
+            if len(ruled[1]) > most and rows > 1:
+                raise TooManyMatchesError
+            if not len(self.plan.coded.term_query):
+                self.figures = BatchFigures("rules", rows, _dropped(ruled[0]), None, 0, rules_ns)
+                return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
-        encode_ns = match_ns = evaluations = found = start = 0
+        encode_ns = match_ns = evaluations = start = 0
+        found = 0 if ruled is None else len(ruled[1])
         parts: list[Rows] = []
         while start < rows or not parts:
             left = rows - start
             most_rows = self._chunk_rows if side == "index" else min(self._chunk_rows, self._asc_rows)
             size = -(-left // max(1, -(-left // most_rows)))
             begun = perf_counter_ns()
-            for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
+            for encoder, column, codes in zip(self.encoders, columns[:codings], self._codes, strict=True):
                 encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
             encoded = perf_counter_ns()
             encode_ns += encoded - begun
@@ -173,11 +198,12 @@ class Selector:
             if found > most and rows > 1:
                 raise TooManyMatchesError
         offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
+        if ruled is not None:
+            offsets, queries = _merged((offsets, queries), ruled)
         if rows:
             self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
         counted = evaluations if side == "asc" else None
-        dropped = int(np.count_nonzero(offsets[1:] == offsets[:-1]))
-        self.figures = BatchFigures(side, rows, dropped, counted, encode_ns, match_ns)
+        self.figures = BatchFigures(side, rows, _dropped(offsets), counted, encode_ns, match_ns + rules_ns)
         if self.strategy == "auto" and rows:
             self._learn(side, rows, match_ns)
         return Matches(self.plan.names, offsets, queries, counted)
@@ -251,3 +277,16 @@ def _concatenate(parts: Sequence[Rows]) -> Rows:
     ends = np.cumsum([0] + [len(queries) for _, queries in parts])
     offsets = [parts[0][0]] + [part[1:] + end for (part, _), end in zip(parts[1:], ends[1:-1], strict=True)]
     return np.concatenate(offsets), np.concatenate([queries for _, queries in parts])
+
+
+def _dropped(offsets: npt.NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(offsets[1:] == offsets[:-1]))
+
+
+def _merged(one: Rows, other: Rows) -> Rows:
+    """The matches of both, row by row and ascending; no query is in both."""
+    if not len(one[1]) or not len(other[1]):
+        return other if len(other[1]) else one
+    places = [np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) for offsets, _ in (one, other)]
+    row, query = np.concatenate(places), np.concatenate([one[1], other[1]])
+    return one[0] + other[0], query[np.lexsort((query, row))]

@@ -15,6 +15,7 @@ from penstock.operators.selection.selector import compile_selections
 from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
 from penstock.plan.spark_types import spark_name
+from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -204,8 +205,8 @@ def _failed(
     by_text: dict[str, str] = {}
     failed: dict[str, str] = {}
     for query in selections.queries:
-        used = [selections.attributes[each].expression for term in query.terms for each, _ in term.predicates]
-        for expression in used:
+        for each in sorted(attributes_of(query)):
+            expression = selections.attributes[each].expression
             if expression in failures:
                 failed.setdefault(query.name, failures[expression])
                 by_text.setdefault(conditions[query.name], failures[expression])

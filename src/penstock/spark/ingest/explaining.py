@@ -62,5 +62,12 @@ def explain_bound(bound: BoundSelections) -> list[str]:
     ]
     if len(derived) > _SHOWN:
         lines.append(f"  ... {len(derived)} computed columns in total")
-    terms = sum(len(query.terms) for query in bound.selections.queries)
-    return [*lines, f"  {counted(len(bound.selections.queries), 'selection')}, {counted(terms, 'condition')}"]
+    queries = bound.selections.queries
+    rules = sum(query.tree is not None for query in queries)
+    terms = sum(len(query.terms) for query in queries)
+    lines.append(f"  {counted(len(queries), 'selection')}, {counted(terms, 'condition')}")
+    return (
+        [*lines, f"  {rules} of the selections as trees: matched by text and by classes of tuples"]
+        if rules
+        else lines
+    )

@@ -36,6 +36,7 @@ from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP
 from penstock.spark.tasks.parquet_files import (
     RowGroup,
     Stamp,
+    missing_columns,
     open_parquet,
     open_settled,
     other_kind,
@@ -107,7 +108,8 @@ class ParquetSource:
                 batch.stamps[path] = opened[0]
             rows[path] = opened[1].metadata.num_rows
             if scans and readable_in_scan(opened[1], expected, others_as_they_are=as_they_are):
-                groups += row_groups(path, opened[0], opened[1].metadata)
+                missing = missing_columns(opened[1], expected)
+                groups += row_groups(path, opened[0], opened[1].metadata, missing)
             else:
                 behind.append(path)
         steps = {} if doubtful else _steps(rows, batch)

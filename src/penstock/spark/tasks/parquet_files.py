@@ -10,9 +10,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -29,6 +30,9 @@ _REBASED = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _READ_BYTES = 1 << 18
 #: what opening and reading a Parquet file raises
 READ_ERRORS = (OSError, pa.ArrowException)
+#: values that take more bytes of a row group each are long and distinct: no dictionary is made of them
+_LONG_BYTES = 64
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 #: waits before a file that its file system did not give is tried again
 _WAITS_SECONDS = (0.0, 0.2, 1.0)
 #: what is no file; whoever opens some of it waits until somebody writes to it
@@ -79,6 +83,7 @@ class RowGroup:
         stamp: of the file when the batch began; None where the file system is not a local one.
         step: the arrival step of its rows.
         times: the event time, where it is stored as numbers.
+        missing: columns of the stream that the file does not have: NULL.
     """
 
     path: str
@@ -87,6 +92,7 @@ class RowGroup:
     stamp: Stamp | None
     step: int = 0
     times: EpochTimes | None = None
+    missing: tuple[pa.Field, ...] = ()
 
 
 def local_path(uri: str) -> str | None:
@@ -133,8 +139,12 @@ def is_fault_of_file(error: BaseException | None) -> bool:
     return not isinstance(error, OSError) or error.errno in (None, errno.ENOENT)
 
 
-def open_parquet(uri: str) -> pq.ParquetFile:
+def open_parquet(uri: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """Opens a Parquet file by the URI Spark gave; pages that have a checksum are compared with it.
+
+    Args:
+        uri: the URI.
+        dictionaries: columns to read as dictionaries.
 
     Raises:
         OSError, pyarrow.ArrowException: it cannot be opened or is no Parquet file.
@@ -144,17 +154,23 @@ def open_parquet(uri: str) -> pq.ParquetFile:
         raise pa.ArrowInvalid(f"{local} is a {kind}, not a file")
     if local is not None:
         return pq.ParquetFile(
-            local, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+            local,
+            pre_buffer=False,
+            buffer_size=_READ_BYTES,
+            page_checksum_verification=True,
+            read_dictionary=dictionaries,
         )
     filesystem, path = pafs.FileSystem.from_uri(uri)
-    return pq.ParquetFile(path, filesystem=filesystem, page_checksum_verification=True)
+    return pq.ParquetFile(
+        path, filesystem=filesystem, page_checksum_verification=True, read_dictionary=dictionaries
+    )
 
 
 def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:
     """Whether the scan reads what Spark reads.
 
-    The file's columns are exactly the stream's (no widening, no missing column, no INT96), and Spark does not
-    shift its dates and timestamps from the calendar of Spark 2 to today's.
+    The columns of the stream that the file has are of the stream's types and spelled alike (no widening, no INT96), and
+    Spark does not shift its dates and timestamps from the calendar of Spark 2 to today's.
 
     Args:
         file: the file.
@@ -164,10 +180,25 @@ def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_
     stored = file.schema_arrow
     if any(map(has_moments, schema.types)) and is_rebased(file, others_as_they_are=others_as_they_are):
         return False
+    missing = {field.name.lower() for field in missing_columns(file, schema)}
+    if missing.intersection(name.lower() for name in stored.names):
+        return False
     return all(
-        stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type
+        field.name.lower() in missing
+        or (stored.get_field_index(field.name) >= 0 and stored.field(field.name).type == field.type)
         for field in schema
     )
+
+
+def missing_columns(file: pq.ParquetFile, schema: pa.Schema) -> tuple[pa.Field, ...]:
+    """The columns of a stream that a file does not have by that name.
+
+    Args:
+        file: the file.
+        schema: the stream's columns.
+    """
+    stored = set(file.schema_arrow.names)
+    return tuple(field for field in schema if field.name not in stored)
 
 
 def has_moments(kind: pa.DataType) -> bool:
@@ -191,16 +222,22 @@ def is_rebased(file: pq.ParquetFile, *, others_as_they_are: bool) -> bool:
 class RowGroupReader:
     """Reads columns of one row group of a file that has not changed since its batch began.
 
+    Args:
+        group: the row group.
+        dictionaries: columns of text whose distinct values are wanted: read as dictionaries where that is no dearer.
+
     Raises:
         UnreadableError: the file cannot be opened or has changed; from every method, also where the columns cannot
             be read.
     """
 
-    def __init__(self, group: RowGroup) -> None:
+    def __init__(self, group: RowGroup, dictionaries: Sequence[str] = ()) -> None:
         self.group = group
         self._check()
         try:
             self._file = open_parquet(group.path)
+            if dictionaries:
+                self._file = open_parquet(group.path, _repeating(self.metadata, dictionaries))
             rows = self._file.metadata.row_group(group.number).num_rows
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error)) from error
@@ -219,11 +256,12 @@ class RowGroupReader:
             for batch in self._file.iter_batches(
                 batch_size=batch_rows,
                 row_groups=[self.group.number],
-                columns=list(columns),
+                columns=self._stored(columns),
                 use_threads=False,
             ):
                 rows += batch.num_rows
-                yield batch if times is None else times.of(batch)
+                whole = self._completed(batch, columns)
+                yield whole if times is None else times.of(whole)
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(rows, columns)
@@ -231,12 +269,29 @@ class RowGroupReader:
     def table(self, columns: Sequence[str]) -> pa.Table:
         """All rows of the row group."""
         try:
-            table = self._file.read_row_group(self.group.number, columns=list(columns), use_threads=False)
+            stored = self._stored(columns)
+            table = self._file.read_row_group(self.group.number, columns=stored, use_threads=False)
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(table.num_rows, columns)
+        table = self._completed(table, columns)
         times = self.group.times
         return table if times is None else pa.Table.from_batches(map(times.of, table.to_batches()))
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        """Those that the file has; one of its own where it has none of them, for the number of rows."""
+        missing = {field.name for field in self.group.missing}
+        return [name for name in columns if name not in missing] or self._file.schema_arrow.names[:1]
+
+    def _completed(self, read: _Rows, columns: Sequence[str]) -> _Rows:
+        if not self.group.missing:
+            return read
+        missing = {field.name: field.type for field in self.group.missing}
+        arrays = [
+            pa.nulls(read.num_rows, missing[name]) if name in missing else read.column(name)
+            for name in columns
+        ]
+        return type(read).from_arrays(arrays, names=list(columns))
 
     def _check_rows(self, rows: int, columns: Sequence[str]) -> None:
         if rows != self.group.rows:
@@ -285,10 +340,30 @@ def check_folder(uri: str) -> None:
             next(entries, None)
 
 
-def row_groups(path: str, stamp: Stamp | None, metadata: pq.FileMetaData) -> list[RowGroup]:
-    """The row groups of a file, in order."""
+def _repeating(metadata: pq.RowGroupMetaData, columns: Collection[str]) -> list[str]:
+    """Those of some columns whose values are short or repeat, by the bytes that the row group has of them."""
+    chunks = (metadata.column(number) for number in range(metadata.num_columns))
     return [
-        RowGroup(path, number, metadata.row_group(number).num_rows, stamp)
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.path_in_schema in columns
+        and chunk.total_uncompressed_size <= _LONG_BYTES * max(1, chunk.num_values)
+    ]
+
+
+def row_groups(
+    path: str, stamp: Stamp | None, metadata: pq.FileMetaData, missing: tuple[pa.Field, ...] = ()
+) -> list[RowGroup]:
+    """The row groups of a file, in order.
+
+    Args:
+        path: the URI Spark gave.
+        stamp: of the file.
+        metadata: its footer.
+        missing: columns of the stream that it does not have.
+    """
+    return [
+        RowGroup(path, number, metadata.row_group(number).num_rows, stamp, missing=missing)
         for number in range(metadata.num_row_groups)
     ]
 

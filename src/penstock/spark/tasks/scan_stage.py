@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.operators.selection.encode import ColumnEncoder
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
 from penstock.spark.tasks.worker import (
@@ -104,8 +104,8 @@ def run_row_groups(context: TaskContextData, partition: int, groups: Sequence[Ro
 
 
 def _run_row_group(task: Task, group: RowGroup) -> None:
-    reader = RowGroupReader(group)
     program = task.stage.program
+    reader = RowGroupReader(group, program.dictionaries)
     columns, batch_rows = program.columns, program.settings.batch_rows
     is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.encoders))
     if not is_matched and not program.wants_every_tuple:
@@ -143,7 +143,7 @@ class _LateColumns:
     def tuples(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         """The tuple's columns of the rows where the mask is true."""
         rows = np.flatnonzero(mask)
-        matched = self._batch.take(pa.array(rows))
+        matched = _plain(self._batch.take(pa.array(rows)))
         if not self._rest:
             return pa.record_batch(
                 [matched.column(name) for name in self._columns], names=list(self._columns)
@@ -156,6 +156,17 @@ class _LateColumns:
             column = late.column(name)
             found[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
         return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with its dictionaries as values."""
+    return pa.record_batch(
+        [
+            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            for column in batch.columns
+        ],
+        names=batch.schema.names,
+    )
 
 
 def _bounds(

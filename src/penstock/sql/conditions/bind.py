@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from operator import itemgetter
 
 import pyarrow as pa
 
 from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
+from penstock.plan import trees
 from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.lower_case import spark_lower
 from penstock.plan.names import free_name
+from penstock.plan.patterns import TextPattern, is_kernel_pattern
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
 from penstock.plan.spark_types import spark_name
+from penstock.plan.trees import Tree
 from penstock.plan.value_sets import (
     EVERYTHING,
     FALSE,
@@ -31,7 +34,7 @@ from penstock.plan.value_sets import (
     union,
     without_null,
 )
-from penstock.sql.conditions.comparisons import MismatchedError, compare, like, member
+from penstock.sql.conditions.comparisons import MismatchedError, compare, like, like_pattern, member
 from penstock.sql.conditions.implicit_casts import refuse_raising, warning_of_cast
 from penstock.sql.conditions.nodes import (
     MIRRORED,
@@ -46,8 +49,9 @@ from penstock.sql.conditions.nodes import (
     Predicate,
     render,
 )
-from penstock.sql.conditions.normal_form import Conjunction, NormalForm, Truth, conjoined
+from penstock.sql.conditions.normal_form import NormalForm, TooManyTermsError, Truth, every, terms
 from penstock.sql.conditions.operands import Compared, Operands
+from penstock.sql.conditions.raising import raised_tree, renumbered, unraised
 from penstock.sql.conditions.shapes import ConditionParser
 from penstock.sql.conditions.verdicts import NEVER, NEVER_NULL, refuse_zero_division, warning
 from penstock.sql.text.clauses import Clause
@@ -55,10 +59,8 @@ from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 from penstock.sql.text.query import SelectQuery
 
-#: conjunctions that a part of a condition may need before Spark computes it as one boolean
-MAX_TERMS = 64
-#: the same where there is no Spark
-MAX_TERMS_ALONE = 4096
+#: conjunctions that a part of a condition over ordered values may need before the condition stays a tree
+MAX_TERMS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,7 @@ def bind_selections(
     parsed = {name: [binder.parse(clause) for clause in parts] for name, parts in clauses.items()}
     binder.operands.analyse(pair for parts in parsed.values() for pair in parts)
     parsed.update(binder.misread(parsed))
-    queries = {name: binder.terms(name, parts) for name, parts in parsed.items()}
-    return binder.bound(queries)
+    return binder.bound({name: binder.tree(name, parts) for name, parts in parsed.items()})
 
 
 def _clauses(view: SelectQuery | str) -> Sequence[Clause]:
@@ -144,12 +145,11 @@ class _Binder:
         self._timezone = timezone
         self._taken = {name.upper() for name in schema.names}
         self._attributes: list[Attribute] = []
-        self._positions: dict[str, int] = {}
+        self._positions: dict[tuple[str, bool], int] = {}
         self._derived: list[int] = []
         self._clause = Clause.alone("")
-        self._normal_form = NormalForm(
-            self._resolve, self._derive, MAX_TERMS if host is not None else MAX_TERMS_ALONE
-        )
+        self._last_clauses: dict[str, Clause] = {}
+        self._normal_form = NormalForm(self._resolve)
 
     def parse(self, clause: Clause) -> _Parsed:
         """The tree of a clause."""
@@ -162,10 +162,10 @@ class _Binder:
             self._unread[clause.text.strip()] = placed
             return clause, None
 
-    def terms(self, query: str, parts: Sequence[_Parsed]) -> list[Conjunction]:
-        """The conjunction of some clauses of a query as a disjunction of conjunctions."""
+    def tree(self, query: str, parts: Sequence[_Parsed]) -> Tree:
+        """The conjunction of some clauses of a query as a tree."""
         self._query = query
-        found: list[list[Conjunction]] = []
+        found: list[Tree] = []
         for clause, condition in parts:
             self._clause = clause
             if self._declaring and condition is not None:
@@ -173,17 +173,13 @@ class _Binder:
             try:
                 if condition is None:
                     raise _LeftToSparkError
-                found.append(self._normal_form.terms(condition))
+                found.append(self._normal_form.tree(condition))
             except _LeftToSparkError:
                 text = clause.text.strip()
                 start = clause.text.index(text)
                 found.append(self._boolean(text, start, start + len(text)))
-            if prod(map(len, found)) > self._normal_form.max_terms and condition is not None:
-                found[-1] = self._boolean(render(condition), condition.start, condition.end)
-        terms = conjoined(found)
-        if not terms and query not in (warned for warned, _ in self._warnings):
-            self._warn(NEVER, 0, len(self._clause.text))
-        return terms
+        self._last_clauses[query] = self._clause
+        return every(found)
 
     def misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
         """Queries with clauses that Spark reads otherwise than we do; those left to it as a whole.
@@ -205,38 +201,60 @@ class _Binder:
                 reread.setdefault(name, list(parsed[name]))[number] = (clause, None)
         return reread
 
-    def bound(self, queries: Mapping[str, list[Conjunction]]) -> BoundSelections:
+    def bound(self, queries: Mapping[str, Tree]) -> BoundSelections:
         """The queries over all attributes, with an error column for what may raise."""
-        used = {attribute for terms in queries.values() for term in terms for attribute in term}
+        used = {test.attribute for tree in queries.values() for test in trees.tests(tree)}
         order = {position: number for number, position in enumerate(sorted(used))}
         attributes = [self._attributes[position] for position in order]
         positions = [position for position in self._derived if position in used]
-        computed = [self._attributes[position] for position in positions]
-        raising = self._raising(computed)
-        errors: dict[int, int] = {}
+        computed = list(
+            {self._attributes[position].name: self._attributes[position] for position in positions}.values()
+        )
+        raising = {
+            each.name for each, raises in zip(computed, self._raising(computed), strict=False) if raises
+        }
         derived: list[Derived] = []
-        for position, column, raises in zip(positions, computed, raising, strict=True):
-            error = f"{column.name}_error" if raises else None
+        names: dict[str, int] = {}
+        for column in computed:
+            error = f"{column.name}_error" if column.name in raising else None
             derived.append(Derived(column.name, column.expression, column.type, error))
             if error is not None:
-                errors[order[position]] = len(attributes)
+                names[column.name] = len(attributes)
                 attributes.append(Attribute(error, pa.bool_(), quote(error)))
+        errors = {
+            order[position]: names[self._attributes[position].name]
+            for position in positions
+            if self._attributes[position].name in names
+        }
         selections: list[Query] = []
         error_queries: list[Query] = []
-        for name, terms in queries.items():
-            ordered = [{order[attribute]: values for attribute, values in term.items()} for term in terms]
-            selections.append(Query(name, tuple(_term(_unraised(term, errors)) for term in ordered)))
-            raised = tuple(_term(case) for term in ordered for case in _raised(term, errors))
-            if raised:
-                error_queries.append(Query(name, raised))
+        for name, tree in queries.items():
+            ordered = renumbered(tree, order)
+            selections.append(self._warned(_query(name, unraised(ordered, errors))))
+            raised = raised_tree(ordered, errors)
+            if raised != trees.NEVER:
+                error_queries.append(_query(name, raised))
         derived_places = set(self._derived)
         return BoundSelections(
             SelectionSet(tuple(attributes), tuple(selections)),
             tuple(derived),
             tuple(error_queries),
             tuple(self._warnings),
-            tuple(column for place, column in enumerate(self._attributes) if place not in derived_places),
+            tuple(
+                {
+                    column.name: column
+                    for place, column in enumerate(self._attributes)
+                    if place not in derived_places
+                }.values()
+            ),
         )
+
+    def _warned(self, query: Query) -> Query:
+        """The query; a warning is noted where it is never true and nothing says why."""
+        if not query.terms and query.tree is None and query.name not in (name for name, _ in self._warnings):
+            self._query, self._clause = query.name, self._last_clauses[query.name]
+            self._warn(NEVER, 0, len(self._clause.text))
+        return query
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
         """Whether each derived column may raise; checks that Spark gives it the type assumed."""
@@ -258,13 +276,16 @@ class _Binder:
                 raise self._unread[error.text] from None
             raise self.operands.placed(error) from None
 
-    def _attribute(self, compared: Compared) -> int:
-        position = self._positions.get(compared.expression)
+    def _attribute(self, compared: Compared, *, is_text: bool = False) -> int:
+        """The index of an attribute; text that is matched against patterns is one apart from ordered values."""
+        key = compared.expression, is_text
+        position = self._positions.get(key)
         if position is None:
-            position = self._positions[compared.expression] = len(self._attributes)
+            other = self._positions.get((compared.expression, not is_text))
+            position = self._positions[key] = len(self._attributes)
             name = compared.name
             if name is None:
-                name = self._free_name()
+                name = self._free_name() if other is None else self._attributes[other].name
                 self._derived.append(position)
             self._attributes.append(Attribute(name, compared.type, compared.expression))
         return position
@@ -272,9 +293,9 @@ class _Binder:
     def _free_name(self) -> str:
         return free_name(f"__d{len(self._derived)}", self._taken, also="_error")
 
-    def _boolean(self, text: str, start: int, end: int) -> list[Conjunction]:
+    def _boolean(self, text: str, start: int, end: int) -> Tree:
         self.operands.require_spark(self._clause, text, start, end)
-        return [{self._attribute(Compared(text, None, pa.bool_(), ordered=True)): TRUE}]
+        return trees.Test(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), TRUE)
 
     def _derive(self, condition: Condition) -> Truth:
         """The condition as a boolean column."""
@@ -446,31 +467,32 @@ class _Binder:
         if pattern is None or not isinstance(pattern.value, str):
             return None
         if predicate.escape is None:
-            found = like(pattern.value)
+            mark = "\\"
         elif escape is not None and isinstance(escape.value, str) and len(escape.value) == 1:
-            found = like(pattern.value, escape.value)
+            mark = escape.value
         else:
             return None
-        return None if found is None else Truth(self._attribute(column), found)
+        found = like(pattern.value, mark) if predicate.word == "LIKE" else None
+        if found is not None:
+            return Truth(self._attribute(column), found)
+        made = _text_pattern(predicate.word, pattern.value, mark)
+        if made is None or not is_kernel_pattern(made):
+            return None
+        return Truth(self._attribute(column, is_text=True), trees.TextSet(made))
 
 
-def _term(term: Conjunction) -> Term:
-    return Term(tuple(sorted(term.items(), key=itemgetter(0))))
+def _text_pattern(word: str, pattern: str, escape: str) -> TextPattern | None:
+    """What LIKE, ILIKE or RLIKE ask of a string; None where Spark refuses the pattern."""
+    if word == "RLIKE":
+        return TextPattern("regex", pattern)
+    text = like_pattern(spark_lower(pattern) if word == "ILIKE" else pattern, escape)
+    return None if text is None else TextPattern("like", text, "lower" if word == "ILIKE" else "")
 
 
-def _unraised(term: Conjunction, errors: Mapping[int, int]) -> Conjunction:
-    """Where an expression raises its column is NULL; the term must not take that for its value."""
-    guards = {errors[attribute]: FALSE for attribute in term if attribute in errors and term[attribute].null}
-    return {**term, **guards}
-
-
-def _raised(term: Conjunction, errors: Mapping[int, int]) -> list[Conjunction]:
-    """Where one of the term's expressions raises, those that cannot raise and those before it hold."""
-    held = {attribute: values for attribute, values in term.items() if attribute not in errors}
-    cases: list[Conjunction] = []
-    for attribute in sorted(set(term) & set(errors)):
-        cases.append({**held, errors[attribute]: TRUE})
-        held[attribute] = term[attribute]
-        if term[attribute].null:
-            held[errors[attribute]] = FALSE
-    return cases
+def _query(name: str, tree: Tree) -> Query:
+    """A query in normal form, or as a tree where it has none that is short."""
+    try:
+        found = terms(tree, MAX_TERMS)
+    except TooManyTermsError:
+        return Query(name, (), tree)
+    return Query(name, tuple(Term(tuple(sorted(term.items(), key=itemgetter(0)))) for term in found))

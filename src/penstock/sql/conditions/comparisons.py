@@ -164,6 +164,24 @@ def like(pattern: str, escape: str = "\\") -> ValueSet | None:
     return point("".join(prefix).encode())
 
 
+def like_pattern(pattern: str, escape: str = "\\") -> str | None:
+    """A LIKE pattern with backslashes as escapes; None where Spark refuses it."""
+    parts: list[str] = []
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        position += 1
+        if character == escape:
+            following = pattern[position : position + 1]
+            if not following or following not in ("%", "_", escape):
+                return None
+            parts.append(f"\\{following}" if following in "%_\\" else following)
+            position += 1
+        else:
+            parts.append("\\\\" if character == "\\" else character)
+    return "".join(parts)
+
+
 def _prefixed(prefix: bytes) -> ValueSet:
     if not prefix:
         return NOT_NULL

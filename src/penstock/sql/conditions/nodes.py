@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal as OneOf
 
 from penstock.sql.text.literals import Literal
 
@@ -65,13 +66,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """`operand LIKE pattern [ESCAPE escape]`."""
+    """`operand LIKE pattern [ESCAPE escape]`, or the same with ILIKE or RLIKE."""
 
     operand: Operand
     pattern: Operand
     escape: Operand | None
     start: int
     end: int
+    word: OneOf["LIKE", "ILIKE", "RLIKE"] = "LIKE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,8 @@ def render(condition: Condition) -> str:
             return f"{operand.text} BETWEEN {low.text} AND {high.text}"
         case Member(operand=operand, items=items):
             return f"{operand.text} IN ({', '.join(item.text for item in items)})"
-        case Like(operand=operand, pattern=pattern, escape=escape):
-            return f"{operand.text} LIKE {pattern.text}" + (f" ESCAPE {escape.text}" if escape else "")
+        case Like(operand=operand, pattern=pattern, escape=escape, word=word):
+            return f"{operand.text} {word} {pattern.text}" + (f" ESCAPE {escape.text}" if escape else "")
         case IsNull(operand=operand):
             return f"{operand.text} IS NULL"
         case Holds(operand=operand):

@@ -1,4 +1,4 @@
-"""Conditions in three-valued logic to disjunctive normal form over value sets.
+"""Conditions in three-valued logic to trees over value sets, and these to disjunctions of conjunctions.
 
 For every part of a condition one of four sets of tuples is wanted: where it is TRUE, where it is
 FALSE, or the complements of these. NOT exchanges TRUE and FALSE, and AND and OR distribute over all
@@ -7,13 +7,14 @@ four, so negation and NULL are resolved at the predicates, each a set of one att
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
 from penstock.plan.selection import ValueSet
-from penstock.plan.value_sets import EVERYTHING, complement, intersect, union, without_null
+from penstock.plan.trees import ALWAYS, NEVER, Every, Some, Test, TextSet, Tree, not_null, others
+from penstock.plan.value_sets import EVERYTHING, intersect, union
 from penstock.sql.conditions.nodes import Condition, Is, Junction, Not, Predicate
 
 #: attribute index -> values; a conjunction
@@ -31,18 +32,18 @@ class Truth:
     """
 
     attribute: int
-    true: ValueSet
-    false: ValueSet | None = None
+    true: ValueSet | TextSet
+    false: ValueSet | TextSet | None = None
 
-    def where(self, wanted: Wanted) -> ValueSet:
+    def where(self, wanted: Wanted) -> ValueSet | TextSet:
         """The values for which the predicate is as wanted."""
         match wanted:
             case Wanted.TRUE:
                 return self.true
             case Wanted.NOT_TRUE:
-                return complement(self.true)
-        false = without_null(complement(self.true)) if self.false is None else self.false
-        return false if wanted is Wanted.FALSE else complement(false)
+                return others(self.true)
+        false = not_null(others(self.true)) if self.false is None else self.false
+        return false if wanted is Wanted.FALSE else others(false)
 
 
 class Wanted(Enum):
@@ -69,61 +70,101 @@ _SATISFIED = {
 }
 
 
+class TooManyTermsError(Exception):
+    """A condition needs more conjunctions than are wanted, or tests text, which conjunctions do not hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """Rewrites conditions to disjunctions of conjunctions.
+    """Rewrites conditions to trees of tests without NOT.
 
     Attributes:
         resolve: a predicate as value sets, or as the truth value it has for every tuple.
-        derive: any condition as a boolean attribute of its own.
-        max_terms: a part that needs more conjunctions is derived.
     """
 
     resolve: Callable[[Predicate], Truth | bool | None]
-    derive: Callable[[Condition], Truth]
-    max_terms: int
 
-    def terms(self, condition: Condition, wanted: Wanted = Wanted.TRUE) -> list[Conjunction]:
-        """Conjunctions whose disjunction says that the condition is as wanted; []: never."""
+    def tree(self, condition: Condition, wanted: Wanted = Wanted.TRUE) -> Tree:
+        """The tree that holds where the condition is as wanted."""
         if isinstance(condition, Not):
-            return self.terms(condition.child, _NEGATED[wanted])
+            return self.tree(condition.child, _NEGATED[wanted])
         if isinstance(condition, Junction):
-            multiply = condition.conjunctive is (wanted in (Wanted.TRUE, Wanted.NOT_FALSE))
-            return self._junction(condition, wanted, multiply=multiply)
+            parts = tuple(self.tree(child, wanted) for child in condition.children)
+            is_every = condition.conjunctive is (wanted in (Wanted.TRUE, Wanted.NOT_FALSE))
+            return every(parts) if is_every else some(parts)
         if isinstance(condition, Is):
             return self._is(condition, positive=wanted in (Wanted.TRUE, Wanted.NOT_FALSE))
         truth = self.resolve(condition)
         if isinstance(truth, Truth):
-            return _simplified([{truth.attribute: truth.where(wanted)}])
-        return [{}] if truth in _SATISFIED[wanted] else []
+            return _test(truth.attribute, truth.where(wanted))
+        return ALWAYS if truth in _SATISFIED[wanted] else NEVER
 
-    def _junction(self, condition: Junction, wanted: Wanted, *, multiply: bool) -> list[Conjunction]:
-        parts = [self.terms(child, wanted) for child in condition.children]
-        if not multiply:
-            merged = _disjoined(parts)
-            return merged if len(merged) <= self.max_terms else self._derived(condition, wanted)
-        while prod(len(part) for part in parts) > self.max_terms:
-            longest = max(range(len(parts)), key=lambda index: len(parts[index]))
-            parts[longest] = self._derived(condition.children[longest], wanted)
-        return conjoined(parts)
-
-    def _is(self, condition: Is, *, positive: bool) -> list[Conjunction]:
+    def _is(self, condition: Is, *, positive: bool) -> Tree:
         child = condition.child
         if condition.truth is not None:
             affirmed, denied = (
                 (Wanted.TRUE, Wanted.NOT_TRUE) if condition.truth else (Wanted.FALSE, Wanted.NOT_FALSE)
             )
-            return self.terms(child, affirmed if positive else denied)
+            return self.tree(child, affirmed if positive else denied)
         if not positive:
-            return _disjoined([self.terms(child, Wanted.TRUE), self.terms(child, Wanted.FALSE)])
-        parts = [self.terms(child, Wanted.NOT_TRUE), self.terms(child, Wanted.NOT_FALSE)]
-        if len(parts[0]) * len(parts[1]) > self.max_terms:
-            return self._derived(condition, Wanted.TRUE)
-        return conjoined(parts)
+            return some((self.tree(child, Wanted.TRUE), self.tree(child, Wanted.FALSE)))
+        return every((self.tree(child, Wanted.NOT_TRUE), self.tree(child, Wanted.NOT_FALSE)))
 
-    def _derived(self, condition: Condition, wanted: Wanted) -> list[Conjunction]:
-        truth = self.derive(condition)
-        return [{truth.attribute: truth.where(wanted)}]
+
+def _test(attribute: int, values: ValueSet | TextSet) -> Tree:
+    if values == EVERYTHING:
+        return ALWAYS
+    if isinstance(values, ValueSet) and not values.intervals and not values.null:
+        return NEVER
+    return Test(attribute, values)
+
+
+def every(parts: Iterable[Tree]) -> Tree:
+    """The conjunction of some trees."""
+    return _joined(parts, Every)
+
+
+def some(parts: Iterable[Tree]) -> Tree:
+    """The disjunction of some trees."""
+    return _joined(parts, Some)
+
+
+def _joined(parts: Iterable[Tree], kind: type[Every] | type[Some]) -> Tree:
+    ends = NEVER if kind is Every else ALWAYS
+    flat: list[Tree] = []
+    for part in parts:
+        if part == ends:
+            return ends
+        if isinstance(part, kind):
+            flat.extend(part.parts)
+        else:
+            flat.append(part)
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def terms(tree: Tree, most: int) -> list[Conjunction]:
+    """Conjunctions whose disjunction is a tree; []: never.
+
+    Args:
+        tree: the tree.
+        most: conjunctions that any part of it may need.
+
+    Raises:
+        TooManyTermsError: it needs more, or tests text.
+    """
+    if isinstance(tree, Test):
+        if not isinstance(tree.values, ValueSet):
+            raise TooManyTermsError
+        return [{tree.attribute: tree.values}]
+    parts = [terms(part, most) for part in tree.parts]
+    if isinstance(tree, Every):
+        if prod(map(len, parts)) > most:
+            raise TooManyTermsError
+        return conjoined(parts)
+    merged = _disjoined(parts)
+    if len(merged) > most:
+        raise TooManyTermsError
+    return merged
 
 
 def conjoined(parts: list[list[Conjunction]]) -> list[Conjunction]:

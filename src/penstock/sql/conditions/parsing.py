@@ -8,6 +8,7 @@ text that only Spark reads: nothing is ever regenerated from a foreign tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal as OneOf
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -61,6 +62,11 @@ _BOUNDARIES = {
     TokenType.COMMA,
     TokenType.ESCAPE,
     TokenType.SEMICOLON,
+}
+_WORDS: dict[TokenType, OneOf["LIKE", "ILIKE", "RLIKE"]] = {
+    TokenType.LIKE: "LIKE",
+    TokenType.ILIKE: "ILIKE",
+    TokenType.RLIKE: "RLIKE",
 }
 _SUFFIXES = {
     TokenType.NOT,
@@ -238,25 +244,29 @@ class _Parser:
                 if operand is None:
                     return self._opaque(first)
                 predicate = Member(operand, items, *self.span(first))
-            case TokenType.LIKE if self.kind() not in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
-                pattern = self.operand()
-                escape = self.operand() if self.accept(TokenType.ESCAPE) else None
-                if operand is None:
-                    return self._opaque(first)
-                predicate = Like(operand, pattern, escape, *self.span(first))
             case TokenType.LIKE | TokenType.ILIKE | TokenType.RLIKE:
-                if self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
-                    self.position += 1
-                    self._items()
-                else:
-                    self.operand()
-                    if self.accept(TokenType.ESCAPE):
-                        self.operand()
-                return self._opaque(first)
+                return self._like(kind, operand, first, negated=negated)
             case _:
                 self.position -= 1
                 self.fail("Expected BETWEEN, IN, LIKE, ILIKE or RLIKE here.")
         return Not(predicate, *self.span(first)) if negated else predicate
+
+    def _like(self, kind: TokenType, operand: Operand | None, first: int, *, negated: bool) -> Condition:
+        word = _WORDS[kind]
+        if self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
+            is_all = self.accept(TokenType.ALL)
+            self.position += not is_all
+            patterns, escape = self._items(), None
+        else:
+            is_all = True
+            patterns = (self.operand(),)
+            escape = self.operand() if self.accept(TokenType.ESCAPE) else None
+        place = self.span(first)
+        if operand is None:
+            return self._opaque(first)
+        likes = [Like(operand, pattern, escape, *place, word) for pattern in patterns]
+        parts: list[Condition] = [Not(like, *place) for like in likes] if negated else [*likes]
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_all, *place)
 
     def _is(self, condition: Condition, operand: Operand | None, first: int) -> Condition:
         negated = self.accept(TokenType.NOT)

@@ -91,7 +91,9 @@ class _Filling:
                 return Member(self.operand(node.operand), items, start, end)
             case Like():
                 escape = None if node.escape is None else self.operand(node.escape)
-                return Like(self.operand(node.operand), self.operand(node.pattern), escape, start, end)
+                return Like(
+                    self.operand(node.operand), self.operand(node.pattern), escape, start, end, node.word
+                )
             case IsNull():
                 return IsNull(self.operand(node.operand), start, end)
             case Holds():

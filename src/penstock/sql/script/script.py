@@ -257,7 +257,7 @@ def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) ->
         _refuse_aggregates(script, tokens, users, _NEEDED)
         return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
-    if parts.where is not None:
+    if parts.where is not None and users:
         _refuse_in_where(parts.where, users)
     if parts.group_by is None:
         _refuse_aggregates(script, tokens, users, _NEEDED)

@@ -10,14 +10,15 @@ Source: Lee & Lee, definition 1 (region array); the NULL region is ours.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.plan.selection import Domain, Interval, Key, SelectionSet, ValueSet
+from penstock.plan.selection import Attribute, Domain, Interval, Key, SelectionSet, ValueSet
+from penstock.plan.trees import tests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,26 +78,46 @@ def order_key(value: Key) -> tuple[bool, Key]:
     return (value != value, 0.0 if value != value else value)
 
 
+def region_coding(attribute: Attribute, sets: Iterable[ValueSet]) -> RegionCoding:
+    """Cuts an attribute's domain at the bounds of some sets."""
+    bounds = {
+        order_key(bound)
+        for values in sets
+        for interval in values.intervals
+        for bound in (interval.low, interval.high)
+        if bound is not None
+    }
+    constants = tuple(float("nan") if is_nan else key for is_nan, key in sorted(bounds))
+    return RegionCoding(attribute.name, attribute.type, attribute.domain, constants)
+
+
+def region_ranges(values: ValueSet, coding: RegionCoding) -> list[tuple[int, int]]:
+    """The closed ranges of codes, ascending and not adjacent, that a set of values is.
+
+    Args:
+        values: its bounds are constants of the coding.
+        coding: the regions.
+    """
+    return _code_ranges(values, [order_key(constant) for constant in coding.constants])
+
+
 def code_selections(selections: SelectionSet) -> CodedSelections:
-    """Cuts every p-attribute's domain at its constants and rewrites the predicates to code ranges."""
-    constants: list[set[tuple[bool, Key]]] = [set() for _ in selections.attributes]
+    """Cuts every p-attribute's domain at its constants and rewrites the predicates to code ranges.
+
+    Attributes that trees alone test are left out.
+    """
+    sets: list[list[ValueSet]] = [[] for _ in selections.attributes]
     for query in selections.queries:
         for term in query.terms:
             for attribute, values in term.predicates:
-                for interval in values.intervals:
-                    for bound in (interval.low, interval.high):
-                        if bound is not None:
-                            constants[attribute].add(order_key(bound))
-    ordered = [sorted(keys) for keys in constants]
-    codings = tuple(
-        RegionCoding(
-            attribute.name,
-            attribute.type,
-            attribute.domain,
-            tuple(float("nan") if is_nan else key for is_nan, key in keys),
-        )
-        for attribute, keys in zip(selections.attributes, ordered, strict=True)
-    )
+                sets[attribute].append(values)
+    of_trees = {
+        test.attribute for query in selections.queries if query.tree is not None for test in tests(query.tree)
+    }
+    kept = [place for place, own in enumerate(sets) if own or place not in of_trees]
+    places = {place: number for number, place in enumerate(kept)}
+    codings = tuple(region_coding(selections.attributes[place], sets[place]) for place in kept)
+    ordered = [[order_key(constant) for constant in coding.constants] for coding in codings]
 
     term_query: list[int] = []
     term_start = [0]
@@ -107,10 +128,10 @@ def code_selections(selections: SelectionSet) -> CodedSelections:
     for number, query in enumerate(selections.queries):
         for term in query.terms:
             for attribute, values in term.predicates:
-                for low, high in _code_ranges(values, ordered[attribute]):
+                for low, high in _code_ranges(values, ordered[places[attribute]]):
                     lows.append(low)
                     highs.append(high)
-                predicate_attribute.append(attribute)
+                predicate_attribute.append(places[attribute])
                 predicate_start.append(len(lows))
             term_query.append(number)
             term_start.append(len(predicate_attribute))

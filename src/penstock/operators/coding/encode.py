@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.encode import encode_bucketed, encode_bytes, encode_direct, order_floats
-from penstock.operators.selection.regions import RegionCoding
+from penstock.operators.coding.regions import RegionCoding
 from penstock.plan.selection import Domain, Key
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]

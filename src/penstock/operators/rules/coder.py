@@ -1,0 +1,74 @@
+"""The values of an attribute by number, and the facts that each number stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.coding.encode import ColumnEncoder, code_type
+from penstock.operators.rules.facts import FactAttribute
+from penstock.operators.text.signatures import NULL_SIGNATURE, SignatureEncoder
+
+
+class FactCoder:
+    """Numbers the values of an attribute: two values have one number where the same facts hold of them.
+
+    Args:
+        attribute: the attribute.
+    """
+
+    def __init__(self, attribute: FactAttribute) -> None:
+        self.name = attribute.name
+        self._attribute = attribute
+        self._held: list[frozenset[int]] = []
+        coding = attribute.coding
+        if coding is None:
+            self._signatures: SignatureEncoder | None = SignatureEncoder(attribute.patterns)
+            return
+        self._signatures = None
+        self._encoder = ColumnEncoder(coding, code_type([coding]))
+        of_code: list[set[int]] = [set() for _ in range(coding.codes)]
+        for fact, ranges in zip(attribute.facts, attribute.ranges, strict=True):
+            for low, high in ranges:
+                for code in range(low, high + 1):
+                    of_code[code].add(fact)
+        numbers: dict[frozenset[int], int] = {}
+        self._number_of_code = np.asarray(
+            [numbers.setdefault(frozenset(facts), len(numbers)) for facts in of_code], np.uint32
+        )
+        self._held = list(numbers)
+
+    def numbers(
+        self, column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.uint32]:
+        """The number of each value.
+
+        Args:
+            column: the attribute's values.
+            rows: which of them, ascending; all where None.
+
+        Returns:
+            uint32[rows].
+
+        Raises:
+            TypeError: the column's type does not fit the attribute.
+        """
+        if self._signatures is not None:
+            return self._signatures.encode(column, rows)
+        chosen = column if rows is None else column.take(pa.array(rows))
+        return self._number_of_code[self._encoder.encode(chosen)]
+
+    def held(self, number: int) -> frozenset[int]:
+        """The facts that hold of the values with a number."""
+        if self._signatures is None:
+            return self._held[number]
+        for known in range(len(self._held), number + 1):
+            self._held.append(self._of_signature(self._signatures, known))
+        return self._held[number]
+
+    def _of_signature(self, signatures: SignatureEncoder, signature: int) -> frozenset[int]:
+        attribute = self._attribute
+        if signature == NULL_SIGNATURE:
+            return frozenset(() if attribute.null_fact < 0 else (attribute.null_fact,))
+        return frozenset(attribute.facts[pattern] for pattern in signatures.satisfied(signature).tolist())
