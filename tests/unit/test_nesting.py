@@ -42,7 +42,7 @@ def test_a_select_list_is_nested_deep() -> None:
 @pytest.mark.parametrize("before", ["(", "NOT (", "coalesce(a, ", "[", "CASE WHEN "])
 def test_what_is_nested_too_deep_is_one_message_with_its_place(before: str) -> None:
     script = f"SELECT *\nFROM t WHERE {nested(MOST_NESTED + 1, before)}"
-    with pytest.raises(SqlError, match=f"nested more than {MOST_NESTED} deep") as raised:
+    with pytest.raises(SqlError, match=f"nested more than {MOST_NESTED} levels deep") as raised:
         parse_query(script)
     assert raised.value.start == len("SELECT *\nFROM t WHERE ") + len(before) * MOST_NESTED + before.find(
         before.strip()[0]
@@ -58,7 +58,7 @@ def test_subscripts_and_casts_in_a_chain_count_as_nested(suffix: str) -> None:
         "SELECT count(*) AS n, sum({}) AS s FROM t GROUP BY window(at, '1 minute')",
     ):
         parse_query(template.format("a" + suffix * (MOST_NESTED // steps - 2)))
-        with pytest.raises(SqlError, match=f"nested more than {MOST_NESTED} deep"):
+        with pytest.raises(SqlError, match=f"nested more than {MOST_NESTED} levels deep"):
             parse_query(template.format("a" + suffix * 3_000))
 
 

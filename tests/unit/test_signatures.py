@@ -89,7 +89,7 @@ def test_only_null(kind: pa.DataType) -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    with pytest.raises(TypeError, match="int64 is no type of strings"):
+    with pytest.raises(TypeError, match="int64 is not a type of strings"):
         SignatureEncoder(PATTERNS).encode(pa.array([1]))
 
 

@@ -84,7 +84,7 @@ def _report(console: Console, run: Run) -> None:
             for kinds in (("created",), ("released", "missed"))
         )
         console.print(
-            f"Windows a second, measured in this run: the stream asked for {created / seconds:.1f}; this machine worked out {worked / seconds:.1f}.",
+            f"Windows a second, measured in this run: the stream asked for {created / seconds:.1f}; this machine computed {worked / seconds:.1f}.",
             highlight=False,
             soft_wrap=True,
         )

@@ -250,7 +250,7 @@ def _print(
     console.print(table)
     console.print(
         f"Both ran on {_cores(run)} cores. Spark ran second, with a warm JVM: one SELECT with a CASE for each rule,\n"
-        "planned anew for each file (larger files share that cost), and a streaming query for each window.\n\n"
+        "planned again for each file (larger files share that cost), and a streaming query for each window.\n\n"
         "Try next:\n"
         f"  penstock results {run.output} {_JUDGED} --limit 5\n"
         f"  penstock status {run.output}\n"

@@ -483,7 +483,7 @@ def _trigger_of(trigger: Trigger | str, available_now: bool | None, ended: bool 
         return trigger
     warn_deprecated("Engine.start(available_now=..., ended=...)", "trigger=Trigger.available_now(...)", 4)
     if ended and not available_now:
-        raise InputError("ended: allowed with available_now only: a run that goes on has not ended")
+        raise InputError("ended=True requires available_now=True.")
     return Trigger.available_now(ended=bool(ended)) if available_now else trigger
 
 

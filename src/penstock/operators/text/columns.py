@@ -66,7 +66,7 @@ def plain(array: pa.Array) -> pa.Array:
         return array
     if pa.types.is_string_view(array.type) or pa.types.is_null(array.type):
         return array.cast(pa.large_string())
-    raise TypeError(f"{array.type} is no type of strings.")
+    raise TypeError(f"{array.type} is not a type of strings.")
 
 
 _NOTHING = pa.py_buffer(b"\0" * 8)

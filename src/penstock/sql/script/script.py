@@ -257,8 +257,9 @@ def _parse(script: str, tokens: Sequence[Token], aggregates: Collection[str]) ->
         _refuse_aggregates(script, tokens, users, _NEEDED)
         return parse_join_query(script, tokens)
     parts = split_query(script, tokens)
-    if parts.where is not None and users:
-        _refuse_in_where(parts.where, users)
+    if parts.where is not None:
+        end = parts.where.start + len(parts.where.text)
+        _refuse_in_where(script, [each for each in tokens if parts.where.start <= each.start < end], users)
     if parts.group_by is None:
         _refuse_aggregates(script, tokens, users, _NEEDED)
         return parse_selection(parts)
@@ -275,20 +276,16 @@ def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[s
             raise UnsupportedError(message, script, token.start, token.end + 1)
 
 
-def _refuse_in_where(where: Clause, users: Collection[str]) -> None:
-    tokens = tokenize(where.text, where.start, where.script)
+def _refuse_in_where(script: str, tokens: Sequence[Token], users: Collection[str]) -> None:
     for position, token in enumerate(tokens):
+        message = f"WHERE cannot use an aggregate such as {token.text}"
         if is_aggregate(tokens, position) and not any(each.token_type is TokenType.SELECT for each in tokens):
-            message = (
-                f"WHERE cannot use an aggregate such as {token.text}; use GROUP BY window(...) and HAVING."
-            )
-            raise where.error(UnsupportedError, message, token.start, token.end + 1)
-        if is_users_aggregate(tokens, position, users):
-            message = (
-                f"WHERE cannot use an aggregate such as {token.text}. "
-                f"Use HAVING: {_FORM} HAVING {token.text}(...) ..."
-            )
-            raise where.error(UnsupportedError, message, token.start, token.end + 1)
+            message += "; use GROUP BY window(...) and HAVING."
+        elif is_users_aggregate(tokens, position, users):
+            message += f". Use HAVING: {_FORM} HAVING {token.text}(...) ..."
+        else:
+            continue
+        raise UnsupportedError(message, script, token.start, token.end + 1)
 
 
 def _missing(name: str, names: dict[str, str]) -> str:
