@@ -29,7 +29,7 @@ def test_a_trigger_shows_how_it_is_made() -> None:
 
 @pytest.mark.parametrize("interval", ["soon", "-1 second", ""])
 def test_an_interval_that_is_no_length_of_time_is_refused(interval: str) -> None:
-    with pytest.raises(InputError, match=r"^trigger '.*': allowed: a length of time such as '1 second'$"):
+    with pytest.raises(InputError, match=r"^trigger '.*': write a length of time such as '1 second'\.$"):
         Trigger.every(interval)
 
 

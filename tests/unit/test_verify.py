@@ -143,8 +143,8 @@ def test_what_the_next_start_mends_is_no_damage(layout: Layout) -> None:
     shown.unlink()
     found = _verify(layout)
     assert found.exit_code == 0, found.stdout
-    assert f"{shown} is missing; the next start puts it back\n" in found.stdout
-    assert found.stdout.endswith("no damage found. Nothing is lost of 1 more: the next start mends them\n")
+    assert f"{shown} is missing; the next start restores it\n" in found.stdout
+    assert found.stdout.endswith("no damage found. The next start restores 1 more file\n")
     (layout.manifests("s") / "0.json").unlink()
     assert _verify(layout).exit_code == 1
 
