@@ -18,7 +18,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-text bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -104,6 +104,9 @@ bench-network: $(INSTALLED) ## a simulated ad hoc network under three protocols:
 
 bench-text: $(INSTALLED) ## text predicates of 2,856 detection rules over recorded events beside DuckDB and pyarrow; needs ../shared/data/sigma
 	$(BIN)/python benchmarks/text_patterns.py
+
+bench-rules: java $(INSTALLED) ## public detection rules over recorded events on Spark: the right pairs, events a second (data beside the project)
+	$(BIN)/python benchmarks/rules_spark.py
 
 bench-startup: java $(INSTALLED) ## how soon commands say something, beside their limits
 	$(BIN)/python benchmarks/startup.py
