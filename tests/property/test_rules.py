@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.rules import classes, matcher
+from penstock.operators.rules import matcher
 from penstock.operators.rules.facts import compile_rules
 from penstock.operators.rules.matcher import RuleMatcher, gates
 from penstock.operators.selection.selector import Selector, compile_selections
@@ -37,7 +37,9 @@ def test_nothing_and_everything() -> None:
     for tree, expected in ((ALWAYS, [0, 1, 2]), (NEVER, [0, 0, 0])):
         plan = compile_rules(SelectionSet(ATTRIBUTES, (Query("q", (), tree),)))
         assert plan is not None
-        assert RuleMatcher(plan).match([], 2)[0].tolist() == expected
+        answer = RuleMatcher(plan).match([], 2)
+        assert answer is not None
+        assert answer[0].tolist() == expected
 
 
 def test_gates_are_what_most_rules_need_something_of() -> None:
@@ -67,7 +69,9 @@ def test_gates_are_what_most_rules_need_something_of() -> None:
     assert {plan.attributes[each].name for each in gates(plan)} == {"channel", "event", "line"}
     columns = {"channel": ["SYS", "sys", "app"], "event": [1, 7, 1], "line": ["14", "14", "14"]}
     arrays = [pa.array(columns[each.name]) for each in plan.attributes]
-    offsets, queries = RuleMatcher(plan).match(arrays, 3)
+    answer = RuleMatcher(plan).match(arrays, 3)
+    assert answer is not None
+    offsets, queries = answer
     assert offsets.tolist() == [0, 2, 2, 2]
     assert queries.tolist() == [1, 4]
 
@@ -80,9 +84,52 @@ def test_trees_are_answered_as_their_tests_say(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_forgetting_types_and_classes_changes_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classes, "MOST_CLASSES", 3)
-    monkeypatch.setattr(matcher, "MOST_TYPES", 1)
+    monkeypatch.setattr(matcher, "MOST_CLASSES", 3)
+    monkeypatch.setattr(matcher, "MOST_SIGNATURES", 3)
+    monkeypatch.setattr(matcher, "MOST_TYPES", 1 + seed % 3)
     _compare(seed, rows=200)
+
+
+def _of_lines(rules: int) -> RuleMatcher:
+    """A matcher of rules over one column of text."""
+    trees = [
+        Leaf(0, TextSet(TextPattern("like", f"%w{number:03d}%"), number % 2 == 0)) for number in range(rules)
+    ]
+    queries = tuple(Query(f"q{number}", (), tree) for number, tree in enumerate(trees))
+    plan = compile_rules(SelectionSet((Attribute("s", pa.string(), "`s`"),), queries))
+    assert plan is not None
+    return RuleMatcher(plan)
+
+
+def _lines(random: Random, count: int) -> pa.Array:
+    return pa.array([" ".join(f"w{random.randrange(60):03d}" for _ in range(8)) for _ in range(count)])
+
+
+def test_what_never_repeats_is_no_gate_and_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "MOST_TYPES", 50)
+    monkeypatch.setattr(matcher, "MOST_SIGNATURES", 1_000)
+    monkeypatch.setattr(matcher, "MOST_CLASSES", 1_000)
+    random = Random(3)
+    rules = _of_lines(60)
+    assert rules._gates == [0]
+    for _ in range(8):
+        lines = _lines(random, 400)
+        answer = rules.match([lines], len(lines))
+        assert answer is not None
+        offsets, queries = answer
+        for row, line in enumerate(lines.to_pylist()):
+            expected = [n for n in range(60) if (f"w{n:03d}" in line) is (n % 2 == 0)]
+            assert queries[offsets[row] : offsets[row + 1]].tolist() == expected
+    assert rules._gates == []
+    assert sum(coder.signatures for coder in rules._coders) <= 1_000 + 400
+    assert sum(kind.classes for kind in rules._types.values()) <= 1_000 + 400
+
+
+def test_too_many_matches_are_not_written() -> None:
+    rules, lines = _of_lines(20), _lines(Random(1), 100)
+    assert rules.match([lines], 100, most=10) is None
+    assert rules.match([lines], 100) is not None
+    assert rules.match([lines[:1]], 1, most=0) is not None, "one tuple may have as many as it has"
 
 
 def _compare(seed: int, rows: int = 40) -> None:

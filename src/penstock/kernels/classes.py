@@ -58,3 +58,28 @@ def number_classes(
                 break
             slot = (slot + 1) & mask
     return count
+
+
+@compiled(nogil=True)
+def spread(
+    rows: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int64],
+    queries: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int32],
+) -> None:
+    """Writes the queries of each row's class to the row's place.
+
+    Args:
+        rows: int64[n].
+        classes: int32[n], the class of each.
+        starts, queries: class c has queries[starts[c]:starts[c + 1]].
+        offsets: int64[all rows + 1], where each row's queries begin.
+        out: int32[], written.
+    """
+    for number in range(len(rows)):
+        place = offsets[rows[number]]
+        first = starts[classes[number]]
+        for step in range(starts[classes[number] + 1] - first):
+            out[place + step] = queries[first + step]

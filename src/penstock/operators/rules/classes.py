@@ -13,8 +13,6 @@ from penstock.operators.rules.facts import Facts, Node, RulePlan, cover, facts_o
 
 #: slots of the first table of classes
 _SLOTS = 1 << 10
-#: classes that a type keeps; with more it begins anew
-MOST_CLASSES = 1 << 18
 
 
 class TupleType:
@@ -56,52 +54,47 @@ class TupleType:
                 self._by_fact.setdefault(fact, []).append(place)
         #: attributes that the rules left name
         self.attributes: list[int] = sorted({int(plan.fact_attribute[fact]) for fact in used})
-        self._forget()
+        #: the queries of class c are queries[starts[c]:starts[c + 1]], ascending
+        self.starts = np.zeros(1, np.int64)
+        self.queries = np.zeros(0, np.int32)
+        self._count = 0
+        self._slots = np.full(_SLOTS, -1, np.int32)
+        self._members = np.zeros((_SLOTS // 2, len(self.attributes)), np.uint32)
 
     @property
     def is_idle(self) -> bool:
         """Whether no rule can hold of such tuples."""
         return not self._rules and not self._given
 
-    def answer(self, numbers: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """What holds of some tuples.
+    @property
+    def classes(self) -> int:
+        """How many classes are known."""
+        return self._count
+
+    def classify(self, numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+        """The class of each tuple, int32[tuples]; new classes are judged.
 
         Args:
             numbers: uint32[attributes, tuples].
-
-        Returns:
-            How many queries hold of each tuple, int64[tuples], and their numbers, tuple by tuple and ascending.
         """
-        classes = self._classify(numbers)
-        for new in range(len(self._answers), self._count):
-            self._answers.append(self._judge(self._members[new].tolist()))
-        sizes = np.fromiter(map(len, self._answers), np.int64, len(self._answers))
-        degrees = sizes[classes]
-        hot = classes[degrees > 0]
-        queries = [self._answers[each] for each in hot.tolist()]
-        return degrees, np.concatenate(queries) if queries else np.zeros(0, np.int32)
-
-    def _forget(self) -> None:
-        self._count = 0
-        self._slots = np.full(_SLOTS, -1, np.int32)
-        self._members = np.zeros((_SLOTS // 2, len(self.attributes)), np.uint32)
-        self._answers: list[npt.NDArray[np.int32]] = []
-
-    def _classify(self, numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        if self._count > MOST_CLASSES:
-            self._forget()
         classes = np.empty(numbers.shape[1], np.int32)
         while True:
             count = number_classes(numbers, self._slots, self._members, self._count, classes)
             if count >= 0:
-                self._count = count
-                return classes
+                break
             size = 4 * len(self._slots)
             members = np.zeros((size // 2, len(self.attributes)), np.uint32)
             members[: self._count] = self._members[: self._count]
             self._slots, self._members = np.full(size, -1, np.int32), members
             known = np.ascontiguousarray(members[: self._count].T)
             number_classes(known, self._slots, members, 0, np.empty(self._count, np.int32))
+        if count > self._count:
+            answers = [self._judge(member) for member in self._members[self._count : count].tolist()]
+            ends = self.starts[-1] + np.cumsum([len(each) for each in answers])
+            self.starts = np.concatenate([self.starts, ends])
+            self.queries = np.concatenate([self.queries, *answers])
+            self._count = count
+        return classes
 
     def _judge(self, member: Sequence[int]) -> npt.NDArray[np.int32]:
         held: set[int] = set()

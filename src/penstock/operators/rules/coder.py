@@ -59,6 +59,17 @@ class FactCoder:
         chosen = column if rows is None else column.take(pa.array(rows))
         return self._number_of_code[self._encoder.encode(chosen)]
 
+    @property
+    def signatures(self) -> int:
+        """How many sets of patterns have a number; 0 for regions, whose numbers are fixed."""
+        return 0 if self._signatures is None else self._signatures.signatures
+
+    def forget(self) -> None:
+        """Drops the numbers of text; later values get new ones."""
+        if self._signatures is not None:
+            self._signatures.forget()
+            self._held.clear()
+
     def held(self, number: int) -> frozenset[int]:
         """The facts that hold of the values with a number."""
         if self._signatures is None:

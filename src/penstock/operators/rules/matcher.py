@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.classes import spread
 from penstock.operators.rules.classes import TupleType
 from penstock.operators.rules.coder import FactCoder
 from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
@@ -15,8 +16,12 @@ from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
 #: an attribute is a gate where this share of the rules needs something of it alone
 GATE_SHARE = 0.5
 MOST_GATES = 3
-#: types that are kept; with more they are found anew
-MOST_TYPES = 1 << 12
+#: types that gates may split tuples into
+MOST_TYPES = 1 << 11
+#: signatures of all attributes, and classes of all types, that are kept
+MOST_SIGNATURES = MOST_CLASSES = 1 << 18
+
+_NO_LIMIT = 2**62
 
 
 class RuleMatcher:
@@ -29,7 +34,50 @@ class RuleMatcher:
     def __init__(self, plan: RulePlan) -> None:
         self._plan = plan
         self._coders = [FactCoder(attribute) for attribute in plan.attributes]
-        self._gates = gates(plan)
+        self._arrange(gates(plan))
+
+    def match(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
+        """The queries each tuple satisfies.
+
+        Args:
+            columns: one an attribute of the plan, `rows` values each.
+            rows: number of tuples.
+            most: matches that two or more tuples may have.
+
+        Returns:
+            offsets, int64[rows + 1], and the numbers of queries, int32: tuple i satisfies
+            queries[offsets[i]:offsets[i + 1]], ascending. None where there are more than `most`.
+
+        Raises:
+            TypeError: a column's type does not fit its attribute.
+        """
+        self._make_room()
+        split = self._split(columns, rows)
+        numbers = self._numbers(columns, rows, split)
+        degrees = np.zeros(rows, np.int64)
+        classified: list[tuple[TupleType, npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
+        for kind, chosen in split:
+            matrix = np.empty((len(kind.attributes), len(chosen)), np.uint32)
+            for place, attribute in enumerate(kind.attributes):
+                np.take(numbers[attribute], chosen, out=matrix[place])
+            classes = kind.classify(matrix)
+            degrees[chosen] = np.diff(kind.starts)[classes]
+            classified.append((kind, chosen, classes))
+        offsets = np.zeros(rows + 1, np.int64)
+        np.cumsum(degrees, out=offsets[1:])
+        if offsets[-1] > most and rows > 1:
+            return None
+        answer = np.empty(int(offsets[-1]), np.int32)
+        for kind, chosen, classes in classified:
+            spread(chosen, classes, kind.starts, kind.queries, offsets, answer)
+        return offsets, answer
+
+    def _arrange(self, chosen: Sequence[int]) -> None:
+        """Takes some attributes as gates."""
+        plan = self._plan
+        self._gates = list(chosen)
         self._known = frozenset(
             fact for fact, owner in enumerate(plan.fact_attribute.tolist()) if owner in self._gates
         )
@@ -44,68 +92,42 @@ class RuleMatcher:
                     self._by_gate.setdefault(fact, []).append(rule)
         self._types: dict[tuple[int, ...], TupleType] = {}
 
-    def match(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The queries each tuple satisfies.
-
-        Args:
-            columns: one an attribute of the plan, `rows` values each.
-            rows: number of tuples.
-
-        Returns:
-            offsets, int64[rows + 1], and the numbers of queries, int32: tuple i satisfies
-            queries[offsets[i]:offsets[i + 1]], ascending.
-
-        Raises:
-            TypeError: a column's type does not fit its attribute.
-        """
-        split = self._split(columns, rows)
-        numbers = self._numbers(columns, rows, split)
-        degrees = np.zeros(rows, np.int64)
-        found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
-        for kind, chosen in split:
-            matrix = np.empty((len(kind.attributes), len(chosen)), np.uint32)
-            for place, attribute in enumerate(kind.attributes):
-                np.take(numbers[attribute], chosen, out=matrix[place])
-            sizes, queries = kind.answer(matrix)
-            if len(queries):
-                hot = np.flatnonzero(sizes)
-                degrees[chosen[hot]] = sizes[hot]
-                found.append((chosen[hot], sizes[hot], queries))
-        offsets = np.zeros(rows + 1, np.int64)
-        np.cumsum(degrees, out=offsets[1:])
-        answer = np.empty(int(offsets[-1]), np.int32)
-        for hot_rows, sizes, queries in found:
-            ends = np.cumsum(sizes)
-            within = np.arange(len(queries)) - np.repeat(ends - sizes, sizes)
-            answer[np.repeat(offsets[hot_rows], sizes) + within] = queries
-        return offsets, answer
+    def _make_room(self) -> None:
+        """Forgets what is known where it is too much; what is needed again is found again."""
+        if sum(coder.signatures for coder in self._coders) > MOST_SIGNATURES:
+            for coder in self._coders:
+                coder.forget()
+            self._types.clear()
+        if sum(kind.classes for kind in self._types.values()) > MOST_CLASSES:
+            self._types.clear()
 
     def _split(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int
     ) -> list[tuple[TupleType, npt.NDArray[np.int64]]]:
-        """The types of the tuples that some rule may hold of, each with its tuples."""
-        if not self._gates:
-            return self._kept([((), np.arange(rows))])
-        codes = [self._coders[gate].numbers(columns[gate], None) for gate in self._gates]
-        key = codes[0].astype(np.int64)
-        for each in codes[1:]:
-            key = key * (int(each.max(initial=0)) + 1) + each
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-        parts = np.split(order, starts[1:])
-        return self._kept(
-            [(tuple(int(each[part[0]]) for each in codes), part) for part in parts if len(part)]
-        )
+        """The types of the tuples that some rule may hold of, each with its tuples.
 
-    def _kept(
-        self, parts: Sequence[tuple[tuple[int, ...], npt.NDArray[np.int64]]]
-    ) -> list[tuple[TupleType, npt.NDArray[np.int64]]]:
-        if len(self._types) > MOST_TYPES:
-            self._types.clear()
-        typed = [(self._type(key), part) for key, part in parts]
-        return [(kind, part) for kind, part in typed if not kind.is_idle]
+        A gate whose values split them into too many types is a gate no more.
+        """
+        codes = {gate: self._coders[gate].numbers(columns[gate], None) for gate in self._gates}
+        while self._gates:
+            key = np.zeros(rows, np.int64)
+            for gate in self._gates:
+                _, dense = np.unique(codes[gate], return_inverse=True)
+                key = key * (int(dense.max(initial=0)) + 1) + dense
+            order = np.argsort(key, kind="stable")
+            starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+            if max(len(starts), len(self._types)) <= MOST_TYPES:
+                parts = np.split(order, starts[1:]) if rows else []
+                typed = [
+                    (self._type(tuple(int(codes[gate][part[0]]) for gate in self._gates)), part)
+                    for part in parts
+                ]
+                return [(kind, part) for kind, part in typed if not kind.is_idle]
+            distinct = {gate: len(np.unique(codes[gate])) for gate in self._gates}
+            widest = max(distinct, key=lambda gate: distinct[gate])
+            self._arrange([gate for gate in self._gates if gate != widest])
+        kind = self._type(())
+        return [] if kind.is_idle else [(kind, np.arange(rows))]
 
     def _type(self, key: tuple[int, ...]) -> TupleType:
         found = self._types.get(key)

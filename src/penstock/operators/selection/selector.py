@@ -161,9 +161,9 @@ class Selector:
         ruled, rules_ns = None, 0
         if self._rules is not None:
             begun = perf_counter_ns()
-            ruled = self._rules.match(columns[codings:], rows)
+            ruled = self._rules.match(columns[codings:], rows, most)
             rules_ns = perf_counter_ns() - begun
-            if len(ruled[1]) > most and rows > 1:
+            if ruled is None:
                 raise TooManyMatchesError
             if not len(self.plan.coded.term_query):
                 self.figures = BatchFigures("rules", rows, _dropped(ruled[0]), None, 0, rules_ns)

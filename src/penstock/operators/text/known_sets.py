@@ -13,7 +13,7 @@ Array = TypeVar("Array", bound=np.ndarray)
 
 
 class KnownSets:
-    """Numbered sets of numbers; the first, 0, is the empty one. They are kept as long as the object is."""
+    """Numbered sets of numbers; the first, 0, is the empty one. They live as long as the object."""
 
     def __init__(self) -> None:
         self._slots = np.full(64, -1, np.int32)

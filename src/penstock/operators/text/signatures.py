@@ -39,7 +39,7 @@ _REPEATED = 0.1
 class SignatureEncoder:
     """Gives each value of a string column the number of the set of patterns that it satisfies: its signature.
 
-    A number never changes its meaning while the encoder lives. A pickled encoder is built anew and numbers anew. One thread at a time uses an encoder. Bytes that are
+    A number keeps its meaning until `forget`. A pickled encoder is built again and numbers again. One thread at a time uses an encoder. Bytes that are
     no UTF-8 are matched as they are by LIKE (a stray byte belongs to the code point before it), and as U+FFFD by regular
     expressions and where a pattern or lower case asks for letters beyond ASCII.
 
@@ -85,6 +85,11 @@ class SignatureEncoder:
     def nbytes(self) -> int:
         """Bytes of the automaton, of known values and of known sets."""
         return self._automaton.nbytes + self._known_values.nbytes + self._known_sets.nbytes
+
+    def forget(self) -> None:
+        """Drops all values and signatures; later ones get new numbers."""
+        self._known_sets = KnownSets()
+        self._known_values = KnownValues(self._cache_bytes)
 
     def satisfied(self, signature: int) -> npt.NDArray[np.int32]:
         """int32[], ascending: numbers of the patterns that values of a signature satisfy; of NULL none."""
