@@ -169,6 +169,7 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
         # it was about to be published
         for name in ("2.json", "newest"):
             (layout.manifests("orders") / name).unlink()
+        layout.status.unlink()
     taken: list[tuple[int, tuple[Any, ...]]] = []
 
     def take(frame: DataFrame, batch: int) -> None:

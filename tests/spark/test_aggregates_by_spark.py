@@ -128,7 +128,7 @@ def test_work_is_abandoned_in_a_worker_that_goes_on_with_the_next(spark: SparkSe
         ),
         (
             "SELECT texts(name) FROM",
-            "aggregate texts returned str, which does not fit its type INT: Could not convert 'a'",
+            "aggregate texts returned str, which does not fit its declared type INT: Could not convert 'a'",
         ),
         (
             "SELECT names_of(name) FROM",
@@ -149,7 +149,7 @@ def test_mistakes_are_told_as_an_aggregate_is_registered(engine: Engine) -> None
     for returns in ("NUMBER", "", 5):
         with pytest.raises(
             InputError,
-            match=f"^aggregate score: returns {returns!r} is not a Spark SQL type. Write one such as ",
+            match=f"^aggregate score: {returns!r} is not a Spark SQL type. Write one such as ",
         ):
             engine.aggregate("score", len, returns)  # type: ignore[arg-type]
     with pytest.raises(DuplicateNameError, match=r"^aggregate Sum: Spark has a function of that name"):
@@ -187,9 +187,9 @@ def test_a_view_with_an_aggregate_is_refused_with_its_hint(
 ) -> None:
     write_orders(tmp_path / "in", 1, 10)
     engine.execute(script(tmp_path / "in", {}))
-    with pytest.raises(UnsupportedError, match=r"[Yy]our aggregate .* DEADLINE\('3 seconds'\)"):
+    with pytest.raises(UnsupportedError, match=r"(Your aggregate|WHERE cannot use an aggregate).*DEADLINE\('3 seconds'\)"):
         engine.execute(f"CREATE VIEW v AS {query}")
-    with pytest.raises(UnsupportedError, match="aggregate such as"):
+    with pytest.raises(UnsupportedError, match="Your aggregate|aggregate such as"):
         engine.view("v", query)
 
 

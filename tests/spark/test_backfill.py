@@ -203,7 +203,7 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
         list(read.files())
     (data / "2.csv").write_text("y")
     os.utime(data / "2.csv", (1, 1))
-    with pytest.raises(CannotReadAgainError, match="was changed"):
+    with pytest.raises(CannotReadAgainError, match="changed after Penstock read it"):
         list(read.files())
 
 

@@ -113,6 +113,7 @@ def test_a_batch_that_was_bound_and_not_published_is_planned_anew(
     folder.lose(0, "offsets", "commits")
     for name in ("0.json", "newest"):
         (folder.layout.manifests("orders") / name).unlink()
+    folder.layout.status.unlink()
     folder.add()
     run = folder.run()
     folder.assert_exact(run)

@@ -56,7 +56,7 @@ def _failing() -> dict[str, Callable[..., Any]]:
     [
         ("raises", "function rate raised: ValueError: no rate for True"),
         ("short", r"function rate returned 99 values for 100 rows; return one value for each row"),
-        ("text", "function rate returned string, which does not fit its type INT"),
+        ("text", "function rate returned string, which does not fit its declared type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),
         ("exits", "function rate ended its process: SystemExit: 3"),
     ],

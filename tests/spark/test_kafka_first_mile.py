@@ -108,7 +108,7 @@ def test_a_script_on_kafka_needs_no_options(kafka: KafkaBroker, tmp_path: Path) 
     checked = _called("penstock.cli.main", "check", "s.sql", folder=tmp_path)
     assert checked.returncode == 0, checked.stderr
     assert checked.stderr.startswith(f"Kafka connector: {CACHE / 'kafka-connector'} (")
-    assert checked.stdout == "stream orders: 1 view\ns.sql is good\n"
+    assert checked.stdout == "stream orders: 1 view\ns.sql: no mistakes found\n"
     ended = _called(
         "penstock.cli.main", "run", "s.sql", "--output", "out", "--available-now", folder=tmp_path
     )
