@@ -73,7 +73,7 @@ def test_a_checkpoint_of_an_older_layout_is_refused(spark: SparkSession, tmp_pat
     engine = Engine(spark).execute(table(kept.input)).add_views(kept.views)
     said = (
         rf"^the checkpoint {kept.out}/_penstock/checkpoint was written by an older version of Penstock: it has layout "
-        rf"{layout}, this version reads layout {LAYOUT_VERSION}; go on with the version of Penstock that wrote it, or "
+        rf"{layout}, this version reads layout {LAYOUT_VERSION}; continue with the version of Penstock that wrote it, or "
         "start with a new checkpoint and a new output folder$"
     )
     with pytest.raises(CheckpointError, match=said):

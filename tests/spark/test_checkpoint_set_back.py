@@ -86,7 +86,7 @@ def test_a_published_batch_that_would_read_other_records_is_refused(
     shutil.copytree(copy, checkpoint)
     folder.add()
     for _ in range(2):
-        with pytest.raises(StreamFailedError, match=r"batch 1 is published.*restored from an older copy"):
+        with pytest.raises(StreamFailedError, match=r"batch 1 was published.*restored from an older copy"):
             folder.run()
         shutil.rmtree(checkpoint)
         shutil.copytree(copy, checkpoint)
@@ -100,7 +100,7 @@ def test_a_published_batch_that_would_read_other_records_is_refused(
 
     folder.lose(2, "offsets", "commits")
     folder.add()
-    with pytest.raises(StreamFailedError, match="batch 2 is published"):
+    with pytest.raises(StreamFailedError, match="batch 2 (is|was) published"):
         folder.run()
 
 

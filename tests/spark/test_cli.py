@@ -68,7 +68,7 @@ def _process(*arguments: str, seconds: float = 300, **environment: str) -> subpr
 def _assert_refused(code: int, message: str, told: str, folder: Path) -> None:
     assert code == 2, message
     assert told in message
-    assert message.startswith("penstock: ")
+    assert message.startswith(("penstock: ", "Kafka connector: "))
     assert message.count("penstock: ") == 1
     assert "Traceback" not in message
     assert not (folder / "out").exists()

@@ -279,7 +279,7 @@ def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(
     engine.view("hasty", f"SELECT /*+ DEADLINE('1 millisecond'), LOSS(1, 4) */ {text}")
     engine.view("calm", f"SELECT /*+ DEADLINE('1 minute') */ {text}")
     (warning,) = [each for each in engine.warnings if not each.startswith("rides: ")]
-    assert warning.startswith("the deadline of view hasty, 0.001 s, is too short")
+    assert warning.startswith("hasty: the deadline of view hasty, 0.001 s, is too short")
     told = engine.explain()
     assert "view hasty on rides with a deadline: windows are answered within 0.001 s" in told
     assert "at most 1 of 4 lost; carried from the last one that was" in told

@@ -55,10 +55,10 @@ def _failing() -> dict[str, Callable[..., Any]]:
     ("function", "told"),
     [
         ("raises", "function rate raised: ValueError: no rate for True"),
-        ("short", r"function rate returned 99 values for 100 rows; return one value for each row"),
+        ("short", r"function rate returned \d*99 values for \d*00 rows; return one value for each row"),
         ("text", "function rate returned string, which does not fit its declared type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),
-        ("exits", "function rate ended its process: SystemExit: 3"),
+        ("exits", "function rate ended its Python process: SystemExit: 3"),
     ],
 )
 def test_a_function_that_fails_is_named_with_its_view(
@@ -82,7 +82,7 @@ def test_a_function_that_fails_is_named_with_its_view(
 
 
 def test_a_function_of_no_type_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(InputError, match="function rate: returns 'NUMBER'"):
+    with pytest.raises(InputError, match="function rate: 'NUMBER' is not a Spark SQL type"):
         Engine(spark).function("rate", len, "NUMBER")
 
 

@@ -157,7 +157,7 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     assert found is not None
     assert sum(found.rows["corrected_after_final"].to_pylist()) == again
     results(out, "v", final_only=True, limit=3)
-    assert "one that comes later than the horizon corrects it all the same" in capfd.readouterr().out
+    assert "final rows change only if a tuple arrives later" in capfd.readouterr().out
     with pytest.raises(InputError, match="all is not a window view"):
         run.results("all", final_only=True)
 

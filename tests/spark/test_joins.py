@@ -61,7 +61,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert "measured: f" in told_of
     assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
     progress = {each.name: each.line() for each in take_lanes(run.status().to_dict()["streams"])}
-    assert progress["pairs"].startswith(f"pairs: {told.count():,} rows | ")
+    assert progress["pairs"].startswith(f"view pairs: {told.count():,} rows, ")
 
     layout = Layout.of(run.output, None)
     found = plain_rows(layout, "PAIRS", 7)

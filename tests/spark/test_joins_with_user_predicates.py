@@ -92,8 +92,8 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert "is predicted to take" in reordered["reason"]
     told = run.explain()
     assert "  user predicate is_three(w.n): measured " in told
-    begin = told.index("  judged by is_three(w.n)")
-    assert told.index("  judged by half(f.x) BETWEEN 0 AND 1: measured ", begin) > begin
+    begin = told.index("  user predicate is_three(w.n)")
+    assert told.index("  user predicate half(f.x) BETWEEN 0 AND 1: measured ", begin) > begin
     run.stop()
     lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))
     assert "  user predicate is_three(w.n): measured " in lines

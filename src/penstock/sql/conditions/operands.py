@@ -155,6 +155,8 @@ class Operands:
         clause, start, end = place
         if clause.text[start:end] == error.text:
             start, end = start + error.start, start + error.end
+        elif (found := clause.text.find(words := error.text[error.start : error.end], start, end)) >= 0:
+            start, end = found, found + len(words)
         return clause.error(type(error), error.message, start, end)
 
     def _ask(
