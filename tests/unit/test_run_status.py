@@ -107,7 +107,6 @@ def test_a_lane_that_fails_says_why() -> None:
 class Dropping:
     """A run without streams, whose only lane another thread removes once it has been read."""
 
-    queries: dict[str, Any] = {}
     layout = SimpleNamespace(output=Path("out"))
     status_file = SimpleNamespace(
         book=SimpleNamespace(document=lambda: {"state": "running", "streams": {}, "views": {}}),
@@ -115,6 +114,7 @@ class Dropping:
     )
 
     def __init__(self) -> None:
+        self.queries: dict[str, Any] = {}
         self._lanes = {"joins": SimpleNamespace(name="joins", views=["pairs"], active=True)}
 
     @property
