@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import os
 
-ALL = os.environ.get("PENSTOCK_TESTS") == "all"
+
+def is_all(value: str) -> bool:
+    """Whether a value of `PENSTOCK_TESTS` asks for all tests.
+
+    Raises:
+        ValueError: it is neither empty nor `all`.
+    """
+    if value not in ("", "all"):
+        raise ValueError(f"PENSTOCK_TESTS is {value!r}. Set it to 'all', or unset it for the short form.")
+    return value == "all"
+
+
+ALL = is_all(os.environ.get("PENSTOCK_TESTS", ""))
 
 
 def examples(full: int) -> int:

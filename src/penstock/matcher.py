@@ -75,7 +75,12 @@ class Matcher:
             try:
                 return self._selector.match(columns, batch.num_rows)
             except TypeError as error:
-                raise InputError(f"The batch does not fit the matcher's schema: {error}.") from error
+                raise InputError(f"The batch does not fit the matcher's schema: {_ended(error)}") from error
+
+
+def _ended(error: Exception) -> str:
+    """An error's message with one full stop at its end."""
+    return f"{str(error).removesuffix('.')}."
 
 
 def _fitting(
@@ -105,7 +110,7 @@ def _fitting(
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"The batch does not fit the matcher's schema: column {name!r} is of type {kind}; some of its values do "
-                f"not fit {declared}: {error}."
+                f"not fit {declared}: {_ended(error)}"
             ) from error
     return column
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from penstock.errors import InputError
 from penstock.sql.text.intervals import microseconds_of
 
+_AT_ONCE = "0 seconds"
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trigger:
@@ -29,7 +31,7 @@ class Trigger:
         Trigger.available_now(ended=True)
     """
 
-    interval: str = "0 seconds"
+    interval: str = _AT_ONCE
     is_bounded: bool = False
     is_complete: bool = False
 
@@ -72,4 +74,6 @@ class Trigger:
     def __repr__(self) -> str:
         if not self.is_bounded:
             return f"Trigger.every({self.interval!r})"
+        if self.interval != _AT_ONCE:
+            return f"Trigger({self.interval!r}, is_bounded=True, is_complete={self.is_complete})"
         return f"Trigger.available_now({'ended=True' if self.is_complete else ''})"

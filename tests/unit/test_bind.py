@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Raised
 from penstock.plan.selection import Interval, Query, ValueSet
 from penstock.sql.conditions.bind import bind_selections
@@ -280,3 +280,23 @@ def test_spark_is_asked_once_of_the_strings_of_a_list() -> None:
     wrong: Any = SimpleNamespace(text="'x'", start=9, end=10)
     with pytest.raises(TypeMismatchError, match=r"'x' cannot be cast to DOUBLE.* at \(9, 10\)"):
         refuse_raising(host, clause, column, [*items, (wrong, Literal(Kind.STRING, "x"))])
+
+
+@pytest.mark.parametrize(
+    ("condition", "underlined", "message"),
+    [
+        ("s RLIKE ANY ('x', 'y')", "ANY", "ANY with a list of patterns is allowed after LIKE and ILIKE only"),
+        ("s NOT RLIKE ALL ('x')", "ALL", "ALL with a list of patterns is allowed after LIKE and ILIKE only"),
+        ("s RLIKE 'x' ESCAPE '!'", "ESCAPE", "ESCAPE is allowed after LIKE and ILIKE only"),
+    ],
+)
+def test_rlike_takes_one_pattern_and_no_escape(condition: str, underlined: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message) as refused:
+        bind(condition)
+    assert condition[refused.value.start : refused.value.end] == underlined
+
+
+@pytest.mark.parametrize("escape", ["'\N{GRINNING FACE}'", "('/')", "'ab'"])
+def test_an_escape_that_spark_refuses_is_left_to_spark(escape: str) -> None:
+    with pytest.raises(UnsupportedError):
+        bind(f"s LIKE 'x' ESCAPE {escape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.spark.sessions import connector
-from penstock.spark.sessions.connector import find_connector
+from penstock.spark.sessions.connector import find_connector, merged_submit_arguments
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
 NAMES = (
@@ -18,6 +19,7 @@ NAMES = (
     "kafka-clients-3.9.1.jar",
     "commons-pool2-2.12.1.jar",
 )
+OLD = [name.replace("4.3.0", "4.1.1") for name in NAMES]
 
 
 @pytest.fixture(autouse=True)
@@ -52,19 +54,19 @@ def test_a_named_folder_wins_over_the_clone(tmp_path: Path, monkeypatch: pytest.
     assert find_connector({}).conf == {"spark.jars": jars}
 
 
-@pytest.mark.parametrize("names", [[], NAMES[:3], ["spark-sql-kafka-0-10_2.12-4.3.0.jar", *NAMES[1:]]])
+@pytest.mark.parametrize("names", [[], NAMES[:3], ["spark-sql-kafka-0-10_2.12-4.3.0.jar", *NAMES[1:]], OLD])
 def test_a_named_folder_without_the_connector_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     _jars(tmp_path / "own", names)
     monkeypatch.setenv("PENSTOCK_JARS", str(tmp_path / "own"))
     with pytest.raises(
-        InputError, match=r"PENSTOCK_JARS is .*own\. This folder has no .*-\*\.jar\. Name a folder"
+        InputError, match=r"PENSTOCK_JARS is .*own\. This folder has no .*\.jar\. Name a folder"
     ):
         find_connector({})
 
 
-@pytest.mark.parametrize("names", [[], NAMES[:3]])
+@pytest.mark.parametrize("names", [[], NAMES[:3], OLD])
 def test_without_jars_spark_fetches_its_own_version(tmp_path: Path, names: list[str]) -> None:
     _jars(tmp_path / "clone" / "kafka-connector", names)
     found = find_connector({})
@@ -90,8 +92,9 @@ def test_what_the_user_gives_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text(f"# Spark\nspark.jars.packages  {other}\n")
     assert find_connector({}).conf == {}
-    (tmp_path / "spark-defaults.conf").write_text("spark.jars=driver.jar\n")
-    assert find_connector({}).conf == {"spark.jars": f"driver.jar,{jars}"}
+    for separator in ("=", "\t", " \t= ", " ", ":"):
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.jars{separator}driver.jar\n")
+        assert find_connector({}).conf == {"spark.jars": f"driver.jar,{jars}"}
     (tmp_path / "spark-defaults.conf").unlink()
     _jars(tmp_path / "spark" / "jars", ["spark-sql-kafka-0-10_2.13-4.3.0.jar"])
     assert find_connector({}).conf == {}
@@ -109,3 +112,36 @@ def test_a_spark_home_without_spark_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(InputError, match="has no jar spark-core"):
         find_connector({})
+
+
+def test_jars_of_another_version_are_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "clone" / "kafka-connector"
+    _jars(folder, OLD)
+    jars = _jars(folder)
+    assert find_connector({}).conf == {"spark.jars": jars}
+
+
+@pytest.mark.parametrize("form", ["--packages a:b:1,c:d:2", "--packages=a:b:1,c:d:2"])
+def test_the_connector_is_added_to_the_packages_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    submitted = f"--name x {form} --jars own.jar pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", submitted)
+    found = find_connector({})
+    assert found.conf == {"spark.jars.packages": f"a:b:1,c:d:2,{PACKAGE}"}
+    with merged_submit_arguments(found.conf):
+        assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--name x --jars own.jar pyspark-shell"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == submitted
+    with merged_submit_arguments({"spark.jars.packages": "a:b:1"}):
+        assert os.environ["PYSPARK_SUBMIT_ARGS"] == submitted
+
+
+def test_the_connector_is_added_to_the_jars_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jars = _jars(tmp_path / "clone" / "kafka-connector")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars own.jar pyspark-shell")
+    found = find_connector({})
+    assert found.conf == {"spark.jars": f"own.jar,{jars}"}
+    with merged_submit_arguments(found.conf):
+        assert os.environ["PYSPARK_SUBMIT_ARGS"] == "pyspark-shell"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock import RunStatus, StreamStatus
 from penstock.monitor.snapshot import take_lanes, take_snapshot
+from penstock.spark.run_status import run_status
 from penstock.status import DeadlineCounts, Lag, Outage, WindowCounts, trouble_of, view_status
 
 DOCUMENT: dict[str, Any] = {
@@ -99,3 +102,29 @@ def test_a_lane_that_fails_says_why() -> None:
     trouble = trouble_of({"state": "retrying", "since": None, "views": ["v"], "told": "no space"})
     assert trouble is not None
     assert (trouble.state, trouble.views, trouble.reason) == ("retrying", ("v",), "no space")
+
+
+class Dropping:
+    """A run without streams, whose only lane another thread removes once it has been read."""
+
+    layout = SimpleNamespace(output=Path("out"))
+    status_file = SimpleNamespace(
+        book=SimpleNamespace(document=lambda: {"state": "running", "streams": {}, "views": {}}),
+        all_pairs=dict,
+    )
+
+    def __init__(self) -> None:
+        self.queries: dict[str, Any] = {}
+        self._lanes = {"joins": SimpleNamespace(name="joins", views=["pairs"], active=True)}
+
+    @property
+    def lanes(self) -> dict[str, Any]:
+        read, self._lanes = self._lanes, {}
+        return read
+
+    def views(self) -> list[Any]:
+        return []
+
+
+def test_a_lane_that_is_removed_meanwhile_remains_in_the_status() -> None:
+    assert run_status(Dropping()).lanes["joins"].views == ("pairs",)  # type: ignore[arg-type]

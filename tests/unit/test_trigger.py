@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
 from penstock import InputError, Trigger
+from penstock.cli.run import run as run_command
+from penstock.spark.engine import _trigger_of
 
 
 def test_a_trigger_says_when_batches_start_and_when_the_run_ends() -> None:
@@ -23,6 +26,7 @@ def test_a_trigger_shows_how_it_is_made() -> None:
         Trigger.every("2 seconds"),
         Trigger.available_now(),
         Trigger.available_now(ended=True),
+        Trigger("2 seconds", is_bounded=True),
     ):
         assert eval(repr(trigger), {"Trigger": Trigger}) == trigger
 
@@ -38,3 +42,14 @@ def test_only_a_bounded_run_can_be_complete_and_a_trigger_is_frozen() -> None:
         Trigger(is_complete=True)
     with pytest.raises(FrozenInstanceError):
         Trigger().interval = "1 second"  # type: ignore[misc]
+
+
+def test_the_old_keywords_keep_the_interval() -> None:
+    with pytest.warns(DeprecationWarning, match="Engine.start"):
+        trigger = _trigger_of("5 seconds", available_now=True, ended=True)
+    assert trigger == Trigger("5 seconds", is_bounded=True, is_complete=True)
+
+
+def test_the_command_refuses_an_interval_beside_available_now(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^trigger 'soon'"):
+        run_command(tmp_path / "none.sql", output=tmp_path / "out", available_now=True, trigger="soon")

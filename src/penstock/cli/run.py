@@ -63,7 +63,7 @@ def run(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if ended and not available_now:
         raise InputError("--ended requires --available-now.")
-    when = Trigger.available_now(ended=ended) if available_now else Trigger.every(trigger)
+    when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
     with _kept_for_us(output, checkpoint):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)

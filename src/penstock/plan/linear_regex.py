@@ -6,6 +6,7 @@ search algorithm", CACM 11(6), 1968. About 0.1 us a character where the sets are
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 
@@ -57,7 +58,7 @@ def _has_choices(node: Node) -> bool:
 
 
 class LinearRegex:
-    """Searches texts for a match of a syntax tree.
+    """Searches texts for a match of a syntax tree. Threads that share one take turns, as a search adds to the known sets.
 
     Args:
         tree: as parsed.
@@ -75,10 +76,15 @@ class LinearRegex:
             bound for each in self._ranges if each for low, high in each[0] for bound in (low, high + 1)
         }
         self._bounds = sorted(bounds)
+        self._turn = threading.Lock()
         self._forget()
 
     def search(self, text: str) -> bool:
         """Whether a text has a match anywhere."""
+        with self._turn:
+            return self._search(text)
+
+    def _search(self, text: str) -> bool:
         ends = {len(text)}
         if text.endswith("\r\n"):
             ends.add(len(text) - 2)

@@ -28,7 +28,7 @@ from penstock.spark.functions import (
     registering,
 )
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.run import Run
+from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
 from penstock.spark.sinks import SinkFunction
@@ -106,7 +106,7 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        leave(error, self.close)
 
     def close(self) -> None:
         """Stop the run, if one was started. The session stays open.
@@ -484,7 +484,7 @@ def _trigger_of(trigger: Trigger | str, available_now: bool | None, ended: bool 
     warn_deprecated("Engine.start(available_now=..., ended=...)", "trigger=Trigger.available_now(...)", 4)
     if ended and not available_now:
         raise InputError("ended=True requires available_now=True.")
-    return Trigger.available_now(ended=bool(ended)) if available_now else trigger
+    return Trigger(trigger.interval, is_bounded=True, is_complete=bool(ended)) if available_now else trigger
 
 
 def _refuse_taken(what: str, name: str, taken: Iterable[str], kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, cast
 
@@ -12,6 +13,16 @@ from penstock.spark.execution import Execution
 from penstock.spark.results import read as results
 from penstock.spark.run_status import run_status
 from penstock.status import RunStatus, State
+
+
+def leave(error: BaseException | None, stop: Callable[[], None]) -> None:
+    """Stop a run at the end of a `with` block. An exception of the block's body wins over one of `stop`, and notes it."""
+    try:
+        stop()
+    except Exception as failed:
+        if error is None:
+            raise
+        error.add_note(f"Stopping the run failed too: {failed}")
 
 
 class Run:
@@ -42,7 +53,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        leave(error, self.stop)
 
     @property
     def output(self) -> str:

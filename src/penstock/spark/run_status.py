@@ -8,6 +8,7 @@ from typing import Any, cast
 from penstock.monitor.book import stream_state
 from penstock.spark.execution import Execution
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.lane import Lane
 from penstock.status import LaneStatus, RunStatus, State, StreamStatus, ViewStatus, trouble_of, view_status
 
 #: what the book of the run knows of a stream and this process does not
@@ -18,7 +19,7 @@ def run_status(run: Execution) -> RunStatus:
     """Take the status of a run."""
     book = run.status_file.book.document()
     streams = {name: StreamStatus.of(name, _stream(run, query, book)) for name, query in run.queries.items()}
-    lanes = {name: _lane(run, name, book) for name in run.lanes}
+    lanes = {name: _lane(name, lane, book) for name, lane in run.lanes.items()}
     return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, _views(run, book), lanes)
 
 
@@ -35,8 +36,7 @@ def _views(run: Execution, book: Mapping[str, Any]) -> dict[str, ViewStatus]:
     return found
 
 
-def _lane(run: Execution, name: str, book: Mapping[str, Any]) -> LaneStatus:
-    lane = run.lanes[name]
+def _lane(name: str, lane: Lane, book: Mapping[str, Any]) -> LaneStatus:
     known = book.get("lanes", {}).get(name, {})
     return LaneStatus(
         name, tuple(lane.views), lane.active, known.get("cut"), trouble_of(known.get("trouble"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import re
 import shlex
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +19,18 @@ VARIABLE = "PENSTOCK_JARS"
 JARS, PACKAGES = "spark.jars", "spark.jars.packages"
 #: the class that Spark looks for
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-#: settings and options of Spark that name jars or packages
-_NAMING = (JARS, PACKAGES, "--jars", "--packages")
-_ARTIFACT = "spark-sql-kafka-0-10"
+#: options of spark-submit that name jars or packages, and the settings that they win over
+_OPTIONS = {"--jars": JARS, "--packages": PACKAGES}
+_SUBMITTED = "PYSPARK_SUBMIT_ARGS"
+_ARTIFACT, _TOKENS = "spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10"
 #: what helps where Spark cannot fetch it
 HOW_TO_GET_JARS = (
     f"Run `make kafka-jars` in the project's folder, or set {VARIABLE} to a folder with the connector's jars."
 )
 #: where `make kafka-jars` puts the jars, in a clone of the project
 _FETCHED = Path(__file__).parents[4] / ".cache" / "kafka-connector"
+#: between a setting and its value in Spark's configuration file
+_SEPARATOR = re.compile(r"\s*[=:]\s*|\s+")
 _CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d\S*)\.jar")
 
 
@@ -53,7 +56,7 @@ def find_connector(conf: Mapping[str, str]) -> Connector:
 
     The first of these that has the connector: jars and packages that the user's own settings name, Spark's own
     jars, the folder that the variable PENSTOCK_JARS names, the project's `.cache/kafka-connector`. Otherwise Spark
-    fetches the package for its own version.
+    fetches the package for its own version. Jars for another version of Spark or Scala are passed over.
 
     Args:
         conf: the user's Spark settings.
@@ -63,27 +66,29 @@ def find_connector(conf: Mapping[str, str]) -> Connector:
     """
     home = _spark_home()
     given = {**_defaults(home), **conf}
-    for setting, value in (*given.items(), *_submit_arguments()):
-        if setting in _NAMING and any(_has_connector(each.strip()) for each in value.split(",")):
+    for _, setting, value in _submitted(shlex.split(os.environ.get(_SUBMITTED, ""))):
+        given[setting] = _with(given, setting, value)
+    for setting in (JARS, PACKAGES):
+        if any(_has_connector(each) for each in _listed(given.get(setting, ""))):
             return Connector(f"{setting} names it", {})
     if next(home.glob(f"jars/{_ARTIFACT}_*.jar"), None) is not None:
         return Connector(f"{home / 'jars'} has it", {})
     named = os.environ.get(VARIABLE)
     folder = Path(named) if named else _FETCHED
-    scala, _ = spark_versions()
-    needed = [
-        f"{_ARTIFACT}_{scala}",
-        f"spark-token-provider-kafka-0-10_{scala}",
-        "kafka-clients",
-        "commons-pool2",
-    ]
-    missing = [name for name in needed if next(folder.glob(f"{name}-*.jar"), None) is None]
+    scala, spark = spark_versions()
+    own = [f"{name}_{scala}-{spark}.jar" for name in (_ARTIFACT, _TOKENS)]
+    needed = [*own, "kafka-clients-*.jar", "commons-pool2-*.jar"]
+    missing = [name for name in needed if next(folder.glob(name), None) is None]
     if not missing:
-        jars = sorted(str(jar.absolute()) for jar in folder.glob("*.jar"))
+        jars = sorted(
+            str(jar.absolute())
+            for jar in folder.glob("*.jar")
+            if jar.name in own or not jar.name.startswith((_ARTIFACT, _TOKENS))
+        )
         return Connector(f"{folder} ({len(jars)} jars)", {JARS: _with(given, JARS, ",".join(jars))})
     if named:
         raise InputError(
-            f"{VARIABLE} is {named}. This folder has no {' and no '.join(f'{name}-*.jar' for name in missing)}. "
+            f"{VARIABLE} is {named}. This folder has no {' and no '.join(missing)}. "
             "Name a folder with the jars of Spark's Kafka connector, or unset the variable."
         )
     package = connector_package()
@@ -128,14 +133,45 @@ def _defaults(home: Path) -> dict[str, str]:
     """The settings of Spark's configuration file that name jars and packages."""
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     lines = path.read_text().splitlines() if path.is_file() else []
-    pairs = (line.strip().replace("=", " ", 1).partition(" ") for line in lines)
-    return {setting: value.strip() for setting, _, value in pairs if setting in _NAMING}
+    pairs = (_SEPARATOR.split(line.strip(), maxsplit=1) for line in lines)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0] in (JARS, PACKAGES)}
 
 
-def _submit_arguments() -> Iterable[tuple[str, str]]:
-    """The options for spark-submit in the environment, each with its value."""
-    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    return itertools.pairwise(arguments)
+@contextmanager
+def merged_submit_arguments(conf: Mapping[str, str]) -> Iterator[None]:
+    """Omit, meanwhile, the options of the environment whose jars and packages a session's settings name too.
+
+    Otherwise these options win over the settings, and Spark ignores what only the settings name.
+    """
+    given = os.environ.get(_SUBMITTED)
+    if given is None:
+        yield
+        return
+    arguments = shlex.split(given)
+    for place, setting, value in reversed(list(_submitted(arguments))):
+        if set(_listed(value)) <= set(_listed(conf.get(setting, ""))):
+            del arguments[place]
+    os.environ[_SUBMITTED] = shlex.join(arguments)
+    try:
+        yield
+    finally:
+        os.environ[_SUBMITTED] = given
+
+
+def _submitted(arguments: Sequence[str]) -> Iterator[tuple[slice, str, str]]:
+    """The options for spark-submit that name jars or packages: each one's place, setting and value."""
+    for place, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name not in _OPTIONS:
+            continue
+        if equals:
+            yield slice(place, place + 1), _OPTIONS[name], value
+        elif place + 1 < len(arguments):
+            yield slice(place, place + 2), _OPTIONS[name], arguments[place + 1]
+
+
+def _listed(value: str) -> list[str]:
+    return [each.strip() for each in value.split(",") if each.strip()]
 
 
 def _has_connector(jar: str) -> bool:

@@ -24,6 +24,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from penstock.kernels.compiled import cache_folder
+from penstock.spark.sessions.connector import merged_submit_arguments
 from penstock.spark.sessions.output import OUTPUT
 
 #: what a JVM is for: a `brief` command ends soon, a `whole` one has used all that a run uses and ends, a `run` may last
@@ -80,7 +81,8 @@ def launch(conf: Mapping[str, str]) -> None:
         target=pass_on, args=(lines, OUTPUT.take), daemon=True, name="penstock-jvm-stderr"
     ).start()
     try:
-        gateway = launch_gateway(spark_conf, {"stderr": writer})  # type: ignore[no-untyped-call]
+        with merged_submit_arguments(conf):
+            gateway = launch_gateway(spark_conf, {"stderr": writer})  # type: ignore[no-untyped-call]
     finally:
         os.close(writer)
     SparkContext._ensure_initialized(gateway=gateway)

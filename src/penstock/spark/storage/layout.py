@@ -18,9 +18,9 @@ from penstock.spark.storage.names import on_disk
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
 #: kind of the files that the log of a view's rows names: those that were published
 ROWS_FILES = "rows"
-#: what `identity.json` is, for messages
 #: what `status.json` is, for messages
 STATUS = "the status of the newest run"
+#: what `identity.json` is, for messages
 IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 6

@@ -461,16 +461,12 @@ class _Binder:
 
     def _like(self, predicate: Like, column: Compared) -> Truth | None:
         pattern = self.operands.literal(predicate.pattern)
-        escape = self.operands.literal(predicate.escape) if predicate.escape is not None else None
         if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
             return None
         if pattern is None or not isinstance(pattern.value, str):
             return None
-        if predicate.escape is None:
-            mark = "\\"
-        elif escape is not None and isinstance(escape.value, str) and len(escape.value) == 1:
-            mark = escape.value
-        else:
+        mark = "\\" if predicate.escape is None else _escape_mark(predicate.escape)
+        if mark is None:
             return None
         found = like(pattern.value, mark) if predicate.word == "LIKE" else None
         if found is not None:
@@ -479,6 +475,12 @@ class _Binder:
         if made is None or not is_kernel_pattern(made):
             return None
         return Truth(self._attribute(column, is_text=True), trees.TextSet(made))
+
+
+def _escape_mark(escape: Operand) -> str | None:
+    """What ESCAPE names; None where Spark refuses it: no plain string, or not one character of UTF-16."""
+    mark = None if escape.literal is None or escape.text.startswith("(") else escape.literal.value
+    return mark if isinstance(mark, str) and len(mark) == 1 and ord(mark) < 0x10000 else None
 
 
 def _text_pattern(word: str, pattern: str, escape: str) -> TextPattern | None:

@@ -253,13 +253,22 @@ class _Parser:
 
     def _like(self, kind: TokenType, operand: Operand | None, first: int, *, negated: bool) -> Condition:
         word = _WORDS[kind]
-        if self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME):
+        quantified = self.kind() in (TokenType.ANY, TokenType.ALL, TokenType.SOME)
+        if quantified and word == "RLIKE" and self.kind(1) is TokenType.L_PAREN:
+            self.fail(
+                f"{self.word()} with a list of patterns is allowed after LIKE and ILIKE only. Write one RLIKE a pattern."
+            )
+        if quantified and word != "RLIKE":
             is_all = self.accept(TokenType.ALL)
             self.position += not is_all
             patterns, escape = self._items(), None
         else:
             is_all = True
             patterns = (self.operand(),)
+            if word == "RLIKE" and self.kind() is TokenType.ESCAPE:
+                self.fail(
+                    "ESCAPE is allowed after LIKE and ILIKE only. In a regular expression, a backslash escapes."
+                )
             escape = self.operand() if self.accept(TokenType.ESCAPE) else None
         place = self.span(first)
         if operand is None:
