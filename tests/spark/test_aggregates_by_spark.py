@@ -191,7 +191,7 @@ def test_a_view_with_an_aggregate_is_refused_with_its_hint(
         UnsupportedError, match=r"(Your aggregate|WHERE cannot use an aggregate).*DEADLINE\('3 seconds'\)"
     ):
         engine.execute(f"CREATE VIEW v AS {query}")
-    with pytest.raises(UnsupportedError, match="Your aggregate|aggregate such as"):
+    with pytest.raises(UnsupportedError, match=r"Your aggregate|aggregate such as"):
         engine.view("v", query)
 
 
