@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_examples import examples
 
+from forms import examples
 from penstock.operators.text.signatures import SignatureEncoder
 from penstock.plan.patterns import holds
 from text_cases import random_pattern, random_value

@@ -216,7 +216,9 @@ def test_of_many_owed_windows_the_oldest_are_given_up(spark: SparkSession, tmp_p
     wait(lambda: _counts(tmp_path / "out", "v")["created"] == SECONDS - 1, run)
     assert _counts(tmp_path / "out", "v")["owed"] == 3
     told = run.events("late_abandoned")
-    assert {event["reason"] for event in told} == {"more than 3 windows of the view waited for a late answer"}
+    assert {event["reason"] for event in told} == {
+        "more than 3 windows of the view waited for a late answer (setting late_windows)"
+    }
     ends = [end for event in told for _, end in event["windows"]]
     assert sorted(ends) == [(BEGIN + second) * 1_000_000 for second in range(1, SECONDS - 3)]
     # the view goes with what it is owed

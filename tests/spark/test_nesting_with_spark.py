@@ -54,7 +54,7 @@ def test_what_only_spark_finds_too_deep_is_refused(spark: SparkSession, tmp_path
     )
     for before in ("(", "abs(", "NOT ("):
         for depth in (501, 5_000):
-            with pytest.raises(InputError, match="nested more than 500 deep"):
+            with pytest.raises(InputError, match="nested more than 500 levels deep"):
                 engine.view("deep", f"SELECT id FROM t WHERE {nested('id > 1', depth, before)}")
     try:
         engine.view("deep", f"SELECT id FROM t WHERE {nested('id', 499, 'abs(')} > 1")

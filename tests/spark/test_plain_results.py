@@ -199,7 +199,7 @@ def test_results_of_plain_columns_start_no_java(folder: Path) -> None:
     for view, code, told in (
         ("chosen", 0, "chosen: 5 rows"),
         ("computed", 2, "no java on the PATH"),
-        ("huge", 2, "no view huge"),
+        ("huge", 2, "View huge does not exist"),
     ):
         ended = subprocess.run(
             [*command, view],

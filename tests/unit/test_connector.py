@@ -19,7 +19,7 @@ NAMES = (
     "kafka-clients-3.9.1.jar",
     "commons-pool2-2.12.1.jar",
 )
-OLD = [name.replace("4.3.0", "4.1.1") for name in NAMES]
+OLD = [name.replace("4.3.0", "3.5.1") for name in NAMES]
 
 
 @pytest.fixture(autouse=True)

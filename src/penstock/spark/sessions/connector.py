@@ -56,7 +56,7 @@ def find_connector(conf: Mapping[str, str]) -> Connector:
 
     The first of these that has the connector: jars and packages that the user's own settings name, Spark's own
     jars, the folder that the variable PENSTOCK_JARS names, the project's `.cache/kafka-connector`. Otherwise Spark
-    fetches the package for its own version. Jars for another version of Spark or Scala are passed over.
+    fetches the package for its own version. Jars for another major version of Spark or another Scala are passed over.
 
     Args:
         conf: the user's Spark settings.
@@ -76,14 +76,15 @@ def find_connector(conf: Mapping[str, str]) -> Connector:
     named = os.environ.get(VARIABLE)
     folder = Path(named) if named else _FETCHED
     scala, spark = spark_versions()
-    own = [f"{name}_{scala}-{spark}.jar" for name in (_ARTIFACT, _TOKENS)]
+    # the connector of the newest Spark may not be at every mirror; one of the same major version works the same
+    own = [f"{name}_{scala}-{spark.partition('.')[0]}.*.jar" for name in (_ARTIFACT, _TOKENS)]
     needed = [*own, "kafka-clients-*.jar", "commons-pool2-*.jar"]
     missing = [name for name in needed if next(folder.glob(name), None) is None]
     if not missing:
         jars = sorted(
             str(jar.absolute())
             for jar in folder.glob("*.jar")
-            if jar.name in own or not jar.name.startswith((_ARTIFACT, _TOKENS))
+            if any(jar.match(name) for name in own) or not jar.name.startswith((_ARTIFACT, _TOKENS))
         )
         return Connector(f"{folder} ({len(jars)} jars)", {JARS: _with(given, JARS, ",".join(jars))})
     if named:
