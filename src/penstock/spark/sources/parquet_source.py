@@ -1,7 +1,7 @@
 """Parquet folders: Spark's file stream hands over paths, the map stage runs in the scan.
 
-Files whose columns are not exactly the stream's (missing columns, widened types, INT96, ...) are
-read by Spark in the same batch. What nobody can read, a row group or a whole file, goes to the quarantine by its
+Spark reads files whose columns have other types than the stream's (widened types, INT96, ...) in the same batch. Files that
+lack columns remain in the scan, with NULL. What nobody can read, a row group or a whole file, goes to the quarantine by its
 place; all other row groups are answered.
 """
 
