@@ -182,7 +182,10 @@ def test_sink_and_broker_restart_in_the_middle(
     run = _run(Engine(spark).execute(text), tmp_path)
     wanted = Counter(json.loads(order)["id"] for order in orders if json.loads(order)["amount"] > 900)
     assert Counter(row.id for row in run.results("large").collect()) == wanted
-    assert Counter(json.loads(value)["id"] for value in kafka.consume("alerts")) == wanted
+    sent = [json.loads(value) for value in kafka.consume("alerts")]
+    assert Counter(each["id"] for each in sent) == wanted
+    assert all(".000000" in each["seen"] for each in sent), "as `penstock results` writes it"
+    assert any(each["name"] is None for each in sent)
     assert set(kafka.consume("named-alerts")) == {b"north"}
     headers = (
         spark.read.format("kafka")

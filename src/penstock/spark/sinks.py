@@ -6,7 +6,7 @@ be handed over again. Rows for Kafka carry (batch, ordinal) as headers for dedup
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from penstock.errors import InputError, SinkFailedError, UnsupportedError
 from penstock.spark.recovery.messages import quoted
-from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
+from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, TO_JSON
 from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_target
 from penstock.sql.script.script import SINKS, CreateTable
 
@@ -83,7 +83,7 @@ def open_sink(spark: SparkSession, table: CreateTable) -> SinkFunction:
 
 def _console(name: str) -> SinkFunction:
     def write(rows: DataFrame, batch: int) -> None:
-        for row in rows.select(_as_json(_own(rows), {"ignoreNullFields": "false"}).alias("json")).collect():
+        for row in rows.select(_as_json(_own(rows)).alias("json")).collect():
             print(f"{name} {batch}: {row.json}", flush=True)
 
     return write
@@ -113,6 +113,6 @@ def _own(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if name not in _HEADERS.values()]
 
 
-def _as_json(columns: Sequence[str], options: Mapping[str, str] | None = None) -> Column:
-    """A row as one JSON object."""
-    return F.to_json(F.struct(*map(quoted, columns)), dict(options or {}))
+def _as_json(columns: Sequence[str]) -> Column:
+    """A row as one JSON object, as `penstock results` writes it."""
+    return F.to_json(F.struct(*map(quoted, columns)), TO_JSON)

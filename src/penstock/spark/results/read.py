@@ -33,8 +33,8 @@ BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
 #: and, of a selection, by which definition it is one
 SINK_DEFINITION = "penstock_definition"
 
-#: of Spark's to_json, which cuts moments to milliseconds
-_TO_JSON = {
+#: how commands and sinks write rows as JSON; without them Spark cuts moments to milliseconds and leaves NULL fields out
+TO_JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -259,7 +259,7 @@ def as_texts(frame: DataFrame, names: Collection[str]) -> DataFrame:
     """A frame with some of its columns as Spark writes them: arrays, maps and structs as JSON."""
     nested = (ArrayType, MapType, StructType)
     columns = {
-        field.name: F.to_json(field.name, _TO_JSON)
+        field.name: F.to_json(field.name, TO_JSON)
         if isinstance(field.dataType, nested)
         else F.col(field.name).cast("string")
         for field in frame.schema
@@ -270,7 +270,7 @@ def as_texts(frame: DataFrame, names: Collection[str]) -> DataFrame:
 
 def rows_as_json(frame: DataFrame) -> DataFrame:
     """Each row of a frame as a JSON object, in the column `line`."""
-    return frame.select(F.to_json(F.struct("*"), _TO_JSON).alias("line"))
+    return frame.select(F.to_json(F.struct("*"), TO_JSON).alias("line"))
 
 
 def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
