@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,18 @@ def test_columns_are_aligned_and_long_names_give_way() -> None:
     for column in ("kind", "state", "lag", "promise"):
         at = header.index(column)
         assert {line[at - 1] for line in (header, first, second)} == {" "}
+
+
+@pytest.mark.parametrize("state", ["stopped", "dead"])
+def test_a_lane_that_failed_until_the_end_is_a_problem_afterwards(state: str) -> None:
+    document = {**large_document(), "state": state}
+    later = datetime.fromisoformat(str(document["time"])) + timedelta(hours=1)
+    document["lanes"]["joins.3"]["trouble"]["tried_until"] = later.timestamp() - 3_540
+    text = "\n".join(status_lines(document)).replace("\n    ", " ")
+    assert "RETRYING: view j_dev_3 of stream payments" in text
+    assert "the run ended before it answered" in text
+    document["time"] = later.isoformat()
+    assert "RETRYING" not in "\n".join(status_lines(document)), "it worked again before the end"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
     ):
         book.note({"kind": kind, "time": datetime.now(UTC).isoformat(), **fields})
     retried = book.stream("orders")
-    assert [stream_state(retried, lambda later=later: time.time() + later) for later in (50, 70)] == [
+    assert [stream_state(retried, lambda later=later: time.time() + later) for later in (290, 310)] == [
         "retrying",
         "running",
     ]

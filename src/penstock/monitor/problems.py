@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import Document
 from penstock.monitor.figures import clock, counted, listed
 from penstock.monitor.lost import nothing_read, overflow_words
-from penstock.monitor.troubles import open_troubles, trouble_words
+from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
 
 #: views named at the most
 _NAMED = 3
@@ -25,9 +26,12 @@ def problem_lines(document: Document) -> Iterator[str]:
     lost = {name: told for name, stream in streams.items() if (told := nothing_read(stream))}
     for name, told in lost.items():
         yield f"stream {name}: {told}"
-    is_live = document["state"] in ("running", "starting")
-    for name, trouble in open_troubles(document.get("lanes", {})) if is_live else ():
-        yield trouble_words(name, trouble)
+    is_over = document["state"] in ("stopped", "dead")
+    if is_over or document["state"] in ("running", "starting"):
+        last = seconds_of(document.get("time"))
+        clock_of = (lambda: last) if is_over else time.time
+        for name, trouble in open_troubles(document.get("lanes", {}), clock_of):
+            yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
     for name, view in document["views"].items():

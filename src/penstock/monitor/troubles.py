@@ -11,7 +11,7 @@ from typing import Any
 from penstock.monitor.figures import counted, listed
 
 #: a lane that was retried and has not failed for so long since then works
-SETTLED_SECONDS = 60.0
+SETTLED_SECONDS = 300.0
 #: views named at the most
 _NAMED = 3
 
@@ -61,15 +61,22 @@ def open_troubles(
             yield name, trouble
 
 
-def trouble_words(name: str, trouble: Trouble) -> str:
-    """Format a lane that fails: 'RETRYING: view a of stream s, since 10:00:00: the disk is full; retried 3 times'."""
+def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
+    """Format a lane that fails: 'RETRYING: view a of stream s, since 10:00:00: the disk is full; retried 3 times'.
+
+    Args:
+        name: the lane's.
+        trouble: why it fails.
+        is_over: whether the run has ended meanwhile.
+    """
     views = trouble.get("views") or ()
     what = _named(views) if views else f"a reader of the log ({name})"
     attempt = trouble.get("attempt")
     again = f"; retried {counted(attempt, 'time')}" if attempt else ""
     return (
         f"{trouble['state'].upper()}: {what} of stream {trouble['stream']}, since {_clock(trouble['since'])}: "
-        f"{trouble['told']}{again}; all other views continue"
+        f"{trouble['told']}{again}; "
+        + ("the run ended before it answered" if is_over else "all other views continue")
     )
 
 
