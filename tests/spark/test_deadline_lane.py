@@ -282,7 +282,10 @@ def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(
     assert warning.startswith("hasty: the deadline of view hasty, 0.001 s, is too short")
     told = engine.explain()
     assert "view hasty on rides with a deadline: windows are answered within 0.001 s" in told
-    assert "at most 1 of 4 lost; carried from the last one that was" in told
+    assert (
+        "at most 1 of 4 consecutive windows may be lost; each window continues from the state of the previous one"
+        in told
+    )
 
 
 def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) -> None:
