@@ -141,7 +141,7 @@ def test_old_names_work_and_warn(orders: Engine, tmp_path: Path) -> None:
     again.stop()
     with (
         warnings.catch_warnings(action="ignore", category=DeprecationWarning),
-        pytest.raises(InputError, match=r"^ended: allowed with available_now only"),
+        pytest.raises(InputError, match=r"^ended=True requires available_now=True"),
     ):
         orders.start(tmp_path / "out", ended=True)
 
