@@ -36,6 +36,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     text, _, _ = page.read_text().partition(KAFKA)
     assert BROKER not in text
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
     Player(_make_folders).play(_of_a_user(text))
 
 
@@ -51,6 +52,7 @@ def test_examples_with_kafka_run(
         for topic in topics.split(","):
             broker.create_topic(topic)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
     Player(_make_folders).play(_of_a_user(text.replace(BROKER, broker.address)))
 
 
