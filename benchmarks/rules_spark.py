@@ -27,6 +27,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +44,10 @@ from processes import processor_seconds
 
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "sigma"
 LEAST_RATE, LEAST_TIMES = 100_000, 20
-#: events that DuckDB gets
-SAMPLE = 1_000
+#: a word of a condition that is none of SQL's
+WORD = re.compile(r"\b(?!(?:AND|OR|NOT|IS|NULL|TRUE|FALSE|IN|LIKE|ILIKE|RLIKE)\b)([A-Za-z_]\w*)")
+#: events that DuckDB gets, and rules of one of its queries
+SAMPLE, TOGETHER = 4_000, 100
 NAME = re.compile(r"\b([A-Za-z_]\w*)\s+(?:(?:ILIKE|LIKE|RLIKE|IN|IS)\b|=|<>)")
 
 
@@ -178,11 +181,27 @@ def _by_duckdb(conditions: dict[str, str], schema: pa.Schema) -> float:
     with duckdb.connect(config={"threads": 1}) as base:
         base.register("events", table)
         began = time.process_time()
-        for text in conditions.values():
-            spelled = re.sub(r"(\w+) RLIKE ('(?:[^'\\]|\\.)*')", r"regexp_matches(\1, \2)", text)
-            spelled = re.sub(r"'((?:[^'\\]|\\.)*)'", _plain, spelled)
-            base.execute(f"SELECT count(*) FROM events WHERE {_escaping(spelled)}").fetchall()
+        texts = [_as_duckdb_reads(text) for text in conditions.values()]
+        for first in range(0, len(texts), TOGETHER):
+            counts = [f"count(*) FILTER (WHERE {text})" for text in texts[first : first + TOGETHER]]
+            try:
+                base.execute(f"SELECT {', '.join(counts)} FROM events").fetchall()
+            except duckdb.InvalidInputException:
+                # a few regular expressions are none of DuckDB's
+                for count in counts:
+                    with suppress(duckdb.InvalidInputException):
+                        base.execute(f"SELECT {count} FROM events").fetchall()
         return (time.process_time() - began) / len(table) * 1e6
+
+
+def _as_duckdb_reads(text: str) -> str:
+    """A condition with names in quotes, string literals without Spark's escapes, and ESCAPE."""
+    quoted = "".join(
+        part if part.startswith("'") else WORD.sub(r'"\1"', part)
+        for part in re.split(r"('(?:[^'\\]|\\.)*')", text)
+    )
+    quoted = re.sub(r'("\w+") RLIKE (\'(?:[^\'\\]|\\.)*\')', r"regexp_matches(\1, \2)", quoted)
+    return _escaping(re.sub(r"'((?:[^'\\]|\\.)*)'", _plain, quoted))
 
 
 def _plain(literal: re.Match[str]) -> str:
