@@ -153,6 +153,7 @@ def _lasting(output: Path) -> set[str]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(14_400)
 def test_a_start_over_any_damage_tells_it_or_is_exact(
     spark: SparkSession, made: Path, tmp_path: Path
 ) -> None:
