@@ -109,11 +109,12 @@ class RuleMatcher:
         A gate whose values split them into too many types is a gate no more.
         """
         codes = {gate: self._coders[gate].numbers(columns[gate], None) for gate in self._gates}
+        dense = {gate: np.unique(codes[gate], return_inverse=True)[1] for gate in self._gates}
+        distinct = {gate: int(each.max(initial=-1)) + 1 for gate, each in dense.items()}
         while self._gates:
             key = np.zeros(rows, np.int64)
             for gate in self._gates:
-                _, dense = np.unique(codes[gate], return_inverse=True)
-                key = key * (int(dense.max(initial=0)) + 1) + dense
+                key = key * distinct[gate] + dense[gate]
             order = np.argsort(key, kind="stable")
             starts = np.flatnonzero(np.diff(key[order], prepend=-1))
             if max(len(starts), len(self._types)) <= MOST_TYPES:
@@ -123,8 +124,7 @@ class RuleMatcher:
                     for part in parts
                 ]
                 return [(kind, part) for kind, part in typed if not kind.is_idle]
-            distinct = {gate: len(np.unique(codes[gate])) for gate in self._gates}
-            widest = max(distinct, key=lambda gate: distinct[gate])
+            widest = max(self._gates, key=lambda gate: distinct[gate])
             self._arrange([gate for gate in self._gates if gate != widest])
         kind = self._type(())
         return [] if kind.is_idle else [(kind, np.arange(rows))]
