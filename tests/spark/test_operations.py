@@ -1,4 +1,4 @@
-"""What docs/operations.md tells a user to type works, on the results of a real run."""
+"""SQL of docs/operations.md and docs/how-to/read-results.md works on the results of a real run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = """
 CREATE TABLE orders (id INT, city STRING, amount DOUBLE, at TIMESTAMP)
 USING csv OPTIONS (path 'in', header 'true', event_time 'at', max_files_per_trigger '1');
@@ -31,8 +31,14 @@ FILES = (
 )
 
 
-#: the page's SQL, in its order
-QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+#: the query over recent batches of docs/operations.md
+(BATCHES,) = re.findall(r"```sql\n(.*?)```", (DOCS / "operations.md").read_text(), re.DOTALL)
+#: SQL for DuckDB by file name, of docs/how-to/read-results.md
+QUERIES = dict(
+    re.findall(
+        r'```sql title="(\w+)\.sql"\n(.*?)```', (DOCS / "how-to" / "read-results.md").read_text(), re.DOTALL
+    )
+)
 
 
 def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
@@ -57,12 +63,12 @@ def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
         run = engine.start("out", trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
-    told = sorted(duckdb.sql(QUERIES[4]).fetchall())
+    told = sorted(duckdb.sql(QUERIES["left_join"]).fetchall())
     assert told == sorted((row.k, row.found) for row in run.results("pairs").collect())
     assert told == [(1, 1), (2, None), (3, 3)]
 
 
-def test_the_pages_sql_reads_the_newest_results(
+def test_the_pages_sql_reads_batches_and_published_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,19 +79,9 @@ def test_the_pages_sql_reads_the_newest_results(
     run.await_termination()
     run.stop()
 
-    batches, matches, _, newest, _, files = QUERIES
     connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    assert len(connection.sql(batches).fetchall()) == 2
-    assert connection.sql(matches).columns == ["id", "city", "amount", "at"]
-    assert sorted(row[0] for row in connection.sql(matches).fetchall()) == [2, 4]
-    found = connection.sql(newest)
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
-    told = {(str(row["w"]["start"])[:16], row["city"], row["total"]) for row in rows}
-    own = {(str(row.w.start)[:16], row.city, row.total) for row in run.results("totals").collect()}
-    assert told == own
-    assert ("2026-01-01 10:00", "Bern", 1220.0) in told
-    assert {Path(name) for _, name, _ in connection.sql(files).fetchall()} == {
+    assert len(connection.sql(BATCHES).fetchall()) == 2
+    assert {Path(name) for _, name, _ in connection.sql(QUERIES["published"]).fetchall()} == {
         Path(path.name) for path in (tmp_path / "out" / "matches" / "orders").glob("*.parquet")
     }
 

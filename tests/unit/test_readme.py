@@ -48,12 +48,20 @@ def test_commands_and_options_exist(page: Path) -> None:
 
 
 def test_every_command_and_option_is_documented() -> None:
+    """The line of an option, or the first line of its table or paragraph, names the command."""
     text = (REFERENCE / "command-line.md").read_text()
+    lines = [
+        (block.splitlines()[0] + line, line) for block in text.split("\n\n") for line in block.splitlines()
+    ]
     for command in COMMANDS:
         assert f"`penstock {command}" in text
-        for option in _options(command):
-            row = next((line for line in text.splitlines() if line.startswith(f"| `{option}")), "")
-            assert not option.startswith("--") or f"`{command}`" in row.split(" | ")[1], (command, option)
+        found = {
+            option
+            for named, line in lines
+            if f"`{command}`" in named
+            for option in re.findall(r"`(--[\w-]+)", line)
+        }
+        assert {option for option in _options(command) if option.startswith("--")} <= found, command
 
 
 def test_the_readme_names_commands() -> None:
@@ -101,7 +109,11 @@ def test_named_modules_and_targets_exist(page: Path) -> None:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     rows = dict(
-        re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", (REFERENCE / "settings.md").read_text(), re.MULTILINE)
+        re.findall(
+            r"^\| `(\w+)` \| `?([^`|(]+?)`?(?: \([^|]*\))? \|",
+            (REFERENCE / "settings.md").read_text(),
+            re.MULTILINE,
+        )
     )
     defaults = {
         name: str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
@@ -111,16 +123,27 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 
 def test_every_recorded_event_is_documented_with_its_fields() -> None:
-    rows = {
-        kind: set(re.findall(r"`(\w+)`", fields))
-        for kind, fields in re.findall(
-            r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (REFERENCE / "events.md").read_text(), re.MULTILINE
-        )
-    }
+    """Fields are in the row of the event, in a section `Fields of KIND`, or with the shared fields at the start."""
+    shared, *sections = re.split(r"^##+ ", (REFERENCE / "events.md").read_text(), flags=re.MULTILINE)
+    documented: dict[str, set[str]] = {}
+    for section in sections:
+        if of := re.match(r"Fields of (\w+)", section):
+            documented[of[1]] |= _names(section)
+        for table in re.findall(r"^\| kind \|.*\n\|[-|]+\n((?:\|.*\n)+)", section, re.MULTILINE):
+            for row in table.splitlines():
+                _, kinds, fields, _ = row.split("|")
+                documented |= {kind: _names(fields) for kind in _names(kinds)}
     recorded = dict(_recorded())
-    assert set(rows) == set(recorded)
-    for kind, fields in recorded.items():
-        assert fields <= rows[kind], kind
+    assert set(documented) == set(recorded)
+    assert {
+        kind: missing
+        for kind, fields in recorded.items()
+        if (missing := fields - documented[kind] - _names(shared))
+    } == {}
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", text))
 
 
 def _recorded() -> Iterator[tuple[str, set[str]]]:
