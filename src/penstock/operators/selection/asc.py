@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,16 @@ _SMALL_WORDS = 1 << 19
 _WORDS_A_PREDICATE = 16
 
 
+#: evaluations of single tuples are not counted
+_UNCOUNTED = np.empty(0, np.int32)
+#: the regions of the tuples at some places of a batch, None: of all of them, by the number of the p-attribute
+CodesOf = Callable[[int, npt.NDArray[np.int32] | None], npt.NDArray[np.unsignedinteger[Any]]]
+
+
+#: ASCs of so many words have all of them in each region: a loop over words is faster than one over runs
+_WHOLE_WORDS = 16
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """What a run of an arrangement over a batch found, and its cost.
@@ -29,9 +40,11 @@ class Evaluation:
     Attributes:
         offsets: int64[tuples + 1]; tuple i satisfies queries[offsets[i]:offsets[i + 1]].
         queries: int32, ascending and distinct within a tuple.
-        counts: int32[tuples], ASC evaluations of each tuple.
+        counts: int32[tuples], ASC evaluations of each tuple; empty where they were not asked for.
         micro_arrows: micro-arrows followed.
         dropped: tuples that satisfy no query.
+        reached: int64[n], tuples that each ASC was evaluated for.
+        cost_ns: int64[n], what that took, finding their regions included.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -39,17 +52,13 @@ class Evaluation:
     counts: npt.NDArray[np.int32]
     micro_arrows: int
     dropped: int
+    reached: npt.NDArray[np.int64]
+    cost_ns: npt.NDArray[np.int64]
 
     @property
     def evaluations(self) -> int:
         """ASC evaluations of all tuples: the paper's cost."""
-        return int(self.counts.sum())
-
-    @property
-    def micro_ratio(self) -> float:
-        """Micro-arrows followed over arrows followed (xi); 0 where there were none."""
-        arrows = self.evaluations - int(np.count_nonzero(self.counts))
-        return self.micro_arrows / arrows if arrows else 0.0
+        return int(self.reached.sum())
 
 
 class AscIndex:
@@ -112,40 +121,161 @@ class AscIndex:
 
     def evaluate(self, codes: Codes, arrangement: Arrangement) -> Evaluation:
         """Runs an arrangement over uint32[n, tuples] of region codes."""
-        offsets, queries, counts, micro_arrows, dropped = kernels.evaluate(
-            self.tables, codes, np.asarray(arrangement.order, np.int64), self.flatten(arrangement)
-        )
-        return Evaluation(offsets, queries, counts, int(micro_arrows), int(dropped))
+
+        def codes_of(attribute: int, rows: npt.NDArray[np.int32] | None) -> Codes:
+            found: Codes = codes[attribute].copy() if rows is None else codes[attribute].take(rows)
+            return found
+
+        counts = np.zeros(codes.shape[1], np.int32)
+        return AscEvaluator(self, arrangement).evaluate(codes_of, codes.shape[1], counts)
 
 
 class AscEvaluator:
-    """Answers batches by one arrangement of a selection set's ASCs.
+    """Answers batches by one arrangement of a selection set's ASCs, column by column.
+
+    An ASC is evaluated for all tuples that reach it at once, and the regions of a column are worked out for them alone.
+    Holds scratch space: one a thread.
 
     Args:
-        selections: the selections over region codes, or the index built from them.
+        index: the ASCs.
         arrangement: the sequence to follow; the given order where None.
+
+    Raises:
+        ValueError: the arrangement is of other p-attributes.
     """
 
-    def __init__(
-        self, selections: CodedSelections | AscIndex, arrangement: Arrangement | None = None
-    ) -> None:
-        self.index = selections if isinstance(selections, AscIndex) else AscIndex(selections)
-        self.arrangement = arrangement or self.index.given_order()
-        if set(self.arrangement.order) != set(self.index.attributes):
+    def __init__(self, index: AscIndex, arrangement: Arrangement | None = None) -> None:
+        self.index = index
+        self.arrangement = arrangement or index.given_order()
+        if set(self.arrangement.order) != set(index.attributes):
             raise ValueError(
                 f"the arrangement orders ASCs {sorted(self.arrangement.order)}, "
-                f"the selections use {list(self.index.attributes)}"
+                f"the selections use {list(index.attributes)}"
             )
+        self._numbers = np.empty(0, np.int32)
+        self._rows = np.empty(0, np.int32)
+        self._grbs = np.empty((0, len(index.tables.live)), np.uint64)
 
-    def evaluate(self, codes: Sequence[npt.NDArray[np.unsignedinteger]], rows: int) -> Evaluation:
+    def evaluate(
+        self, codes_of: CodesOf, tuples: int, counts: npt.NDArray[np.int32] = _UNCOUNTED
+    ) -> Evaluation:
         """Evaluates a batch.
 
         Args:
-            codes: region codes, one array a p-attribute, `rows` long each.
-            rows: number of tuples (a selection set may have no p-attribute).
+            codes_of: gives region codes as they are asked for; the arrays are overwritten.
+            tuples: number of tuples.
+            counts: int32[tuples], the ASC evaluations of each tuple are added; empty: they are not counted.
         """
-        stacked = self.index.stack(codes) if len(codes) else np.empty((0, rows), np.uint32)
-        return self.index.evaluate(stacked, self.arrangement)
+        tables = self.index.tables
+        if len(self._rows) < tuples:
+            self._numbers = np.arange(tuples, dtype=np.int32)
+            self._rows = np.empty(tuples, np.int32)
+            self._grbs = np.empty((tuples, len(tables.live)), np.uint64)
+        rows, grbs = self._rows[:tuples], self._grbs[:tuples]
+        rows[:] = self._numbers[:tuples]
+        grbs[:] = tables.live
+        way = _Way(tables, codes_of, tuples, len(self.index.coded.codings), counts)
+        micro_arrows = 0
+        if not len(tables.live):
+            rows, grbs = rows[:0], grbs[:0]
+        elif self.arrangement.micro_arrows:
+            micro = self.index.flatten(self.arrangement)
+            rows, grbs, micro_arrows = way.follow_arrows(rows, grbs, self.arrangement.order, micro)
+        else:
+            rows, grbs = way.follow_order(rows, grbs, self.arrangement.order)
+        offsets, queries = kernels.collect(tables, rows, grbs, tuples)
+        return Evaluation(
+            offsets, queries, counts, micro_arrows, tuples - len(rows), way.reached, way.cost_ns
+        )
+
+
+_Left = tuple[npt.NDArray[np.int32], Bits, npt.NDArray[np.unsignedinteger[Any]]]
+
+
+class _Way:
+    """The way of a batch's tuples through the ASCs.
+
+    Attributes:
+        reached: int64[n], tuples that each ASC was evaluated for.
+        cost_ns: int64[n], what that took.
+    """
+
+    def __init__(
+        self,
+        tables: AscTables,
+        codes_of: CodesOf,
+        tuples: int,
+        attributes: int,
+        counts: npt.NDArray[np.int32],
+    ) -> None:
+        self._tables = tables
+        self._codes_of = codes_of
+        self._tuples = tuples
+        self._counts = counts
+        self.reached = np.zeros(attributes, np.int64)
+        self.cost_ns = np.zeros(attributes, np.int64)
+
+    def follow_order(
+        self, rows: npt.NDArray[np.int32], grbs: Bits, order: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int32], Bits]:
+        """Sends all tuples through one order; those that are left, and their GRBs."""
+        for attribute in order:
+            if not len(rows):
+                break
+            rows, grbs, _ = self._narrow(attribute, rows, grbs, is_in_order=True)
+        return rows, grbs
+
+    def follow_arrows(
+        self,
+        rows: npt.NDArray[np.int32],
+        grbs: Bits,
+        order: Sequence[int],
+        micro: npt.NDArray[np.int16],
+    ) -> tuple[npt.NDArray[np.int32], Bits, int]:
+        """Sends each tuple where its regions' micro-arrows point to; likewise, and how many were followed."""
+        attributes = len(self.reached)
+        evaluated = np.zeros((self._tuples, attributes), np.bool_)
+        position = np.zeros(self._tuples, np.int16)
+        waiting: dict[int, list[tuple[npt.NDArray[np.int32], Bits]]] = {order[0]: [(rows, grbs)]}
+        macro = np.asarray(order, np.int64)
+        arrows = 0
+        while any(attribute < attributes for attribute in waiting):
+            # where most tuples wait, so that others may join those that wait elsewhere
+            attribute = max(
+                (each for each in waiting if each < attributes),
+                key=lambda each: sum(len(part) for part, _ in waiting[each]),
+            )
+            left, left_grbs, codes = self._narrow(
+                attribute, *_joined_parts(waiting.pop(attribute)), is_in_order=False
+            )
+            grouped, grouped_grbs, start, followed = kernels.follow(
+                self._tables, attribute, codes, left, left_grbs, macro, micro, evaluated, position
+            )
+            arrows += int(followed)
+            for following in np.flatnonzero(np.diff(start)).tolist():
+                group = slice(start[following], start[following + 1])
+                waiting.setdefault(following, []).append((grouped[group], grouped_grbs[group]))
+        rows, grbs = _joined_parts(waiting.get(attributes, [(rows[:0], grbs[:0])]))
+        ascending = np.argsort(rows)
+        return rows[ascending], grbs[ascending], arrows
+
+    def _narrow(self, attribute: int, rows: npt.NDArray[np.int32], grbs: Bits, *, is_in_order: bool) -> _Left:
+        """Evaluates an ASC for some tuples; those that are left, their GRBs and their regions."""
+        begun = perf_counter_ns()
+        every = is_in_order and len(rows) == self._tuples
+        codes = self._codes_of(attribute, None if every else rows)
+        kept = kernels.narrow(self._tables, attribute, codes, rows, grbs, self._counts)
+        self.reached[attribute] += len(rows)
+        self.cost_ns[attribute] += perf_counter_ns() - begun
+        return rows[:kept], grbs[:kept], codes[:kept]
+
+
+def _joined_parts(
+    parts: Sequence[tuple[npt.NDArray[np.int32], Bits]],
+) -> tuple[npt.NDArray[np.int32], Bits]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([grbs for _, grbs in parts])
 
 
 def _build(coded: CodedSelections) -> AscTables:
@@ -174,6 +304,8 @@ def _build(coded: CodedSelections) -> AscTables:
         slots = slot_of_predicate[predicates]
         _set_bits(qub[a], slots)
         in_use = np.flatnonzero(qub[a])
+        if len(in_use) and words <= _WHOLE_WORDS:
+            in_use = np.arange(words)
         starts = np.flatnonzero(np.diff(in_use, prepend=-2) != 1)
         run_word.append(in_use[starts])
         run_length.append(np.diff(starts, append=len(in_use)))

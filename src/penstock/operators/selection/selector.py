@@ -18,7 +18,7 @@ from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.rules.facts import RulePlan, compile_rules
 from penstock.operators.rules.matcher import RuleMatcher
-from penstock.operators.selection.asc import AscEvaluator, AscIndex
+from penstock.operators.selection.asc import AscEvaluator, AscIndex, Evaluation
 from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
 from penstock.operators.selection.matches import Matches
 from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
@@ -28,6 +28,8 @@ from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Te
 Strategy = Literal["auto", "index", "asc"]
 #: rows matched at a time before the number of matches a row is known
 FIRST_CHUNK_ROWS = 1 << 13
+#: words of GRBs that the ASCs work on at a time
+ASC_WORDS = 1 << 18
 #: matches that one chunk of a batch should not exceed: bounds the scratch space
 CHUNK_PAIRS = 1 << 22
 
@@ -72,6 +74,33 @@ def compile_selections(selections: SelectionSet) -> SelectionPlan:
     return SelectionPlan(code_selections(selections), compile_rules(selections))
 
 
+@dataclass(slots=True, eq=False)
+class AscMeasures:
+    """What evaluating ASCs took.
+
+    Attributes:
+        tuples: tuples evaluated.
+        evaluations: ASC evaluations of them.
+        reached: int64[n], tuples that each ASC was evaluated for.
+        cost_ns: int64[n], what that took.
+        ns: what it took in all.
+    """
+
+    tuples: int
+    evaluations: int
+    reached: npt.NDArray[np.int64]
+    cost_ns: npt.NDArray[np.int64]
+    ns: int
+
+    def add(self, found: Evaluation, tuples: int, ns: int) -> None:
+        """Adds what one run over some tuples found."""
+        self.tuples += tuples
+        self.evaluations += found.evaluations
+        self.reached += found.reached
+        self.cost_ns += found.cost_ns
+        self.ns += ns
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
     """What matching one batch took.
@@ -81,8 +110,9 @@ class BatchFigures:
         tuples: rows of the batch.
         dropped: rows that satisfy no query.
         evaluations: ASC evaluations, None where the index answered.
-        encode_ns: time spent turning columns into codes.
-        match_ns: time spent matching codes.
+        encode_ns: time spent turning columns into codes; the ASCs' is in `match_ns`.
+        match_ns: time spent matching.
+        asc: what the ASCs measured, of a trial beside the index too; None where they were not asked.
     """
 
     strategy: Side | Literal["rules"]
@@ -91,6 +121,7 @@ class BatchFigures:
     evaluations: int | None
     encode_ns: int
     match_ns: int
+    asc: AscMeasures | None = None
 
 
 class TooManyMatchesError(Exception):
@@ -129,7 +160,9 @@ class Selector:
         self._rules = None if plan.rules is None else RuleMatcher(plan.rules)
         always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
         self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
-        self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
+        words = -(-len(plan.coded.term_query) // 64)
+        most_asc_rows = min(CHUNK_ROWS, ASC_WORDS // max(1, words), MOST_FOUND // max(1, len(plan.names)))
+        self._asc_rows = max(1, most_asc_rows)
 
     @property
     def arrangement(self) -> Arrangement | None:
@@ -169,26 +202,52 @@ class Selector:
                 self.figures = BatchFigures("rules", rows, _dropped(ruled[0]), None, 0, rules_ns)
                 return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
-        encode_ns = match_ns = evaluations = start = 0
-        found = 0 if ruled is None else len(ruled[1])
+        compared = columns[:codings]
+        begun = perf_counter_ns()
+        measures = self._no_measures()
+        parts, encode_ns = (
+            (self._evaluated(compared, rows, most, measures), 0)
+            if side == "asc"
+            else self._indexed(compared, rows, most - (0 if ruled is None else len(ruled[1])))
+        )
+        match_ns = perf_counter_ns() - begun - encode_ns
+        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
+        if ruled is not None:
+            offsets, queries = _merged((offsets, queries), ruled)
+        if rows:
+            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
+            if self.strategy == "auto":
+                self._learn(side, compared, rows, encode_ns + match_ns, measures)
+        evaluations = measures.evaluations if side == "asc" else None
+        self.figures = BatchFigures(
+            side,
+            rows,
+            _dropped(offsets),
+            evaluations,
+            encode_ns,
+            match_ns + rules_ns,
+            measures if measures.tuples else None,
+        )
+        return Matches(self.plan.names, offsets, queries, evaluations)
+
+    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
+        """Region codes of each column, unsigned[rows]."""
+        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
+
+    def _indexed(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int
+    ) -> tuple[list[Rows], int]:
+        """What the index finds, and how long encoding took."""
+        assert self._index is not None, "the index is built for every strategy that may use it"
         parts: list[Rows] = []
+        encode_ns = start = found = 0
         while start < rows or not parts:
-            left = rows - start
-            most_rows = self._chunk_rows if side == "index" else min(self._chunk_rows, self._asc_rows)
-            size = -(-left // max(1, -(-left // most_rows)))
+            size = _even_part(rows - start, self._chunk_rows)
             begun = perf_counter_ns()
-            for encoder, column, codes in zip(self.encoders, columns[:codings], self._codes, strict=True):
+            for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
                 encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
-            encoded = perf_counter_ns()
-            encode_ns += encoded - begun
-            part: Rows | None
-            if side == "asc":
-                answer = self._asc().evaluate([codes[:size] for codes in self._codes], size)
-                part = answer.offsets, answer.queries
-                evaluations += answer.evaluations
-            else:
-                part = self._indexed(size)
-            match_ns += perf_counter_ns() - encoded
+            encode_ns += perf_counter_ns() - begun
+            part = self._index.match(self._codes, size)
             if part is None:
                 self._chunk_rows = size // 2
                 continue
@@ -197,45 +256,65 @@ class Selector:
             found += len(part[1])
             if found > most and rows > 1:
                 raise TooManyMatchesError
-        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
-        if ruled is not None:
-            offsets, queries = _merged((offsets, queries), ruled)
-        if rows:
-            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
-        counted = evaluations if side == "asc" else None
-        self.figures = BatchFigures(side, rows, _dropped(offsets), counted, encode_ns, match_ns + rules_ns)
-        if self.strategy == "auto" and rows:
-            self._learn(side, rows, match_ns)
-        return Matches(self.plan.names, offsets, queries, counted)
+        return parts, encode_ns
 
-    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
-        """Region codes of each column, unsigned[rows]."""
-        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
+    def _evaluated(
+        self,
+        columns: Sequence[pa.Array | pa.ChunkedArray],
+        rows: int,
+        most: int,
+        measures: AscMeasures,
+    ) -> list[Rows]:
+        """What the ASCs find."""
+        parts: list[Rows] = []
+        start = found = 0
+        while start < rows or not parts:
+            size = _even_part(rows - start, self._asc_rows)
+            answer = self._evaluate([column.slice(start, size) for column in columns], size, measures)
+            parts.append((answer.offsets, answer.queries))
+            start += size
+            found += len(answer.queries)
+            if found > most and rows > 1:
+                raise TooManyMatchesError
+        return parts
 
-    def _indexed(self, rows: int) -> Rows | None:
-        assert self._index is not None, "the index is built for every strategy that may use it"
-        return self._index.match(self._codes, rows)
+    def _evaluate(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, measures: AscMeasures
+    ) -> Evaluation:
+        def codes_of(attribute: int, wanted: npt.NDArray[np.int32] | None) -> Codes:
+            out = self._codes[attribute, : rows if wanted is None else len(wanted)]
+            return self.encoders[attribute].encode(columns[attribute], out, wanted)
+
+        evaluator = self._asc()
+        begun = perf_counter_ns()
+        answer = evaluator.evaluate(codes_of, rows)
+        measures.add(answer, rows, perf_counter_ns() - begun)
+        return answer
 
     def _asc(self) -> AscEvaluator:
         if self._evaluator is None:
             self._evaluator = AscEvaluator(AscIndex(self.plan.coded), self._arrangement)
         return self._evaluator
 
-    def _learn(self, side: Side, rows: int, match_ns: int) -> None:
-        if side == "asc":
-            self._choice.asc_answered(rows, match_ns)
-            return
-        assert self._index is not None, "the index has just answered"
-        if not self._index.laid_out_anew:
-            self._choice.index_answered(rows, match_ns)
-        if self._choice.trial_due:
-            few = min(rows, TRIAL_ROWS)
+    def _no_measures(self) -> AscMeasures:
+        none = np.zeros(len(self.encoders), np.int64)
+        return AscMeasures(0, 0, none, none.copy(), 0)
+
+    def _learn(
+        self,
+        side: Side,
+        columns: Sequence[pa.Array | pa.ChunkedArray],
+        rows: int,
+        ns: int,
+        measures: AscMeasures,
+    ) -> None:
+        is_usual = side == "asc" or (self._index is not None and not self._index.laid_out_anew)
+        self._choice.answered(side, rows, ns, is_usual=is_usual)
+        if side == "index" and self._choice.trial_due:
+            few = min(rows, TRIAL_ROWS, self._asc_rows)
             begun = perf_counter_ns()
-            evaluator = self._asc()
-            built = perf_counter_ns()
-            evaluator.evaluate([codes[:few] for codes in self._codes], few)
-            ended = perf_counter_ns()
-            self._choice.asc_tried(few, ended - built, ended - begun)
+            self._evaluate([column.slice(0, few) for column in columns], few, measures)
+            self._choice.asc_tried(rows, few, measures.ns, perf_counter_ns() - begun)
 
 
 @filling()
@@ -271,6 +350,11 @@ def warm_up() -> None:
         plan = compile_selections(SelectionSet(attributes, tuple(chosen)))
         for strategy in strategies:
             Selector(plan, strategy).match(columns, len(columns[0]))
+
+
+def _even_part(rows: int, most: int) -> int:
+    """How many rows to take at a time, so that all parts are about equal."""
+    return -(-rows // max(1, -(-rows // most)))
 
 
 def _concatenate(parts: Sequence[Rows]) -> Rows:
