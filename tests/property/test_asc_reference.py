@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-import penstock.operators.selection.asc as asc_module
+import penstock.operators.selection.asc_tables as asc_module
 from penstock.kernels.asc import Codes
 from penstock.operators.coding.regions import CodedSelections, code_selections
 from penstock.operators.selection.asc import AscEvaluator, AscIndex

@@ -74,30 +74,24 @@ def compile_selections(selections: SelectionSet) -> SelectionPlan:
     return SelectionPlan(code_selections(selections), compile_rules(selections))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class AscMeasures:
     """What evaluating ASCs took.
 
     Attributes:
         tuples: tuples evaluated.
         evaluations: ASC evaluations of them.
-        reached: int64[n], tuples that each ASC was evaluated for.
-        cost_ns: int64[n], what that took.
-        ns: what it took in all.
+        ns: what it took.
     """
 
-    tuples: int
-    evaluations: int
-    reached: npt.NDArray[np.int64]
-    cost_ns: npt.NDArray[np.int64]
-    ns: int
+    tuples: int = 0
+    evaluations: int = 0
+    ns: int = 0
 
     def add(self, found: Evaluation, tuples: int, ns: int) -> None:
         """Adds what one run over some tuples found."""
         self.tuples += tuples
         self.evaluations += found.evaluations
-        self.reached += found.reached
-        self.cost_ns += found.cost_ns
         self.ns += ns
 
 
@@ -111,8 +105,9 @@ class BatchFigures:
         dropped: rows that satisfy no query.
         evaluations: ASC evaluations, None where the index answered.
         encode_ns: time spent turning columns into codes; the ASCs' is in `match_ns`.
-        match_ns: time spent matching.
-        asc: what the ASCs measured, of a trial beside the index too; None where they were not asked.
+        match_ns: time spent matching them.
+        rules_ns: time that trees took, encoding included.
+        asc: what the ASCs took, in a trial beside the index too.
     """
 
     strategy: Side | Literal["rules"]
@@ -121,7 +116,8 @@ class BatchFigures:
     evaluations: int | None
     encode_ns: int
     match_ns: int
-    asc: AscMeasures | None = None
+    rules_ns: int
+    asc: AscMeasures
 
 
 class TooManyMatchesError(Exception):
@@ -199,12 +195,14 @@ class Selector:
             if ruled is None:
                 raise TooManyMatchesError
             if not len(self.plan.coded.term_query):
-                self.figures = BatchFigures("rules", rows, _dropped(ruled[0]), None, 0, rules_ns)
+                self.figures = BatchFigures(
+                    "rules", rows, _dropped(ruled[0]), None, 0, 0, rules_ns, AscMeasures()
+                )
                 return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
         compared = columns[:codings]
         begun = perf_counter_ns()
-        measures = self._no_measures()
+        measures = AscMeasures()
         parts, encode_ns = (
             (self._evaluated(compared, rows, most, measures), 0)
             if side == "asc"
@@ -225,14 +223,22 @@ class Selector:
             _dropped(offsets),
             evaluations,
             encode_ns,
-            match_ns + rules_ns,
-            measures if measures.tuples else None,
+            match_ns,
+            rules_ns,
+            measures,
         )
         return Matches(self.plan.names, offsets, queries, evaluations)
 
-    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
-        """Region codes of each column, unsigned[rows]."""
-        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
+    def encode(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray]
+    ) -> tuple[list[Codes], npt.NDArray[np.int64]]:
+        """Region codes of each column, unsigned[rows], and what each took, int64[n] ns."""
+        codes, ns = [], np.zeros(len(columns), np.int64)
+        for number, (encoder, column) in enumerate(zip(self.encoders, columns, strict=True)):
+            begun = perf_counter_ns()
+            codes.append(encoder.encode(column))
+            ns[number] = perf_counter_ns() - begun
+        return codes, ns
 
     def _indexed(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int
@@ -295,10 +301,6 @@ class Selector:
         if self._evaluator is None:
             self._evaluator = AscEvaluator(AscIndex(self.plan.coded), self._arrangement)
         return self._evaluator
-
-    def _no_measures(self) -> AscMeasures:
-        none = np.zeros(len(self.encoders), np.int64)
-        return AscMeasures(0, 0, none, none.copy(), 0)
 
     def _learn(
         self,
