@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Literal
 
 import numpy as np
@@ -189,9 +189,9 @@ class Selector:
         codings = len(self.encoders)
         ruled, rules_ns = None, 0
         if self._rules is not None:
-            begun = perf_counter_ns()
+            begun = thread_time_ns()
             ruled = self._rules.match(columns[codings:], rows, most)
-            rules_ns = perf_counter_ns() - begun
+            rules_ns = thread_time_ns() - begun
             if ruled is None:
                 raise TooManyMatchesError
             if not len(self.plan.coded.term_query):
@@ -201,14 +201,14 @@ class Selector:
                 return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
         compared = columns[:codings]
-        begun = perf_counter_ns()
+        begun = thread_time_ns()
         measures = AscMeasures()
         parts, encode_ns = (
             (self._evaluated(compared, rows, most, measures), 0)
             if side == "asc"
             else self._indexed(compared, rows, most - (0 if ruled is None else len(ruled[1])))
         )
-        match_ns = perf_counter_ns() - begun - encode_ns
+        match_ns = thread_time_ns() - begun - encode_ns
         offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
         if ruled is not None:
             offsets, queries = _merged((offsets, queries), ruled)
@@ -235,9 +235,9 @@ class Selector:
         """Region codes of each column, unsigned[rows], and what each took, int64[n] ns."""
         codes, ns = [], np.zeros(len(columns), np.int64)
         for number, (encoder, column) in enumerate(zip(self.encoders, columns, strict=True)):
-            begun = perf_counter_ns()
+            begun = thread_time_ns()
             codes.append(encoder.encode(column))
-            ns[number] = perf_counter_ns() - begun
+            ns[number] = thread_time_ns() - begun
         return codes, ns
 
     def _indexed(
@@ -249,10 +249,10 @@ class Selector:
         encode_ns = start = found = 0
         while start < rows or not parts:
             size = _even_part(rows - start, self._chunk_rows)
-            begun = perf_counter_ns()
+            begun = thread_time_ns()
             for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
                 encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
-            encode_ns += perf_counter_ns() - begun
+            encode_ns += thread_time_ns() - begun
             part = self._index.match(self._codes, size)
             if part is None:
                 self._chunk_rows = size // 2
@@ -292,9 +292,9 @@ class Selector:
             return self.encoders[attribute].encode(columns[attribute], out, wanted)
 
         evaluator = self._asc()
-        begun = perf_counter_ns()
+        begun = thread_time_ns()
         answer = evaluator.evaluate(codes_of, rows)
-        measures.add(answer, rows, perf_counter_ns() - begun)
+        measures.add(answer, rows, thread_time_ns() - begun)
         return answer
 
     def _asc(self) -> AscEvaluator:
@@ -314,9 +314,9 @@ class Selector:
         self._choice.answered(side, rows, ns, is_usual=is_usual)
         if side == "index" and self._choice.trial_due:
             few = min(rows, TRIAL_ROWS, self._asc_rows)
-            begun = perf_counter_ns()
+            begun = thread_time_ns()
             self._evaluate([column.slice(0, few) for column in columns], few, measures)
-            self._choice.asc_tried(rows, few, measures.ns, perf_counter_ns() - begun)
+            self._choice.asc_tried(rows, few, measures.ns, thread_time_ns() - begun)
 
 
 @filling()

@@ -14,7 +14,7 @@ FIRST_TRIAL_NS = 500_000_000
 TRIAL_ROWS = 1 << 13
 #: a trial bears the fixed costs of a batch on few tuples: ASCs that take so many times the index's time are
 #: given a batch
-PROMISING = 1.5
+PROMISING = 2.5
 #: weight of the newest measurement when it is slower than what is known
 SLOWER_WEIGHT = 0.3
 
@@ -67,7 +67,9 @@ class StrategyChoice:
             known[size] = _smoothed(known.get(size), ns / max(rows, 1))
         self._spent_ns += ns
         if side == "asc":
-            self._is_promising = False
+            if self._is_promising:
+                self._is_promising = False
+                self._trial_due_ns = self._spent_ns + PATIENCE * ns
         else:
             self._index_due_ns[size] = self._spent_ns + PATIENCE * ns
 
