@@ -61,7 +61,7 @@ format: $(INSTALLED) ## rewrite the sources in the one style
 	$(BIN)/ruff format .
 
 bench-selection: java $(INSTALLED) ## tables and pictures: the paper's findings, scale, Spark
-	$(call benchmarks,selection_paper selection_scale selection_spark)
+	$(call benchmarks,selection_paper selection_scale selection_sides selection_spark)
 
 bench-disorder: $(INSTALLED) ## slack policies on disordered streams, in virtual time
 	$(BIN)/python benchmarks/disorder.py

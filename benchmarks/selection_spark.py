@@ -44,6 +44,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 from penstock.trigger import Trigger
 from selection_drift import run_drift
+from selection_turn import run_turn
 from selection_workloads import ATTRIBUTES, VALUES, Workload, uniform_workload
 
 mpl.use("Agg")
@@ -57,7 +58,7 @@ SEED = 20262
 NAMES = [f"a{number}" for number in range(ATTRIBUTES)]
 COLUMNS = ", ".join(f"{name} BIGINT" for name in NAMES)
 BATCH_ROWS = 65_536
-PARTS = ("parquet", "native", "kafka", "drift")
+PARTS = ("parquet", "native", "kafka", "drift", "turn")
 
 #: (seconds, tuples) of each batch
 Batches = list[tuple[float, int]]
@@ -393,6 +394,8 @@ def main(small: bool, parts: Sequence[str]) -> int:
     judge(expect, scale, parquet, native, kafka)
     if "drift" in parts:
         run_drift(spark, OUTPUT, small, expect)
+    if "turn" in parts:
+        run_turn(spark, OUTPUT, small, expect)
     spark.stop()
     return expect.exit_code
 

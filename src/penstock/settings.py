@@ -25,7 +25,7 @@ class Settings(BaseModel):
     #: how the matcher answers: by the measured cost of both sides, or one of them always
     strategy: Literal["auto", "index", "asc"] = "auto"
     #: form of the evaluation sequence
-    sequence: Literal["hybrid", "macro"] = "hybrid"
+    sequence: Literal["hybrid", "macro"] = "macro"
     #: recomputation period lambda, in tuples
     recomputation_period_tuples: int = Field(default=100_000, ge=1)
     #: monitoring period tau, in sampled tuples

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.kernels.asc import Codes, drop_counts, passed_bits
+from penstock.kernels.asc import Codes
+from penstock.kernels.asc_measures import drop_counts, passed_bits
 from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.sequences import HybridArranger, MacroArranger

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-import penstock.operators.selection.asc as asc_module
+import penstock.operators.selection.asc_tables as asc_module
 from penstock.kernels.asc import Codes
 from penstock.operators.coding.regions import CodedSelections, code_selections
 from penstock.operators.selection.asc import AscEvaluator, AscIndex
@@ -42,7 +42,7 @@ def micro_of(arrangement: Arrangement) -> dict[tuple[int, int], int]:
 
 def assert_same_run(coded: CodedSelections, codes: Codes, arrangement: Arrangement) -> None:
     reference = Reference.of(coded)
-    found = AscEvaluator(coded, arrangement).evaluate(list(codes), codes.shape[1])
+    found = AscIndex(coded).evaluate(codes, arrangement)
     runs = [reference.evaluate(row, list(arrangement.order), micro_of(arrangement)) for row in rows_of(codes)]
     assert found.counts.tolist() == [run.cost for run in runs]
     assert found.evaluations == sum(run.cost for run in runs)
@@ -161,14 +161,15 @@ def test_a_query_without_predicates_is_always_satisfied_and_ends_phase_1_at_the_
 
 
 def test_no_p_attribute_and_no_query() -> None:
-    always = AscEvaluator(code_selections(SelectionSet((), (Query("all", (Term(()),)),))))
-    found = always.evaluate([], 3)
+    three = np.empty((0, 3), np.uint32)
+    always = AscIndex(code_selections(SelectionSet((), (Query("all", (Term(()),)),))))
+    found = always.evaluate(three, always.given_order())
     assert (found.queries.tolist(), found.evaluations, found.dropped) == ([0, 0, 0], 0, 0)
-    nothing = AscEvaluator(code_selections(SelectionSet((), ())))
-    assert nothing.evaluate([], 3).dropped == 3
+    nothing = AscIndex(code_selections(SelectionSet((), ())))
+    assert nothing.evaluate(three, nothing.given_order()).dropped == 3
 
 
 def test_an_arrangement_of_other_ascs_is_refused() -> None:
     _, coded, _ = case(3)
     with pytest.raises(ValueError, match="orders ASCs"):
-        AscEvaluator(coded, Arrangement(ArrangementKind.FIXED, (97,)))
+        AscEvaluator(AscIndex(coded), Arrangement(ArrangementKind.FIXED, (97,)))

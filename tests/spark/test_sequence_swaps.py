@@ -17,6 +17,7 @@ from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.spark.engine import Engine
 from penstock.spark.ingest.plans import StreamPlans
+from penstock.spark.run import Run
 from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
@@ -102,3 +103,36 @@ def test_status_is_read_and_sequences_swapped_all_the_time(spark: SparkSession, 
     assert not failures
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
     assert {name: rows(run.results(name)) for name in VIEWS} == expected(spark, tuples, VIEWS)
+
+
+def test_a_sequence_outlasts_plan_versions_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "in", 1, rows=1_000)
+    text = script(tmp_path / "in", VIEWS)
+
+    def start() -> Run:
+        return Engine(spark, strategy="asc", sample_tuples=0).execute(text).start(tmp_path / "out")
+
+    def answered(run: Run, batches: int) -> float:
+        while len(run.events("batch")) < batches:
+            run.await_termination(0.1)
+        newest = run.events("batch")[-1]
+        return float(newest["evaluations"]) / float(newest["tuples"])
+
+    run = start()
+    given = answered(run, 1)
+    plans = run._execution.queries["orders"].plans
+    plans.swap_sequence(0, _sequence(plans, 0, backwards=True))
+    write_orders(tmp_path / "more", 2, rows=1_000)
+    (tmp_path / "more" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
+    backwards = answered(run, 2)
+    run.stop()
+    assert backwards > 1.1 * given
+    text += "CREATE VIEW one_more AS SELECT id FROM orders WHERE amount > 5001;"
+    write_orders(tmp_path / "most", 3, rows=1_000)
+    (tmp_path / "most" / "002.parquet").rename(tmp_path / "in" / "002.parquet")
+    run = start()
+    kept = answered(run, 1)
+    plan = run.events("batch")[-1]["plan"]
+    run.stop()
+    assert plan == 1
+    assert kept > 1.1 * given

@@ -18,7 +18,7 @@ from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.batch_index import REVIEW_BATCHES, BatchIndex
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import CHUNK_PAIRS, Selector, compile_selections
-from penstock.operators.selection.strategy import FIRST_TRIAL_NS, PATIENCE, StrategyChoice
+from penstock.operators.selection.strategy import FIRST_TRIAL_NS, PATIENCE, PROMISING, StrategyChoice
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
 ACCESSES = [frozenset(), frozenset({"probe"}), frozenset({"slice"}), frozenset({"slice", "probe"})]
@@ -324,15 +324,25 @@ def test_choice_keeps_to_the_cheaper_side_and_looks_again() -> None:
     choice = StrategyChoice()
     assert choice.choose(1_000) == "index"
     assert not choice.trial_due
-    choice.index_answered(1_000, FIRST_TRIAL_NS)
+    choice.answered("index", 1_000, FIRST_TRIAL_NS)
     assert choice.trial_due
-    choice.asc_tried(100, ns=100, cost_ns=10_000)
+    choice.asc_tried(1_000, 100, ns=100, cost_ns=10_000)
     assert not choice.trial_due
+    assert choice.choose(1_000) == "asc", "they promise something"
+    choice.answered("asc", 1_000, 1_000)
     assert choice.choose(1_000) == "asc"
     assert choice.choose(60_000) == "index", "another size class is still unknown"
     for _ in range(PATIENCE):
-        choice.asc_answered(1_000, FIRST_TRIAL_NS)
+        choice.answered("asc", 1_000, FIRST_TRIAL_NS)
     assert choice.choose(1_000) == "index", "the ASCs have become dear"
+
+
+def test_a_trial_that_promises_nothing_answers_no_batch() -> None:
+    choice = StrategyChoice()
+    choice.answered("index", 1_000, FIRST_TRIAL_NS)
+    index = FIRST_TRIAL_NS / 1_000
+    choice.asc_tried(1_000, 100, ns=int(100 * PROMISING * index) + 1, cost_ns=10_000)
+    assert choice.choose(1_000) == "index"
 
 
 def test_auto_answers_like_either_side() -> None:
@@ -341,7 +351,7 @@ def test_auto_answers_like_either_side() -> None:
     plan = compile_selections(selections)
     sides = set()
     selector = Selector(plan, "auto")
-    selector._choice.index_answered(8, FIRST_TRIAL_NS)
+    selector._choice.answered("index", 8, FIRST_TRIAL_NS)
     for _ in range(12):
         values = rng.integers(0, 50, (6, 8))
         assert answer(selector, values) == brute_force(selections, values)

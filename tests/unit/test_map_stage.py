@@ -94,7 +94,9 @@ def test_the_counts_of_two_tasks_add_up_to_those_of_one() -> None:
     second.process(tuples.slice(2_000))
     none = StageCounts.none(program())
     added, known = none + first.finish() + second.finish(), whole.finish()
-    measured = ("encode_ns", "match_ns", "pane_ns", "write_ns", "middles", "evaluations", "asc_tuples")
+    by_time = ("index_tuples", "index_ns", "asc_tuples", "asc_tried", "asc_ns", "evaluations")
+    by_task = ("encode_ns", "match_ns", "pane_ns", "write_ns", "middles", "coded", "coding_ns")
+    measured = (*by_time, *by_task)
     for name in (each.name for each in fields(StageCounts) if each.name not in measured):
         assert np.array_equal(getattr(added, name), getattr(known, name)), name
     assert [times for times, _ in added.middles] == [2_000, 7_000]

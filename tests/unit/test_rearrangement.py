@@ -81,6 +81,15 @@ def test_drift_that_keeps_the_dropping_ratio_is_seen_by_the_evaluations() -> Non
     assert swap.arrangement.order == (0, 1, 2)
 
 
+def test_a_column_that_is_dear_to_code_comes_later() -> None:
+    made = controller(threshold=0.2)
+    passing = tuples_passing((0.9, 0.5, 0.1), 400, 1)
+    told = StatisticsReported("s", 1, passing.shape[1], 0, None, passing, np.array([2.0, 2.0, 200.0]))
+    swap = made.handle(told)[-1]
+    assert isinstance(swap, SwapSequence)
+    assert swap.arrangement.order == (1, 0, 2)
+
+
 def test_threshold_zero_measures_every_period_and_keeps_the_same_sequence() -> None:
     made = controller(threshold=0.0)
     made.handle(report(tuples_passing((0.9, 0.5, 0.1), 400, 1)))

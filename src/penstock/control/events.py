@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.join_measures import JoinMeasures
@@ -22,14 +25,12 @@ class SelectionsBound:
         version: the plan version that holds them.
         index: their ASCs.
         running: the arrangement batches are answered by until another is chosen; None: the given order.
-        costs: cost of one evaluation of each p-attribute's ASC, in any unit; None: all equal.
     """
 
     stream: str
     version: int
     index: AscIndex
     running: Arrangement | None = None
-    costs: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,7 @@ class StatisticsReported:
         dropped: those that satisfied no query.
         evaluations: ASC evaluations made, None where the index answered the batch.
         sample: uint32[p-attributes, sampled tuples], region codes in order of arrival.
+        costs: float[p-attributes], ns that the region of one value takes, sampled; None: all equal.
     """
 
     stream: str
@@ -51,6 +53,7 @@ class StatisticsReported:
     dropped: int
     evaluations: int | None
     sample: Codes
+    costs: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

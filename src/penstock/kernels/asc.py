@@ -1,14 +1,12 @@
-"""Kernels of attribute selection constructs (ASCs): building, evaluating, measuring.
+"""Kernels of attribute selection constructs (ASCs): building and evaluating.
 
 | kernel | what | time |
 |---|---|---|
 | `fill_blocks` | supersets and listed predicates of one ASC | ranges x blocks each spans |
 | `restrict` | AND one region's qrb into a GRB | used words + predicates listed in the block |
-| `evaluate` | run an arrangement over a batch | ASC evaluations x `restrict` |
-| `passed_bits` | evaluation instances passed, every candidate | distinct regions x `restrict` |
-| `drop_counts` | tuples dropped, every candidate | tuples x candidates x `restrict` |
-| `failures_after` | what each next ASC fails, tuple by tuple | tuples x candidates x `restrict` |
-| `candidate_arrows` | cab of every region of one ASC | regions x (words + p-attributes) |
+| `narrow` | evaluate one ASC for the tuples that reach it | tuples x `restrict` |
+| `follow` | which ASC each survivor is evaluated by next | survivors |
+| `collect` | the queries of the tuples that are left | tuples + 1-bits |
 
 Bits are *slots*: terms, reordered so that terms over the same attributes share words. A region's
 query-result bitmap (qrb) is not stored region by region, which would grow with the square of the
@@ -220,248 +218,174 @@ def total_ones(bits: Bits) -> int:
     return total
 
 
-@compiled()
-def _first_unevaluated(
-    geb: npt.NDArray[np.int64], row: int, order: npt.NDArray[np.int64], position: int
+@compiled(nogil=True)
+def narrow(
+    t: AscTables,
+    attribute: int,
+    codes: npt.NDArray[np.unsignedinteger],
+    rows: npt.NDArray[np.int32],
+    grbs: Bits,
+    counts: npt.NDArray[np.int32],
 ) -> int:
-    while geb[order[position]] == row:
-        position += 1
-    return position
-
-
-@compiled()
-def evaluate(
-    t: AscTables,
-    codes: Codes,
-    order: npt.NDArray[np.int64],
-    micro: npt.NDArray[np.int16],
-) -> Any:
-    """Runs an arrangement over a batch.
-
-    Args:
-        t: the ASCs.
-        codes: uint32[n, tuples], region codes.
-        order: int64[ASCs in use], the macro-sequence.
-        micro: int16[codes of all ASCs] laid out as `t.block_of_code`, -1 none; or empty.
-
-    Returns:
-        offsets int64[tuples + 1] and queries int32 (ascending and distinct within a tuple),
-        evaluations int32[tuples], micro-arrows followed, tuples dropped.
-    """
-    tuples = codes.shape[1]
-    words = len(t.live)
-    all_live = live_words(t.live)
-    grb = np.empty(words, np.uint64)
-    geb = np.full(codes.shape[0], -1, np.int64)
-    satisfied = np.zeros((t.slot_query.max() >> 6) + 1 if len(t.slot_query) else 0, np.uint64)
-    offsets = np.zeros(tuples + 1, np.int64)
-    queries = np.empty(max(1024, tuples), np.int32)
-    evaluations = np.zeros(tuples, np.int32)
-    size = 0
-    arrows = 0
-    dropped = 0
-    for row in range(tuples):
-        copy_words(grb, t.live)
-        live = all_live
-        position = 0
-        target = -1
-        visited = 0
-        while live > 0 and visited < len(order):
-            position = _first_unevaluated(geb, row, order, position)
-            attribute = order[position]
-            if target >= 0 and geb[target] != row:
-                attribute = np.int64(target)
-                arrows += 1
-            geb[attribute] = row
-            visited += 1
-            code = codes[attribute, row]
-            live -= restrict(t, grb, attribute, code)
-            if len(micro) > 0:
-                target = micro[t.code_start[attribute] + code]
-        evaluations[row] = visited
-        if live > 0:
-            for w in range(words):
-                rest = grb[w]
-                while rest:
-                    low = rest & (~rest + np.uint64(1))
-                    rest ^= low
-                    query = t.slot_query[64 * w + ones(low - np.uint64(1))]
-                    satisfied[query >> 6] |= np.uint64(1) << np.uint64(query & 63)
-            for w in range(len(satisfied)):
-                rest = satisfied[w]
-                satisfied[w] = 0
-                while rest:
-                    low = rest & (~rest + np.uint64(1))
-                    rest ^= low
-                    if size == len(queries):
-                        grown = np.empty(2 * size, np.int32)
-                        copy_words(grown, queries)
-                        queries = grown
-                    queries[size] = 64 * w + ones(low - np.uint64(1))
-                    size += 1
-        else:
-            dropped += 1
-        offsets[row + 1] = size
-    return offsets, queries[:size].copy(), evaluations, arrows, dropped
-
-
-@compiled()
-def passed_bits(t: AscTables, codes: Codes, uncovered: Bits, candidates: npt.NDArray[np.int64]) -> Any:
-    """Counts the evaluation instances each candidate passes: EI of definition 3.
-
-    The sequence so far has no predicate of an uncovered term, so its GRB is all ones there.
-
-    Args:
-        t: the ASCs.
-        codes: uint32[n, tuples], the tuples of one period.
-        uncovered: uint64[W], the terms no ASC of the sequence covers.
-        candidates: int64, the ASCs to measure.
-
-    Returns:
-        int64[candidates], ones left at the uncovered terms, summed over the tuples.
-    """
-    passed = np.zeros(len(candidates), np.int64)
-    grb = np.empty(len(uncovered), np.uint64)
-    for c in range(len(candidates)):
-        attribute = candidates[c]
-        known = np.full(t.code_start[attribute + 1] - t.code_start[attribute], -1, np.int64)
-        for row in range(codes.shape[1]):
-            code = codes[attribute, row]
-            if known[code] < 0:
-                copy_words(grb, uncovered)
-                restrict(t, grb, attribute, code)
-                known[code] = total_ones(grb)
-            passed[c] += known[code]
-    return passed
-
-
-@compiled()
-def drop_counts(
-    t: AscTables, codes: Codes, sequence: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
-) -> Any:
-    """Counts the tuples dropped by a sequence extended by each candidate: definition 4.
-
-    Args:
-        t: the ASCs.
-        codes: uint32[n, tuples], the tuples of one period.
-        sequence: int64, the ASCs before the candidate.
-        candidates: int64, the ASCs to measure.
-
-    Returns:
-        int64[candidates], tuples whose GRB is zero after sequence and candidate.
-    """
-    dropped = np.zeros(len(candidates), np.int64)
-    words = live_words(t.live)
-    before = np.empty(len(t.live), np.uint64)
-    after = np.empty(len(t.live), np.uint64)
-    for row in range(codes.shape[1]):
-        copy_words(before, t.live)
-        live = words
-        for attribute in sequence:
-            live -= restrict(t, before, attribute, codes[attribute, row])
-        for c in range(len(candidates)):
-            left = live
-            if left > 0:
-                copy_words(after, before)
-                left -= restrict(t, after, candidates[c], codes[candidates[c], row])
-            dropped[c] += left == 0
-    return dropped
-
-
-@compiled()
-def failures_after(
-    t: AscTables,
-    codes: Codes,
-    order: npt.NDArray[np.int64],
-    micro: npt.NDArray[np.int16],
-    depth: int,
-) -> Any:
-    """Lets tuples visit `depth` ASCs and measures what each ASC would fail as the next one.
-
-    Args:
-        t: the ASCs.
-        codes: uint32[n, tuples], the tuples of one period.
-        order: int64[ASCs in use], the macro-sequence.
-        micro: int16[codes of all ASCs], the micro-arrows known so far, -1 none.
-        depth: ASCs visited before, at least 1 and less than the ASCs in use.
-
-    Returns:
-        at int32[tuples], the ASC visited last, -1 where the tuple was dropped before;
-        macro int32[tuples], the target of the tuple's macro-arrow;
-        covering bool[tuples], whether the ASCs visited are a cover set;
-        failed int64[tuples, n], live bits the ASC would clear, -1 where it is evaluated already;
-        emptied bool[tuples, n], whether none would be left.
-    """
-    n, tuples = codes.shape
-    words = len(t.live)
-    all_live = live_words(t.live)
-    at = np.full(tuples, -1, np.int32)
-    macro = np.full(tuples, -1, np.int32)
-    covering = np.zeros(tuples, np.bool_)
-    failed = np.full((tuples, n), -1, np.int64)
-    emptied = np.zeros((tuples, n), np.bool_)
-    every = np.zeros(words, np.uint64)
-    for attribute in order:
-        every |= t.qub[attribute]
-    grb = np.empty(words, np.uint64)
-    after = np.empty(words, np.uint64)
-    geb = np.full(n, -1, np.int64)
-    for row in range(tuples):
-        copy_words(grb, t.live)
-        live = all_live
-        covered = np.zeros(words, np.uint64)
-        position = 0
-        target = -1
-        attribute = -1
-        for _ in range(depth):
-            position = _first_unevaluated(geb, row, order, position)
-            attribute = order[position]
-            if target >= 0 and geb[target] != row:
-                attribute = np.int64(target)
-            geb[attribute] = row
-            covered |= t.qub[attribute]
-            code = codes[attribute, row]
-            live -= restrict(t, grb, attribute, code)
-            if live == 0:
-                break
-            target = micro[t.code_start[attribute] + code]
-        if live == 0:
-            continue
-        at[row] = attribute
-        macro[row] = order[_first_unevaluated(geb, row, order, position)]
-        covering[row] = np.array_equal(covered, every)
-        live_bits = total_ones(grb)
-        for candidate in order:
-            if geb[candidate] != row:
-                copy_words(after, grb)
-                left = live - restrict(t, after, candidate, codes[candidate, row])
-                failed[row, candidate] = live_bits - total_ones(after)
-                emptied[row, candidate] = left == 0
-    return at, macro, covering, failed, emptied
-
-
-@compiled()
-def candidate_arrows(t: AscTables, attribute: int, codes: int) -> Any:
-    """The candidate-arrow bitmaps of one ASC: which other ASCs can still fail a term after a region.
+    """Evaluates one ASC for the tuples that reach it, and moves those that are not dropped to the front.
 
     Args:
         t: the ASCs.
         attribute: the ASC.
-        codes: its number of region codes.
+        codes: unsigned[reached], the region of each of `rows`; changed.
+        rows: int32[reached], the tuples that reach the ASC; changed.
+        grbs: uint64[reached, W], their GRBs; changed.
+        counts: int32[tuples], ASCs evaluated so far, changed; or empty.
 
     Returns:
-        bool[codes, n], true where region.qrb AND qub of the other ASC is not zero (section 4.1).
+        How many are left.
     """
-    n, words = t.qub.shape
-    cab = np.zeros((codes, n), np.bool_)
-    qrb = np.empty(words, np.uint64)
-    for code in range(codes):
-        copy_words(qrb, t.live)
-        restrict(t, qrb, attribute, code)
-        for other in range(n):
-            if other != attribute:
+    kept = 0
+    words = grbs.shape[1]
+    first = t.block_start[attribute]
+    listed = t.listed_start[t.block_start[attribute + 1]] - t.listed_start[first]
+    if len(counts):
+        for i in range(len(rows)):
+            counts[rows[i]] += 1
+    start = t.superset_start[attribute]
+    blocks = t.block_of_code[t.code_start[attribute] : t.code_start[attribute + 1]]
+    if words == 1 and listed == 0:
+        qrbs = t.superset[start:]
+        for i in range(len(rows)):
+            bits = grbs[i, 0] & qrbs[blocks[codes[i]]]
+            grbs[kept, 0] = bits
+            rows[kept] = rows[i]
+            codes[kept] = codes[i]
+            kept += bits != 0
+        return kept
+    if t.used[attribute] == words and listed == 0:
+        for i in range(len(rows)):
+            at = start + blocks[codes[i]] * words
+            left = np.uint64(0)
+            for w in range(words):
+                bits = grbs[i, w] & t.superset[at + w]
+                grbs[kept, w] = bits
+                left |= bits
+            rows[kept] = rows[i]
+            codes[kept] = codes[i]
+            kept += left != 0
+        return kept
+    for i in range(len(rows)):
+        restrict(t, grbs[i], attribute, int(codes[i]))
+        left = np.uint64(0)
+        for w in range(words):
+            left |= grbs[i, w]
+        if left != 0:
+            if kept != i:
                 for w in range(words):
-                    if qrb[w] & t.qub[other, w]:
-                        cab[code, other] = True
-                        break
-    return cab
+                    grbs[kept, w] = grbs[i, w]
+            rows[kept] = rows[i]
+            codes[kept] = codes[i]
+            kept += 1
+    return kept
+
+
+@compiled(nogil=True)
+def follow(
+    t: AscTables,
+    attribute: int,
+    codes: npt.NDArray[np.unsignedinteger],
+    rows: npt.NDArray[np.int32],
+    grbs: Bits,
+    order: npt.NDArray[np.int64],
+    micro: npt.NDArray[np.int16],
+    evaluated: npt.NDArray[np.bool_],
+    position: npt.NDArray[np.int16],
+) -> Any:
+    """Says which ASC each tuple is evaluated by next: its region's micro-arrow's, else the macro-sequence's.
+
+    Args:
+        t: the ASCs.
+        attribute: the ASC that has just been evaluated.
+        codes: unsigned[left], the region of each of `rows`.
+        rows: int32[left], tuples that it has left.
+        grbs: uint64[left, W], their GRBs.
+        order: int64[ASCs in use], the macro-sequence.
+        micro: int16[codes of all ASCs] laid out as `t.block_of_code`, -1 none.
+        evaluated: bool[tuples, n], the ASCs that a tuple has been evaluated by: its GEB; changed.
+        position: int16[tuples], where in `order` the first one may be that has not been; changed.
+
+    Returns:
+        rows and their GRBs by their next ASC, start int64[n + 2] (the last group has none left), micro-arrows followed.
+    """
+    attributes = evaluated.shape[1]
+    following = np.empty(len(rows), np.int16)
+    start = np.zeros(attributes + 2, np.int64)
+    arrows = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        evaluated[row, attribute] = True
+        at = position[row]
+        while at < len(order) and evaluated[row, order[at]]:
+            at += 1
+        position[row] = at
+        if at == len(order):
+            following[i] = attributes
+        else:
+            following[i] = order[at]
+            arrow = micro[t.code_start[attribute] + codes[i]]
+            if arrow >= 0 and not evaluated[row, arrow]:
+                following[i] = arrow
+                arrows += 1
+        start[following[i] + 1] += 1
+    for a in range(attributes + 1):
+        start[a + 1] += start[a]
+    grouped = np.empty(len(rows), np.int32)
+    grouped_grbs = np.empty(grbs.shape, np.uint64)
+    cursor = start[:-1].copy()
+    for i in range(len(rows)):
+        place = cursor[following[i]]
+        grouped[place] = rows[i]
+        for w in range(grbs.shape[1]):
+            grouped_grbs[place, w] = grbs[i, w]
+        cursor[following[i]] = place + 1
+    return grouped, grouped_grbs, start, arrows
+
+
+@compiled(nogil=True)
+def collect(t: AscTables, rows: npt.NDArray[np.int32], grbs: Bits, tuples: int) -> Any:
+    """The queries that the GRBs still have.
+
+    Args:
+        t: the ASCs.
+        rows: int32[left], the tuples that are left, ascending.
+        grbs: uint64[left, W], their GRBs.
+        tuples: of the batch.
+
+    Returns:
+        offsets int64[tuples + 1] and queries int32 (ascending and distinct within a tuple).
+    """
+    satisfied = np.zeros((t.slot_query.max() >> 6) + 1 if len(t.slot_query) else 0, np.uint64)
+    offsets = np.empty(tuples + 1, np.int64)
+    queries = np.empty(max(1024, 2 * len(rows)), np.int32)
+    size = 0
+    begun = 0
+    for i in range(len(rows)):
+        offsets[begun : rows[i] + 1] = size
+        begun = rows[i] + 1
+        for w in range(grbs.shape[1]):
+            rest = grbs[i, w]
+            while rest:
+                low = rest & (~rest + np.uint64(1))
+                rest ^= low
+                query = t.slot_query[64 * w + ones(low - np.uint64(1))]
+                satisfied[query >> 6] |= np.uint64(1) << np.uint64(query & 63)
+        for w in range(len(satisfied)):
+            rest = satisfied[w]
+            satisfied[w] = 0
+            while rest:
+                low = rest & (~rest + np.uint64(1))
+                rest ^= low
+                if size == len(queries):
+                    grown = np.empty(2 * size, np.int32)
+                    copy_words(grown, queries)
+                    queries = grown
+                queries[size] = 64 * w + ones(low - np.uint64(1))
+                size += 1
+    offsets[begun:] = size
+    return offsets, queries[:size].copy()

@@ -17,32 +17,24 @@ from penstock.kernels.compiled import compiled
 @compiled(nogil=True)
 def encode_direct(
     values: npt.NDArray[np.signedinteger],
-    base: int,
+    least: int,
     table: npt.NDArray[np.unsignedinteger],
-    below: int,
-    above: int,
     out: npt.NDArray[np.unsignedinteger],
 ) -> None:
-    """Codes `values` by a table of the codes of base, base + 1, ...
+    """Codes `values` by a table of the codes of least, least + 1, ...; without a branch that data could mislead.
 
     Args:
         values: int32[rows] or int64[rows].
-        base: first value of the table.
-        table: code of each value of the span.
-        below: code of smaller values.
-        above: code of larger values.
+        least: first value of the table; smaller ones have its code.
+        table: code of each value; larger values have the last one.
         out: unsigned[rows], written.
     """
-    span = np.uint64(len(table))
+    most = least + len(table) - 1
     for row in range(len(values)):
         value = np.int64(values[row])
-        position = np.uint64(value) - np.uint64(base)
-        if position < span:
-            out[row] = table[position]
-        elif value < base:
-            out[row] = below
-        else:
-            out[row] = above
+        value = value if value > least else np.int64(least)
+        value = value if value < most else np.int64(most)
+        out[row] = table[value - least]
 
 
 @compiled(nogil=True)
@@ -68,26 +60,22 @@ def encode_bucketed(
         out: unsigned[rows], written.
     """
     base = starts[0]
-    buckets = np.uint64(len(first) - 1)
-    top = codes[len(codes) - 1]
+    last = starts[len(starts) - 1]
     for row in range(len(values)):
         value = np.int64(values[row])
-        if value < base:
-            out[row] = below
-            continue
-        bucket = (np.uint64(value) - np.uint64(base)) >> np.uint64(shift)
-        if bucket >= buckets:
-            out[row] = top
-            continue
+        within = value if value > base else base
+        within = within if within < last else last
+        bucket = (np.uint64(within) - np.uint64(base)) >> np.uint64(shift)
         low = first[bucket]
         high = first[bucket + np.uint64(1)]
         while low < high:
             middle = (low + high) >> 1
-            if starts[middle] <= value:
+            if starts[middle] <= within:
                 low = middle + 1
             else:
                 high = middle
-        out[row] = codes[low - 1]
+        code = codes[low - 1]
+        out[row] = code if value >= base else below
 
 
 @compiled(nogil=True)

@@ -225,6 +225,16 @@ def _batch(document: Document, event: Mapping[str, Any]) -> None:
     seconds = sum(each for _, each in stream["recent"])
     rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
     stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
+    _matching(stream, event)
+
+
+def _matching(stream: Document, event: Mapping[str, Any]) -> None:
+    """Which way of matching answered most tuples of the batch, and what is known of both."""
+    measured = {way: event.get(f"{way}_ns_per_tuple") for way in ("index", "asc")}
+    known = {way: ns for way, ns in measured.items() if ns is not None}
+    if known:
+        by_ascs = 2 * (event.get("asc_tuples") or 0) > (event.get("tuples") or 0)
+        stream["matching"] = {**stream.get("matching", {}), **known, "by": "asc" if by_ascs else "index"}
 
 
 def _seconds(event: Mapping[str, Any], *parts: str) -> float:

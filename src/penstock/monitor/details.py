@@ -57,6 +57,17 @@ def not_joined(view: Mapping[str, Any]) -> str:
     return ", ".join(f"{counted(entries, 'batch')} of {stream}" for stream, entries in backlog if entries)
 
 
+def _matched_by(matching: Mapping[str, Any], sequence: str | None) -> str:
+    """Format which way of matching answered the newest batch, and what each was measured to take."""
+    names = {"index": "the index", "asc": "the ASCs"}
+    used = matching["by"]
+    told = f"matched by {names[used]}"
+    for way in (used, *(each for each in names if each != used)):
+        if way in matching:
+            told += f"{': ' if way == used else f'; {names[way]} '}{matching[way]:,.0f} ns a tuple"
+    return f"{told}; order of the columns: {sequence}" if sequence else told
+
+
 def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"stream {name}: {stream.get('state', 'unknown')}"]
     parts.append(
@@ -74,6 +85,8 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         yield f"  restarted {counted(stream['retries'], 'time')}, most recently: {stream.get('retry')}"
     for view, reason in stream.get("failed_views", {}).items():
         yield f"  view {view} matches nothing, Spark refuses it: {reason}"
+    if "matching" in stream:
+        yield f"  {_matched_by(stream['matching'], stream.get('sequence'))}"
     if lag := _lag(stream):
         yield f"  {lag}"
     if stream.get("network"):

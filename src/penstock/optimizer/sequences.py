@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from penstock.kernels import asc as kernels
+from penstock.kernels import asc_measures as kernels
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind

@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.control.actions import Action, Figures, KeepSequence, SampleTuples, SwapSequence
 from penstock.control.events import Event, SelectionsBound, StatisticsReported
 from penstock.kernels.asc import Codes
 from penstock.optimizer.sequences import SequenceArranger
 from penstock.plan.arrangement import ArrangementKind
+
+#: ns of an evaluation besides working out the region
+_NARROW_NS = 1.0
+#: weight of the newest measurement of what a region costs
+_NEWEST_WEIGHT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +108,12 @@ class _Stream:
         self._name = bound.stream
         self.version = bound.version
         self._index = bound.index
-        self._costs = bound.costs
+        self._costs: npt.NDArray[np.float64] | None = None
         self._running = bound.running or bound.index.given_order()
         self._initial = _Behaviour()
         self._current = _Behaviour()
         self._seen = 0
-        self._arranger: SequenceArranger | None = SequenceArranger(self._index, settings.kind, self._costs)
+        self._arranger: SequenceArranger | None = self._new_arranger()
         self._wanted = self._arranger.periods * settings.period_tuples
         self._recent = np.empty((len(bound.index.coded.codings), 0), np.uint32)
         self._unmeasured = 0
@@ -122,9 +128,19 @@ class _Stream:
 
     def report(self, event: StatisticsReported) -> list[Action]:
         self._remember(event.sample)
+        if event.costs is not None:
+            known = self._costs
+            self._costs = event.costs if known is None else known + _NEWEST_WEIGHT * (event.costs - known)
+            if self._arranger is not None and not self._has_stepped:
+                self._arranger = self._new_arranger()
         if self._arranger is None:
             return self._watch(event)
         return self._measure()
+
+    def _new_arranger(self) -> SequenceArranger:
+        self._has_stepped = False
+        costs = None if self._costs is None else (self._costs + _NARROW_NS).tolist()
+        return SequenceArranger(self._index, self._settings.kind, costs)
 
     def _remember(self, sample: Codes) -> None:
         recent = np.concatenate([self._recent, sample], axis=1)
@@ -146,7 +162,7 @@ class _Stream:
         triggers = [name for name, change in changes.items() if change >= threshold]
         if not triggers or self._wanted == 0:
             return []
-        self._arranger = SequenceArranger(self._index, self._settings.kind, self._costs)
+        self._arranger = self._new_arranger()
         self._unmeasured = self._recent.shape[1]
         figures: Figures = {
             "trigger": " and ".join(triggers),
@@ -167,6 +183,7 @@ class _Stream:
         tau = self._settings.period_tuples
         while not self._arranger.done and self._unmeasured >= tau:
             begin = self._recent.shape[1] - self._unmeasured
+            self._has_stepped = True
             self._arranger.step(np.ascontiguousarray(self._recent[:, begin : begin + tau]))
             self._unmeasured -= tau
         if not self._arranger.done:

@@ -17,6 +17,8 @@ from penstock.operators.coding.regions import RegionCoding
 from penstock.plan.selection import Domain, Key
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
+#: which rows of a column; None: all
+Places = npt.NDArray[np.int32] | None
 
 #: a table of every value's code is kept where the constants span at most this many values
 DIRECT_SPAN = 1 << 20
@@ -35,6 +37,9 @@ def code_type(codings: Sequence[RegionCoding]) -> type[np.uint16] | type[np.uint
     return np.uint16 if all(coding.codes <= 1 << 16 for coding in codings) else np.uint32
 
 
+_Read = Callable[[pa.Array], npt.NDArray[Any]]
+
+
 class ColumnEncoder:
     """Codes the columns of one p-attribute.
 
@@ -49,48 +54,60 @@ class ColumnEncoder:
     def __init__(self, coding: RegionCoding, dtype: type[np.uint16] | type[np.uint32] | None = None) -> None:
         self.coding = coding
         self.dtype = dtype or code_type([coding])
-        self._coders: dict[pa.DataType, Callable[[pa.Array, Codes], None]] = {}
+        self._coders: dict[pa.DataType, Callable[[pa.Array, Codes, Places], None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.coding, self.dtype)
 
-    def encode(self, column: pa.Array | pa.ChunkedArray, out: Codes | None = None) -> Codes:
-        """Region codes of a column.
+    def encode(
+        self,
+        column: pa.Array | pa.ChunkedArray,
+        out: Codes | None = None,
+        rows: npt.NDArray[np.int32] | None = None,
+    ) -> Codes:
+        """Region codes of a column, or of some of its rows.
 
         Args:
             column: values of the coding's domain.
-            out: unsigned[rows] to write to; a new array if None.
+            out: unsigned[values] to write to; a new array if None.
+            rows: int32[values], the rows to code; all of them if None.
 
         Returns:
-            unsigned[rows], NULL as the coding's `null_code`.
+            unsigned[values], NULL as the coding's `null_code`.
 
         Raises:
             TypeError: the column's type is of another family than the coding's: DECIMAL and integers, dates and
                 timestamps, booleans and integers do not stand for one another.
         """
         if out is None:
-            out = np.empty(len(column), self.dtype)
+            out = np.empty(len(column) if rows is None else len(rows), self.dtype)
+        if rows is not None:
+            if isinstance(column, pa.ChunkedArray):
+                column = column.combine_chunks()
+            self._encode_chunk(column, out, rows)
+            return out
         start = 0
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
             self._encode_chunk(chunk, out[start : start + len(chunk)])
             start += len(chunk)
         return out
 
-    def _encode_chunk(self, array: pa.Array, out: Codes) -> None:
+    def _encode_chunk(self, array: pa.Array, out: Codes, rows: Places = None) -> None:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if pa.types.is_null(array.type):
             out[:] = self.coding.null_code
             return
         if pa.types.is_dictionary(array.type):
-            self._encode_dictionary(array, out)
+            self._encode_dictionary(array if rows is None else array.take(pa.array(rows)), out)
             return
         coder = self._coders.get(array.type)
         if coder is None:
             coder = self._coders[array.type] = self._coder(array.type)
-        coder(array, out)
+        coder(array, out, rows)
         if array.null_count:
-            out[_is_null(array)] = self.coding.null_code
+            is_null = _is_null(array)
+            out[is_null if rows is None else is_null[rows]] = self.coding.null_code
 
     def _encode_dictionary(self, array: pa.DictionaryArray, out: Codes) -> None:
         codes = np.empty(len(array.dictionary) + 1, self.dtype)
@@ -101,7 +118,7 @@ class ColumnEncoder:
             indices = indices.cast(pa.int64()).fill_null(len(array.dictionary))
         np.take(codes, _buffer(indices, indices.type.to_pandas_dtype()), out=out, mode="clip")
 
-    def _coder(self, kind: pa.DataType) -> Callable[[pa.Array, Codes], None]:
+    def _coder(self, kind: pa.DataType) -> Callable[[pa.Array, Codes, Places], None]:
         constants = self.coding.constants
         if self.coding.domain is Domain.BINARY:
             if not _is_bytes(kind):
@@ -111,7 +128,7 @@ class ColumnEncoder:
             if not pa.types.is_floating(kind):
                 raise TypeError(f"column {self.coding.name!r}: {kind} is not a floating-point type")
             keys = order_floats(np.asarray(constants, np.float64).view(np.int64)).tolist()
-            return _StepCoder(keys, Fraction(1), _float_keys, self.dtype).encode
+            return _StepCoder(keys, Fraction(1), _doubles, self.dtype).encode
         read, scale = _integer_reader(kind, self.coding)
         if read is None:
             return _ExactCoder(constants, scale).encode
@@ -132,10 +149,11 @@ class _StepCoder:
         self,
         constants: Sequence[Any],
         scale: Fraction,
-        read: Callable[[pa.Array], npt.NDArray[np.signedinteger[Any]]],
+        read: _Read,
         dtype: type[np.uint16] | type[np.uint32],
     ) -> None:
         self._read = read
+        self._scratch = np.empty(0, np.int64)
         steps: dict[int, int] = {}
         self._below = 0
         for number, constant in enumerate(constants):
@@ -155,7 +173,8 @@ class _StepCoder:
             return
         span = int(self._starts[-1]) - int(self._starts[0]) + 1
         if span <= DIRECT_SPAN:
-            self._table = np.repeat(self._codes, np.append(np.diff(self._starts), 1))
+            codes = np.append(dtype(self._below), self._codes)
+            self._table = np.repeat(codes, np.concatenate([[1], np.diff(self._starts), [1]]))
             return
         self._shift = max(0, span.bit_length() - BUCKET_BITS)
         distances = self._starts.view(np.uint64) - self._starts.view(np.uint64)[0]
@@ -163,15 +182,26 @@ class _StepCoder:
         first = np.searchsorted(distances, buckets << np.uint64(self._shift))
         self._first = np.append(first, len(self._starts)).astype(np.int32)
 
-    def encode(self, array: pa.Array, out: Codes) -> None:
+    def encode(self, array: pa.Array, out: Codes, rows: Places) -> None:
         values = self._read(array)
+        if rows is not None:
+            values = self._taken(values, rows)
+        if values.dtype == np.float64:
+            values = order_floats(values.view(np.int64))
+        values = np.ascontiguousarray(values)
         values.setflags(write=False)  # one array type, so one compilation
         if not len(self._starts):
             out[:] = self._below
         elif self._table is not None:
-            encode_direct(values, int(self._starts[0]), self._table, self._below, int(self._codes[-1]), out)
+            encode_direct(values, int(self._starts[0]) - 1, self._table, out)
         else:
             encode_bucketed(values, self._starts, self._codes, self._first, self._shift, self._below, out)
+
+    def _taken(self, values: npt.NDArray[Any], rows: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+        """The values of some rows, in scratch space: a fresh array of this size costs more than filling it."""
+        if len(self._scratch) < len(rows) or self._scratch.dtype != values.dtype:
+            self._scratch = np.empty(len(values), values.dtype)
+        return np.take(values, rows, out=self._scratch[: len(rows)], mode="clip")
 
 
 class _BytesCoder:
@@ -182,8 +212,8 @@ class _BytesCoder:
         self._offsets = np.zeros(len(constants) + 1, np.int64)
         np.cumsum([len(constant) for constant in constants], out=self._offsets[1:])
 
-    def encode(self, array: pa.Array, out: Codes) -> None:
-        encoded = array.dictionary_encode()
+    def encode(self, array: pa.Array, out: Codes, rows: Places) -> None:
+        encoded = (array if rows is None else array.take(pa.array(rows))).dictionary_encode()
         distinct = encoded.dictionary.cast(pa.large_binary())
         codes = np.zeros(len(distinct) + 1, out.dtype)
         _, offsets, data = distinct.buffers()
@@ -205,8 +235,8 @@ class _ExactCoder:
         self._constants = constants
         self._scale = scale
 
-    def encode(self, array: pa.Array, out: Codes) -> None:
-        encoded = array.dictionary_encode()
+    def encode(self, array: pa.Array, out: Codes, rows: Places) -> None:
+        encoded = (array if rows is None else array.take(pa.array(rows))).dictionary_encode()
         codes = np.zeros(len(encoded.dictionary) + 1, out.dtype)
         for number, value in enumerate(_wide_integers(encoded.dictionary)):
             codes[number] = self._code(value * self._scale)
@@ -230,9 +260,7 @@ _FAMILIES = (
 )
 
 
-def _integer_reader(
-    kind: pa.DataType, coding: RegionCoding
-) -> tuple[Callable[[pa.Array], npt.NDArray[np.signedinteger[Any]]] | None, Fraction]:
+def _integer_reader(kind: pa.DataType, coding: RegionCoding) -> tuple[_Read | None, Fraction]:
     """How to read a column of the INTEGER domain as int32 or int64, and what a unit of it stands for."""
     types = pa.types
     if not any(test(kind) and test(coding.type) for test in _FAMILIES):
@@ -282,12 +310,11 @@ def _cast_int64(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def _low_words(array: pa.Array) -> npt.NDArray[np.int64]:
     words = np.frombuffer(array.buffers()[1], np.int64)
-    return np.ascontiguousarray(words[2 * array.offset : 2 * (array.offset + len(array)) : 2])
+    return words[2 * array.offset : 2 * (array.offset + len(array)) : 2]
 
 
-def _float_keys(array: pa.Array) -> npt.NDArray[np.int64]:
-    values = _buffer(array, array.type.to_pandas_dtype()).astype(np.float64, copy=False)
-    return order_floats(values.view(np.int64))
+def _doubles(array: pa.Array) -> npt.NDArray[np.float64]:
+    return _buffer(array, array.type.to_pandas_dtype()).astype(np.float64, copy=False)
 
 
 def _wide_integers(array: pa.Array) -> list[int]:

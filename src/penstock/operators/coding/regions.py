@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.selection import Attribute, Domain, Interval, Key, SelectionSet, ValueSet
 from penstock.plan.trees import tests
 
@@ -71,6 +72,19 @@ class CodedSelections:
     predicate_start: npt.NDArray[np.int64]
     range_low: npt.NDArray[np.uint32]
     range_high: npt.NDArray[np.uint32]
+
+
+def carried_over(coded: CodedSelections, names: Sequence[str]) -> Arrangement:
+    """The order in which other selections' p-attributes were evaluated, for those of `coded`; new ones follow.
+
+    Args:
+        coded: the selections.
+        names: columns, in the order known.
+    """
+    place = {name: number for number, name in enumerate(names)}
+    used = np.unique(coded.predicate_attribute).tolist()
+    order = sorted(used, key=lambda each: (place.get(coded.codings[each].name, len(place)), each))
+    return Arrangement(ArrangementKind.FIXED, tuple(order))
 
 
 def order_key(value: Key) -> tuple[bool, Key]:

@@ -125,6 +125,9 @@ class StageCounts:
         tuples, matched, pairs: tuples seen, tuples that satisfied a view, (tuple, view) pairs.
         skipped: tuples of row groups whose statistics ruled out every query, counted in `tuples` too.
         evaluations: ASC evaluations, over the `asc_tuples` that the ASC side answered.
+        index_tuples, index_ns: tuples that the index answered, and what they took, encoding included.
+        asc_tried, asc_ns: tuples that the ASCs answered or were tried on, and what they took.
+        coded, coding_ns: sampled tuples, and what working out the regions of each column took, int64[n] ns.
         encode_ns, match_ns, pane_ns, write_ns: processor time by part.
         view_pairs: pairs a view, int64[views].
         view_errors: tuples a view lost to an expression that raised, int64[views].
@@ -148,6 +151,12 @@ class StageCounts:
     skipped: int = 0
     evaluations: int = 0
     asc_tuples: int = 0
+    index_tuples: int = 0
+    index_ns: int = 0
+    asc_tried: int = 0
+    asc_ns: int = 0
+    coded: int = 0
+    coding_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     encode_ns: int = 0
     match_ns: int = 0
     pane_ns: int = 0
@@ -171,11 +180,17 @@ class StageCounts:
         """The counts of no tuples."""
         operators = len(program.windows.operators) if program.windows else 0
         return cls(
+            coding_ns=np.zeros(len(program.plan.codings), np.int64),
             view_pairs=np.zeros(program.outcomes.views, np.int64),
             view_errors=np.zeros(program.outcomes.views, np.int64),
             window_errors=np.zeros(operators, np.int64),
             demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
         )
+
+    @property
+    def coding_costs(self) -> npt.NDArray[np.float64] | None:
+        """What working out the region of one value takes, float64[n] ns; None where nothing was sampled."""
+        return self.coding_ns / self.coded if self.coded else None
 
     def __add__(self, other: StageCounts) -> StageCounts:
         return StageCounts(
@@ -352,10 +367,15 @@ class MapStage:
         assert figures is not None, "figures of the batch just matched"
         counts = self.counts
         counts.encode_ns += figures.encode_ns
-        counts.match_ns += figures.match_ns
+        counts.match_ns += figures.match_ns + figures.rules_ns
+        counts.asc_tried += figures.asc.tuples
+        counts.asc_ns += figures.asc.ns
         if matches.evaluations is not None:
             counts.evaluations += matches.evaluations
             counts.asc_tuples += rows
+        elif figures.strategy == "index":
+            counts.index_tuples += rows
+            counts.index_ns += figures.encode_ns + figures.match_ns
         if self.sample is None and rows:
             self._take_sample(attributes, rows)
         return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
@@ -379,5 +399,7 @@ class MapStage:
         if not wanted or not compared:
             return
         places = pa.array(np.arange(0, rows, max(1, -(-rows // wanted))))
-        codes = self._selector.encode([column.take(places) for column in compared], len(places))
+        codes, coding_ns = self._selector.encode([column.take(places) for column in compared])
+        self.counts.coded += len(places)
+        self.counts.coding_ns += coding_ns
         self.sample = np.stack(codes).astype(np.uint32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.rules.facts import RulePlan, compile_rules
 from penstock.operators.rules.matcher import RuleMatcher
-from penstock.operators.selection.asc import AscEvaluator, AscIndex
+from penstock.operators.selection.asc import AscEvaluator, AscIndex, Evaluation
 from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
 from penstock.operators.selection.matches import Matches
 from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
@@ -28,6 +28,8 @@ from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Te
 Strategy = Literal["auto", "index", "asc"]
 #: rows matched at a time before the number of matches a row is known
 FIRST_CHUNK_ROWS = 1 << 13
+#: words of GRBs that the ASCs work on at a time
+ASC_WORDS = 1 << 18
 #: matches that one chunk of a batch should not exceed: bounds the scratch space
 CHUNK_PAIRS = 1 << 22
 
@@ -72,6 +74,27 @@ def compile_selections(selections: SelectionSet) -> SelectionPlan:
     return SelectionPlan(code_selections(selections), compile_rules(selections))
 
 
+@dataclass(slots=True)
+class AscMeasures:
+    """What evaluating ASCs took.
+
+    Attributes:
+        tuples: tuples evaluated.
+        evaluations: ASC evaluations of them.
+        ns: what it took.
+    """
+
+    tuples: int = 0
+    evaluations: int = 0
+    ns: int = 0
+
+    def add(self, found: Evaluation, tuples: int, ns: int) -> None:
+        """Adds what one run over some tuples found."""
+        self.tuples += tuples
+        self.evaluations += found.evaluations
+        self.ns += ns
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
     """What matching one batch took.
@@ -81,8 +104,10 @@ class BatchFigures:
         tuples: rows of the batch.
         dropped: rows that satisfy no query.
         evaluations: ASC evaluations, None where the index answered.
-        encode_ns: time spent turning columns into codes.
-        match_ns: time spent matching codes.
+        encode_ns: time spent turning columns into codes; the ASCs' is in `match_ns`.
+        match_ns: time spent matching them.
+        rules_ns: time that trees took, encoding included.
+        asc: what the ASCs took, in a trial beside the index too.
     """
 
     strategy: Side | Literal["rules"]
@@ -91,6 +116,8 @@ class BatchFigures:
     evaluations: int | None
     encode_ns: int
     match_ns: int
+    rules_ns: int
+    asc: AscMeasures
 
 
 class TooManyMatchesError(Exception):
@@ -129,7 +156,9 @@ class Selector:
         self._rules = None if plan.rules is None else RuleMatcher(plan.rules)
         always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
         self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
-        self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
+        words = -(-len(plan.coded.term_query) // 64)
+        most_asc_rows = min(CHUNK_ROWS, ASC_WORDS // max(1, words), MOST_FOUND // max(1, len(plan.names)))
+        self._asc_rows = max(1, most_asc_rows)
 
     @property
     def arrangement(self) -> Arrangement | None:
@@ -160,35 +189,71 @@ class Selector:
         codings = len(self.encoders)
         ruled, rules_ns = None, 0
         if self._rules is not None:
-            begun = perf_counter_ns()
+            begun = thread_time_ns()
             ruled = self._rules.match(columns[codings:], rows, most)
-            rules_ns = perf_counter_ns() - begun
+            rules_ns = thread_time_ns() - begun
             if ruled is None:
                 raise TooManyMatchesError
             if not len(self.plan.coded.term_query):
-                self.figures = BatchFigures("rules", rows, _dropped(ruled[0]), None, 0, rules_ns)
+                self.figures = BatchFigures(
+                    "rules", rows, _dropped(ruled[0]), None, 0, 0, rules_ns, AscMeasures()
+                )
                 return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
-        encode_ns = match_ns = evaluations = start = 0
-        found = 0 if ruled is None else len(ruled[1])
+        compared = columns[:codings]
+        begun = thread_time_ns()
+        measures = AscMeasures()
+        parts, encode_ns = (
+            (self._evaluated(compared, rows, most, measures), 0)
+            if side == "asc"
+            else self._indexed(compared, rows, most - (0 if ruled is None else len(ruled[1])))
+        )
+        match_ns = thread_time_ns() - begun - encode_ns
+        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
+        if ruled is not None:
+            offsets, queries = _merged((offsets, queries), ruled)
+        if rows:
+            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
+            if self.strategy == "auto":
+                self._learn(side, compared, rows, encode_ns + match_ns, measures)
+        evaluations = measures.evaluations if side == "asc" else None
+        self.figures = BatchFigures(
+            side,
+            rows,
+            _dropped(offsets),
+            evaluations,
+            encode_ns,
+            match_ns,
+            rules_ns,
+            measures,
+        )
+        return Matches(self.plan.names, offsets, queries, evaluations)
+
+    def encode(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray]
+    ) -> tuple[list[Codes], npt.NDArray[np.int64]]:
+        """Region codes of each column, unsigned[rows], and what each took, int64[n] ns."""
+        codes, ns = [], np.zeros(len(columns), np.int64)
+        for number, (encoder, column) in enumerate(zip(self.encoders, columns, strict=True)):
+            begun = thread_time_ns()
+            codes.append(encoder.encode(column))
+            ns[number] = thread_time_ns() - begun
+        return codes, ns
+
+    def _indexed(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int
+    ) -> tuple[list[Rows], int]:
+        """What the index finds, and how long encoding took."""
+        assert self._index is not None, "the index is built for every strategy that may use it"
         parts: list[Rows] = []
+        encode_ns = start = found = 0
         while start < rows or not parts:
-            left = rows - start
-            most_rows = self._chunk_rows if side == "index" else min(self._chunk_rows, self._asc_rows)
-            size = -(-left // max(1, -(-left // most_rows)))
-            begun = perf_counter_ns()
-            for encoder, column, codes in zip(self.encoders, columns[:codings], self._codes, strict=True):
+            size = _even_part(rows - start, self._chunk_rows)
+            begun = thread_time_ns()
+            for encoder, column, codes in zip(self.encoders, columns, self._codes, strict=True):
                 encoder.encode(column if size == rows else column.slice(start, size), codes[:size])
-            encoded = perf_counter_ns()
-            encode_ns += encoded - begun
-            part: Rows | None
-            if side == "asc":
-                answer = self._asc().evaluate([codes[:size] for codes in self._codes], size)
-                part = answer.offsets, answer.queries
-                evaluations += answer.evaluations
-            else:
-                part = self._indexed(size)
-            match_ns += perf_counter_ns() - encoded
+            encode_ns += thread_time_ns() - begun
+            part = self._index.match(self._codes, size)
             if part is None:
                 self._chunk_rows = size // 2
                 continue
@@ -197,45 +262,61 @@ class Selector:
             found += len(part[1])
             if found > most and rows > 1:
                 raise TooManyMatchesError
-        offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
-        if ruled is not None:
-            offsets, queries = _merged((offsets, queries), ruled)
-        if rows:
-            self._chunk_rows = max(1, min(CHUNK_ROWS, CHUNK_PAIRS * rows // max(len(queries), 1)))
-        counted = evaluations if side == "asc" else None
-        self.figures = BatchFigures(side, rows, _dropped(offsets), counted, encode_ns, match_ns + rules_ns)
-        if self.strategy == "auto" and rows:
-            self._learn(side, rows, match_ns)
-        return Matches(self.plan.names, offsets, queries, counted)
+        return parts, encode_ns
 
-    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> list[Codes]:
-        """Region codes of each column, unsigned[rows]."""
-        return [encoder.encode(column)[:rows] for encoder, column in zip(self.encoders, columns, strict=True)]
+    def _evaluated(
+        self,
+        columns: Sequence[pa.Array | pa.ChunkedArray],
+        rows: int,
+        most: int,
+        measures: AscMeasures,
+    ) -> list[Rows]:
+        """What the ASCs find."""
+        parts: list[Rows] = []
+        start = found = 0
+        while start < rows or not parts:
+            size = _even_part(rows - start, self._asc_rows)
+            answer = self._evaluate([column.slice(start, size) for column in columns], size, measures)
+            parts.append((answer.offsets, answer.queries))
+            start += size
+            found += len(answer.queries)
+            if found > most and rows > 1:
+                raise TooManyMatchesError
+        return parts
 
-    def _indexed(self, rows: int) -> Rows | None:
-        assert self._index is not None, "the index is built for every strategy that may use it"
-        return self._index.match(self._codes, rows)
+    def _evaluate(
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, measures: AscMeasures
+    ) -> Evaluation:
+        def codes_of(attribute: int, wanted: npt.NDArray[np.int32] | None) -> Codes:
+            out = self._codes[attribute, : rows if wanted is None else len(wanted)]
+            return self.encoders[attribute].encode(columns[attribute], out, wanted)
+
+        evaluator = self._asc()
+        begun = thread_time_ns()
+        answer = evaluator.evaluate(codes_of, rows)
+        measures.add(answer, rows, thread_time_ns() - begun)
+        return answer
 
     def _asc(self) -> AscEvaluator:
         if self._evaluator is None:
             self._evaluator = AscEvaluator(AscIndex(self.plan.coded), self._arrangement)
         return self._evaluator
 
-    def _learn(self, side: Side, rows: int, match_ns: int) -> None:
-        if side == "asc":
-            self._choice.asc_answered(rows, match_ns)
-            return
-        assert self._index is not None, "the index has just answered"
-        if not self._index.laid_out_anew:
-            self._choice.index_answered(rows, match_ns)
-        if self._choice.trial_due:
-            few = min(rows, TRIAL_ROWS)
-            begun = perf_counter_ns()
-            evaluator = self._asc()
-            built = perf_counter_ns()
-            evaluator.evaluate([codes[:few] for codes in self._codes], few)
-            ended = perf_counter_ns()
-            self._choice.asc_tried(few, ended - built, ended - begun)
+    def _learn(
+        self,
+        side: Side,
+        columns: Sequence[pa.Array | pa.ChunkedArray],
+        rows: int,
+        ns: int,
+        measures: AscMeasures,
+    ) -> None:
+        is_usual = side == "asc" or (self._index is not None and not self._index.laid_out_anew)
+        self._choice.answered(side, rows, ns, is_usual=is_usual)
+        if side == "index" and self._choice.trial_due:
+            few = min(rows, TRIAL_ROWS, self._asc_rows)
+            begun = thread_time_ns()
+            self._evaluate([column.slice(0, few) for column in columns], few, measures)
+            self._choice.asc_tried(rows, few, measures.ns, thread_time_ns() - begun)
 
 
 @filling()
@@ -271,6 +352,11 @@ def warm_up() -> None:
         plan = compile_selections(SelectionSet(attributes, tuple(chosen)))
         for strategy in strategies:
             Selector(plan, strategy).match(columns, len(columns[0]))
+
+
+def _even_part(rows: int, most: int) -> int:
+    """How many rows to take at a time, so that all parts are about equal."""
+    return -(-rows // max(1, -(-rows // most)))
 
 
 def _concatenate(parts: Sequence[Rows]) -> Rows:

@@ -55,6 +55,8 @@ class BatchEvents:
             **figures,
             evaluations=counts.evaluations if counts.asc_tuples else None,
             asc_tuples=counts.asc_tuples,
+            index_ns_per_tuple=_a_tuple(counts.index_ns, counts.index_tuples),
+            asc_ns_per_tuple=_a_tuple(counts.asc_ns, counts.asc_tried),
             skipped=counts.skipped,
             bind_seconds=round(spent.bind, 4),
             run_seconds=round(spent.run, 4),
@@ -107,3 +109,7 @@ def _unreadable(number: int, known: Sequence[int]) -> str:
     if len(known) == number:
         return f"{places}, {rows} skipped"
     return f"{places}, {rows} skipped in {len(known):,} of them, number unknown in the others"
+
+
+def _a_tuple(ns: int, tuples: int) -> float | None:
+    return round(ns / tuples, 2) if tuples else None

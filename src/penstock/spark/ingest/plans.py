@@ -14,6 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from penstock.monitor.figures import counted
+from penstock.operators.coding.regions import carried_over
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
@@ -96,6 +97,8 @@ class StreamPlans:
         #: the evaluation sequence of each version, where one was measured
         self._sequences: dict[int, SentSequence] = {}
         self._revision = 0
+        #: the columns in the order of the newest sequence: later plan versions and runs begin with it
+        self._order = log.sequence()
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
@@ -223,7 +226,9 @@ class StreamPlans:
             version = self._current_version(batch)
             self.compiled(version)
             believed = replace(self._time_limit(batch), too_late_before=self._too_late(version))
-            version = self._log.bind(batch, version, believed, offsets)
+            with self._lock:
+                order = self._order
+            version = self._log.bind(batch, version, believed, offsets, order)
         elif self._log.rebind(batch, offsets):
             # a power cut may take Spark's plan of a batch and leave the binding: nothing of it was published
             self._events.record("batch_replanned", stream=self._stream, batch=batch, plan=version)
@@ -248,6 +253,10 @@ class StreamPlans:
         """Binds a batch and gathers what its jobs need; see `BoundBatch` and `bind`."""
         plan = self.bind(number, offsets)
         version = plan.program.version
+        with self._lock:
+            is_carried = bool(self._order) and version not in self._sequences
+        if is_carried:
+            self.begin_sequence(version)
         with self._lock:
             sequence = self._sequences.get(version)
         believed = self._log.believed(number)
@@ -282,14 +291,27 @@ class StreamPlans:
                     del self._compiled[old]
             return plan
 
+    def begin_sequence(self, version: int) -> Arrangement:
+        """The order that a plan version's first batches evaluate columns in: that of the version or the run before."""
+        coded = self.compiled(version).program.plan.coded
+        with self._lock:
+            arrangement = carried_over(coded, self._order)
+            if self._order and version not in self._sequences:
+                self._send(version, arrangement)
+        return arrangement
+
     def swap_sequence(self, version: int, arrangement: Arrangement) -> None:
         """Lets batches follow an evaluation sequence from the next binding on; it changes speed, never results."""
-        pickled = pickle.dumps(arrangement, protocol=5)
+        codings = self.compiled(version).program.plan.codings
         with self._lock:
-            self._revision += 1
-            self._sequences[version] = SentSequence(self._revision, pickled)
-            for old in sorted(self._sequences)[:-_KEPT_PLANS]:
-                del self._sequences[old]
+            self._order = tuple(codings[attribute].name for attribute in arrangement.order)
+            self._send(version, arrangement)
+
+    def _send(self, version: int, arrangement: Arrangement) -> None:
+        self._revision += 1
+        self._sequences[version] = SentSequence(self._revision, pickle.dumps(arrangement, protocol=5))
+        for old in sorted(self._sequences)[:-_KEPT_PLANS]:
+            del self._sequences[old]
 
     def explain(self) -> str:
         """Where the newest plan's parts run and why."""

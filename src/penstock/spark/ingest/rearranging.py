@@ -102,8 +102,9 @@ class Rearranging:
             return
         if watched is None or watched.version != done.plan:
             index = AscIndex(plans.compiled(done.plan).program.plan.coded)
-            watched = self._watched[done.stream] = _Watched(done.plan, index, index.given_order())
-            actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index))
+            first = plans.begin_sequence(done.plan)
+            watched = self._watched[done.stream] = _Watched(done.plan, index, first)
+            actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index, first))
         sampled = watched.index.evaluate(sample, watched.running)
         watched.evaluations = sampled.evaluations / max(1, sample.shape[1])
         self._events.record(
@@ -121,7 +122,9 @@ class Rearranging:
         with self._counting:
             tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
         actions += self._controller.handle(
-            StatisticsReported(done.stream, done.plan, tuples, dropped, evaluations, sample)
+            StatisticsReported(
+                done.stream, done.plan, tuples, dropped, evaluations, sample, counts.coding_costs
+            )
         )
         for action in actions:
             if isinstance(action, SwapSequence):

@@ -255,8 +255,19 @@ class PlanLog:
             int(document.get("too_late_before", BEFORE_ALL)),
         )
 
+    def sequence(self) -> tuple[str, ...]:
+        """The columns in the order that the newest bound batch evaluates them in; () where none was measured."""
+        batches = numbered(self._bindings)
+        document = (BINDING.read(self._bindings / f"{batches[-1]}.json") or {}) if batches else {}
+        return tuple(document.get("sequence", ()))
+
     def bind(
-        self, batch: int, version: int, believed: Believed = _ALL_BELIEVED, offsets: str | None = None
+        self,
+        batch: int,
+        version: int,
+        believed: Believed = _ALL_BELIEVED,
+        offsets: str | None = None,
+        sequence: Sequence[str] = (),
     ) -> int:
         """Binds a batch to a version and a limit unless it is bound already; returns the version it is bound to.
 
@@ -265,8 +276,9 @@ class PlanLog:
             version: the plan version.
             believed: what its event times are judged by.
             offsets: what the batch reads, see `offsets_digest`.
+            sequence: the columns in the order that it evaluates them in.
         """
-        binding = {"version": version, **_judged_by(believed), "offsets": offsets}
+        binding = {"version": version, **_judged_by(believed), "offsets": offsets, "sequence": list(sequence)}
         BINDING.put(self._bindings / f"{batch}.json", binding)
         failpoint("bound", batch)
         bound = self.bound(batch)
