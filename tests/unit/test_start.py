@@ -96,6 +96,10 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     layout.check()
     with pytest.raises(CheckpointError, match=r"has results, but its checkpoint .* does not exist"):
         Layout.of(tmp_path / "out", tmp_path / "other").check()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(CheckpointError, match=r"its checkpoint .*other/identity.json does not exist"):
+        Layout.of(tmp_path / "out", tmp_path / "other").check()
+    (tmp_path / "other").rmdir()
     (tmp_path / "other").touch()
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):
         Layout.of(tmp_path / "new", tmp_path / "other").check()

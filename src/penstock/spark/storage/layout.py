@@ -224,9 +224,10 @@ class Layout:
                 found = identity.get("layout")
                 raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
         if results is not None and checkpoint is None:
+            missing = self.checkpoint / "identity.json" if self.checkpoint.is_dir() else self.checkpoint
             raise CheckpointError(
-                f"output folder {self.output} has results, but its checkpoint {self.checkpoint} does not exist. Restore the "
-                "checkpoint folder, name the right one, or start with a new output folder"
+                f"output folder {self.output} has results, but its checkpoint {missing} does not exist. Restore it, name "
+                "the right checkpoint folder, or start with a new output folder"
             )
         if results is not None and results != checkpoint:
             raise CheckpointError(
