@@ -203,11 +203,11 @@ class Selector:
         compared = columns[:codings]
         begun = thread_time_ns()
         measures = AscMeasures()
-        parts, encode_ns = (
-            (self._evaluated(compared, rows, most, measures), 0)
-            if side == "asc"
-            else self._indexed(compared, rows, most - (0 if ruled is None else len(ruled[1])))
-        )
+        most -= 0 if ruled is None else len(ruled[1])
+        if side == "asc":
+            parts, encode_ns = self._evaluated(compared, rows, most, measures), 0
+        else:
+            parts, encode_ns = self._indexed(compared, rows, most)
         match_ns = thread_time_ns() - begun - encode_ns
         offsets, queries = parts[0] if len(parts) == 1 else _concatenate(parts)
         if ruled is not None:
