@@ -7,6 +7,7 @@ comments, SQL texts and patterns are none.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +80,12 @@ def test_forbidden_words_are_found(text: str) -> None:
     assert any(re.search(pattern, text) for pattern in FORBIDDEN)
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+@functools.cache
+def _texts() -> tuple[tuple[str, str], ...]:
+    return tuple(_messages())
+
+
+def _messages() -> Iterator[tuple[str, str]]:
     for path in sorted(SOURCES.rglob("*.py")):
         name = path.relative_to(SOURCES).as_posix()
         if not name.startswith(NOT_MESSAGES):
