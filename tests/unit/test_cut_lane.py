@@ -443,7 +443,7 @@ def _set_back(layout: Layout) -> str:
 def _cut_off(layout: Layout) -> str:
     for name in ("1", "2"):
         (layout.log("a") / "entries" / f"000000000{name}.json").unlink()
-    return "has no such entry"
+    return r"entries/0000000002\.json is missing or another"
 
 
 def _without_results(layout: Layout) -> str:
