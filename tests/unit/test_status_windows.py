@@ -88,7 +88,8 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
         end: int, revision: int, *, final: bool = False, slack: int = 5, promised: bool = True
     ) -> Answer:
         rows = pa.table({"n": [1]})
-        return Answer("hours", end - 10, end, revision, final, slack, None, promised, rows, rows)
+        before = rows if revision else rows.slice(0, 0)
+        return Answer("hours", end - 10, end, revision, final, slack, None, promised, rows, before)
 
     said = SaidWindows()
     for shard in (
@@ -100,7 +101,7 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
         for each in shard:
             one.note(each)
         said.add(one)
-    counts = {"final_corrected": 1, "final_corrected_rows": 2}
+    counts = {"final_corrected": 1, "final_corrected_rows": 2, "revised_rows": 5}
     assert said.counts() == ViewCounts(2, corrected=1, final=1, slack=12, promised=1, **counts)
     log = EventLog(layout.events)
     for batch in range(2):
