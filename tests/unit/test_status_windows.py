@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,10 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
     log.close()
     told = lines(layout)
     assert "not answered yet: batch 1 of the stream\n  not final: 3 windows" in told
+    published = layout.manifests("orders") / "1.json"
+    minute_ago = time.time() - 60
+    os.utime(published, (minute_ago, minute_ago))
+    assert folder_status(layout.output)["views"]["hours"]["waiting_seconds"] == pytest.approx(60, abs=30)
     assert "the view has to answer these batches first" in told
     assert "final with the next batch" not in told
     assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"large": 0, "silent": 0}
