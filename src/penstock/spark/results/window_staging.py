@@ -116,6 +116,10 @@ class SaidWindows:
         self.revised_rows += other.revised_rows
         self.overflowed += other.overflowed
 
+    def judged(self, rows: int, revised_rows: int) -> None:
+        """Takes in the rows that HAVING leaves."""
+        self.rows, self.revised_rows = rows, revised_rows
+
     def counts(self) -> ViewCounts:
         """How many they are."""
         return ViewCounts(
