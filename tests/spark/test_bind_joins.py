@@ -63,6 +63,22 @@ def test_a_text_that_is_compared_with_a_number_is_told(spark: SparkSession) -> N
     assert bind_join(same, "v", RELATIONS, host(spark))[1] == []
 
 
+def test_a_pattern_that_loses_a_backslash_is_warned_of(spark: SparkSession) -> None:
+    join = (
+        "SELECT f.x, f.said FROM flights f JOIN weather w ON w.seen BETWEEN f.dep AND f.dep + INTERVAL 1 HOUR"
+    )
+    texts = [
+        rf"{join} AND w.origin NOT LIKE 'C:\Win%'",
+        rf"{join} WHERE f.said LIKE 'C:\Win%' OR f.k = 1",
+        r"SELECT x FROM told WHERE said ILIKE 'C:\Win%'",
+    ]
+    for text in texts:
+        query = flatten(parse_query(text), {"TOLD": parse_query(join)})
+        assert isinstance(query, JoinQuery)
+        _, (warning,) = bind_join(query, "v", RELATIONS, host(spark))
+        assert warning.startswith("Spark reads the pattern 'C:\\Win%' as C:Win%"), text
+
+
 def described(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(field.name, str(field.type).replace(" not null", "")) for field in schema]
 

@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, rows, script, write_orders
 from penstock.errors import CheckpointError, InputError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.problems import problem_lines
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
 from penstock.trigger import Trigger
@@ -83,7 +85,10 @@ def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession,
     raising = tuples.where("amount = 0 AND name <> 'south'").count()
     assert raising > 0
     assert run.status().streams["orders"].errors == {"ratio": raising}
-    assert run.events("expression_raised")
+    (raised,) = run.events("expression_raised")
+    assert "amount" in raised["expressions"]["ratio"]
+    (problem,) = problem_lines(folder_status(tmp_path / "out"))
+    assert f"ratio {raising:,} (`{raised['expressions']['ratio']}`)" in problem
 
 
 def test_views_come_and_go_by_batch(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from engine_cases import put_file
 from penstock.errors import InputError, SqlError
 from penstock.monitor.folder import folder_status
+from penstock.monitor.overview import view_rows
 from penstock.monitor.report import status_lines
 from penstock.monitor.snapshot import take_snapshot
 from penstock.spark.engine import Engine
@@ -162,6 +163,8 @@ def test_sinks_get_every_revision(
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("shown ")]
     assert len(lines) == run.changes("busy").count()
     run.stop()
+    shown = {row.name: row.rows for row in view_rows(folder_status(tmp_path / "out"))}
+    assert shown == {name: run.results(name).count() for name in ("sums", "busy")}
 
 
 @pytest.mark.long

@@ -250,7 +250,9 @@ def test_the_worker_reads_numbers_as_spark_does(spark: SparkSession) -> None:
         ("ts BIGINT", "event_time 'ts', event_time_format 'yyyy'", SqlError, "a pattern for text, but column ts is bigint"),
         ("ts TIMESTAMP", "event_time 'ts', event_time_format 'millis'", SqlError, "Declare ts BIGINT"),
         ("ts TIMESTAMP", "event_time 'ts', event_time_format 'yyyy'", SqlError, "Declare ts STRING"),
-        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "not a format that Spark reads: .* allowed: 'seconds'|not a format"),
+        ("ts STRING", "event_time 'ts', event_time_format 'bbb'", SqlError, "event_time_format 'bbb' has the letter b at position 1; allowed letters: G y M L .*; text needs quotes, in SQL doubled: ''T''\n"),
+        ("ts STRING", "event_time 'ts', event_time_format 'yyyy-MM-ddTHH:mm'", SqlError, "has the letter T at position 11; allowed letters"),
+        ("ts STRING", "event_time 'ts', event_time_format 'MMMMM yyyy'", SqlError, "'MMMMM yyyy' is not a format that Spark reads; allowed: 'seconds', [^\n]* HH:mm:ss'\n"),
         ("ts BIGINT", "event_time 'ts', event_time_format 'milliseconds'", SqlError, "did you mean 'millis'"),
         ("ts STRING", "event_time 'ts', event_time_format 'EEEE'", SqlError, "event_time_format 'EEEE'"),
         ("ts BIGINT", "event_time_format 'millis'", SqlError, "needs the option event_time 'column'"),
@@ -266,6 +268,23 @@ def test_a_format_that_does_not_fit_is_refused_in_words(
             f"CREATE TABLE t ({columns}) USING json\nOPTIONS (path '{tmp_path}',\n  {options});"
         )
     assert "^^^" in str(refused.value)
+
+
+def test_a_pattern_that_fits_no_value_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("1,2024-05-01 10:00\n2,\n3,2024-05-01 11:00\n")
+    told = {}
+    for written in ("dd.MM.yyyy HH:mm", "yyyy-MM-dd HH:mm"):
+        engine = Engine(spark).execute(
+            f"CREATE TABLE t (id INT, ts STRING) USING csv OPTIONS (path '{tmp_path}', event_time 'ts', event_time_format '{written}');"
+        )
+        told[written] = engine.warnings
+    assert told == {
+        "dd.MM.yyyy HH:mm": [
+            f"t: event_time_format 'dd.MM.yyyy HH:mm' fits none of the first 2 values of ts in {tmp_path}/1.csv, for example "
+            "'2024-05-01 10:00'. Windows and joins leave out tuples without an event time. Set the format of these values"
+        ],
+        "yyyy-MM-dd HH:mm": [],
+    }
 
 
 def test_a_frame_without_its_event_time_is_refused(spark: SparkSession) -> None:

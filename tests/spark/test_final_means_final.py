@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.cli.results import results
 from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.overview import view_rows
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
@@ -153,6 +155,8 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     assert rows.count() == run.results("v").count() > again
     told = [event["views"]["v"]["final_corrected_rows"] for event in run.events("windows")]
     assert sum(told) == again
+    (view,) = (row for row in view_rows(folder_status(out)) if row.name == "v")
+    assert view.rows == run.results("v").count() < run.changes("v").count()
     found = plain_rows(Layout(out, out), "v", 0, final_only=True)
     assert found is not None
     assert sum(found.rows["corrected_after_final"].to_pylist()) == again

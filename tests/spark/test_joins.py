@@ -70,7 +70,9 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     streamed = plain_batches(layout, "pairs")
     assert streamed is not None
     assert sum(batch.num_rows for batch in streamed[1]) == told.count()
-    with pytest.raises(UnknownNameError, match="pairs is a join view; its rows have no revisions"):
+    with pytest.raises(
+        UnknownNameError, match=r"View pairs is a join view\. Its rows never change, so it has no revisions"
+    ):
         run.changes("pairs")
 
     raised = sum(cut["figures"]["views"].get("computed", {}).get("raised", 0) for cut in run.events("cut"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from penstock.plan.java_regex import UnprovenError, parse, translated
 from penstock.plan.linear_regex import needs_linear_search
 from penstock.plan.lower_case import _LATER_KINDS
 from penstock.plan.patterns import TextPattern, holds, is_kernel_pattern, spark_lower
+from penstock.sql.conditions.dropped_escapes import pattern_warnings
+from penstock.sql.conditions.parsing import parse_condition
+from penstock.sql.text.clauses import Clause
 from text_cases import SIGNS, random_pattern, random_regex, random_value
 
 if TYPE_CHECKING:
@@ -99,6 +103,23 @@ def test_ilike_is_like_in_lower_case(spark: SparkSession) -> None:
         for number, text in enumerate(texts):
             pattern = TextPattern("like", spark_lower(text), "lower")
             assert row[f"p{number}"] == holds(pattern, row["value"]), (text, row["value"])
+
+
+def test_backslashes_are_read_as_the_warning_of_a_pattern_says(spark: SparkSession) -> None:
+    values = ["C:Windows", r"C:\Windows", r"C:\Users\x", "12", "d", "\\"]
+    frame = spark.createDataFrame(pa.table({"value": values}))
+    for condition, read, meant in (
+        (r"value LIKE 'C:\Win%'", "C:Windows", r"C:\Windows"),
+        (r"value ILIKE 'C:\win%'", "C:Windows", r"C:\Windows"),
+        (r"value LIKE 'C:\Win%' ESCAPE '!'", "C:Windows", r"C:\Windows"),
+        (r"value LIKE 'C:\Users\%'", None, r"C:\Users\x"),
+        (r"value RLIKE '^\d+$'", "d", "12"),
+    ):
+        (told,) = pattern_warnings(Clause.alone(condition), parse_condition(condition))
+        written, kept = re.search("the pattern (.*) as .* write (.*)[.]$", told.splitlines()[0]).groups()  # type: ignore[union-attr]
+        right = condition.replace(written, kept)
+        assert [row.value for row in frame.where(condition).collect()] == ([read] if read else [])
+        assert [row.value for row in frame.where(right).collect()] == [meant], right
 
 
 def test_lower_case(spark: SparkSession) -> None:

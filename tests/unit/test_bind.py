@@ -13,7 +13,9 @@ from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, Unsup
 from penstock.plan.expressions import Raised
 from penstock.plan.selection import Interval, Query, ValueSet
 from penstock.sql.conditions.bind import bind_selections
+from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising
+from penstock.sql.conditions.parsing import parse_condition
 from penstock.sql.conditions.shapes import ConditionParser
 from penstock.sql.conditions.verdicts import NEVER, NEVER_NULL, refuse_zero_division
 from penstock.sql.text.clauses import Clause
@@ -132,6 +134,52 @@ def test_what_is_never_true_is_warned_of_when_it_is_declared(
     assert head == message
     assert line[marks.index("^") : marks.rindex("^") + 1] == marked
     assert bind_selections({"q": condition}, SCHEMA, None).warnings == (), "what runs already is not"
+
+
+@pytest.mark.parametrize(
+    ("condition", "read", "lost", "kept"),
+    [
+        (r"s LIKE 'C:\Win%'", "C:Win%", r"\W is W", r"'C:\\\\Win%'"),
+        (r"s ILIKE 'C:\Win%'", "C:Win%", r"\W is W", r"'C:\\\\Win%'"),
+        (r"i > 1 OR NOT s LIKE ('%\a\b\a%')", "%a<backspace>a%", r"\a is a and \b is a backspace", r"('%\\\\a\\\\b\\\\a%')"),
+        (r"s LIKE 'C:\temp\new%'", "C:<tab>emp<line break>ew%", r"\t is a tab and \n is a line break", r"'C:\\\\temp\\\\new%'"),
+        (r"s LIKE 'C:\Users\%'", r"C:Users\%", r"\U is U", r"'C:\\\\Users\\\\%'"),
+        (r"s LIKE 'C:\\\\Win\x%'", r"C:\\Winx%", r"\x is x", r"'C:\\\\Win\\\\x%'"),
+        (r"s LIKE 'C:\Win!%%' ESCAPE '!'", "C:Win!%%", r"\W is W", r"'C:\\Win!%%'"),
+        (r"s RLIKE '^\d+\.\t\bx'", "^d+.<tab><backspace>x", r"\d is d and \. is . and \b is a backspace", r"'^\\d+\\.\\t\\bx'"),
+    ],
+)  # fmt: skip
+def test_a_pattern_whose_string_drops_a_backslash_is_warned_of(
+    condition: str, read: str, lost: str, kept: str
+) -> None:
+    ((name, told),) = bind_selections({"q": condition}, SCHEMA, None, declaring=True).warnings
+    assert name == "q"
+    head, line, marks = told.splitlines()
+    written = line[marks.index("^") : marks.rindex("^") + 1]
+    assert head == (
+        f"Spark reads the pattern {written} as {read}: in a string, {lost}. To keep the backslash, write {kept}."
+    )
+    right = condition.replace(written, kept)
+    assert list(pattern_warnings(Clause.alone(right), parse_condition(right))) == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        r"s LIKE '50\%'",
+        r"s ILIKE 'a\_b%'",
+        r"s LIKE 'C:\\\\Win%'",
+        r"s LIKE r'C:\\Win%'",
+        r"s LIKE 'it\'s%'",
+        r"s LIKE '%\n%'",
+        r"s LIKE '\u0041%'",
+        r"s RLIKE '^\\d+\n'",
+        r"s RLIKE r'\d'",
+        r"s LIKE '50!%' ESCAPE '!'",
+    ],
+)
+def test_backslashes_that_reach_the_pattern_are_not_warned_of(condition: str) -> None:
+    assert bind_selections({"q": condition}, SCHEMA, None, declaring=True).warnings == ()
 
 
 @pytest.mark.parametrize("condition", ["i <=> NULL", "i IS NULL", "i > 1", "i IN (1, NULL)", "i <> 3"])

@@ -79,7 +79,7 @@ groups = st.dictionaries(
 @given(st.lists(st.tuples(groups, st.sampled_from([0, 10, 20, 30])), min_size=1, max_size=6))
 def test_the_newest_of_what_is_told_is_what_there_is(steps: list[tuple[dict[Any, Any], int]]) -> None:
     """Whatever comes and goes; a window that is final says so of all its rows, and stays so."""
-    told, final_until = TOLD.empty_table(), 0
+    told, final_until, results = TOLD.empty_table(), 0, 0
     for cut, (content, final) in enumerate(steps):
         final_until = max(final_until, final)
         now = pa.Table.from_pylist(
@@ -88,6 +88,8 @@ def test_the_newest_of_what_is_told_is_what_there_is(steps: list[tuple[dict[Any,
         finals = {end for end in (10, 20, 30) if end <= final_until}
         rows, counts = revised(now, told, {20: Worth(0.5, 27)}, finals, cut)
         assert counts.rows == rows.num_rows
+        results += counts.rows - counts.revised_rows
+        assert results == now.num_rows
         again, _ = revised(now, pa.concat_tables([told, rows]), {}, finals, cut + 1)
         assert again.num_rows == 0, "what was told is not told again"
         told = pa.concat_tables([told, rows])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import Matcher
-from penstock.errors import InputError
+from penstock.errors import InputError, UnsupportedError
 
 SCHEMA = pa.schema({"distance": pa.int32(), "carrier": pa.string(), "seen": pa.timestamp("ns")})
 
@@ -174,3 +174,20 @@ def test_a_matcher_survives_pickling() -> None:
 def test_no_spark_is_imported() -> None:
     code = "import sys, penstock; penstock.Matcher; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_refusal_names_what_is_allowed_and_all_of_it_is() -> None:
+    schema = pa.schema({"s": pa.string(), "b": pa.bool_()})
+    with pytest.raises(
+        UnsupportedError, match="LIKE and ILIKE, also ANY and ALL, with constant patterns; RLIKE"
+    ):
+        Matcher({"length": "length(s) > 3"}, schema)
+    allowed = {
+        "like": "s LIKE '%a_b'",
+        "ilike": "s ILIKE ANY ('%AB', 'c%')",
+        "all": "NOT s LIKE ALL ('x%', '%y')",
+        "rlike": "s RLIKE '^xa.b$'",
+        "flag": "b OR s IS NULL",
+    }
+    matches = Matcher(allowed, schema).match(pa.record_batch({"s": ["xazb"], "b": [True]}, schema))
+    assert [matches.names[query] for query in matches.queries.tolist()] == ["like", "all", "rlike", "flag"]

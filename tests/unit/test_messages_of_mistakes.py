@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from penstock.spark.analysis.planning import refused
 from penstock.spark.recovery.causes import cause_of
 from penstock.spark.recovery.messages import first_line
 from penstock.spark.results.read_plain import _ordered
+from penstock.spark.sources.event_formats import wrong_letter
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import CreateTable, parse_script
@@ -88,6 +91,51 @@ def test_event_times_in_another_unit_are_warned_of(
         (warning,) = warnings
         assert f"event_time_format '{written}' puts the events of {tmp_path}/1.{kind} in the year" in warning
         assert any(each in warning for each in told.split("|"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize(
+    ("written", "fits"), [("dd.MM.yyyy", False), ("yyyy-MM-dd", True), ("millis", False)]
+)
+def test_a_format_that_fits_no_event_time_is_warned_of(
+    tmp_path: Path, kind: str, written: str, fits: bool
+) -> None:
+    values = ["2024-05-01", "2024-05-02", None]
+    if kind == "csv":
+        (tmp_path / "1.csv").write_text("".join(f"a,{value or ''}\n" for value in values))
+    elif kind == "json":
+        records = "".join(f"{json.dumps({'k': 'a', 'at': value})}\n" for value in values)
+        (tmp_path / "1.json").write_text(records)
+    else:
+        pq.write_table(pa.table({"k": ["a"] * 3, "at": values}), tmp_path / "1.parquet")
+    table = _table(kind, tmp_path, "k STRING, at STRING", f"event_time 'at', event_time_format '{written}'")
+    asked: list[tuple[str, list[str]]] = []
+
+    def reads(pattern: str, texts: Sequence[str]) -> bool:
+        asked.append((pattern, list(texts)))
+        return fits
+
+    warnings = table_warnings(table, reads)
+    assert asked == ([] if written == "millis" else [(written, values[:2])])
+    told = (
+        f"event_time_format '{written}' fits none of the first 2 values of at in {tmp_path}/1.{kind}, for example '2024-05-01'. "
+        "Windows and joins leave out tuples without an event time. Set the format of these values"
+    )
+    assert warnings == ([] if fits else [told])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ("yyyy-MM-dd'T'HH:mm:ss.SSSXXX", None),
+        ("bbb", "has the letter b at position 1; "),
+        ("yyyy-MM-ddTHH", "has the letter T at position 11; "),
+        ("EEE dd MMM yyyy", "has the letter E at position 1; "),
+    ],
+)
+def test_a_letter_by_which_spark_reads_no_moment_is_named(pattern: str, told: str | None) -> None:
+    wrong = wrong_letter(pattern)
+    assert wrong is None if told is None else (wrong or "").startswith(told)
 
 
 def test_decimal_commas_are_warned_of_with_the_file(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.monitor.details import detail_lines
 from penstock.monitor.figures import counted, event_moment, listed
+from penstock.monitor.folder import folder_status
 from penstock.monitor.overview import WIDTH, view_rows
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
@@ -50,7 +52,10 @@ def test_250_views_fit_one_screen() -> None:
     assert {"j_dev_3", "rule_2_079", "in_time_5"} == set(first[:3]), "what fails"
     assert first[3:5] == ["rule_1_007", "rule_1_090"], "then errors"
     assert first[5] == "hourly_07", "then what is behind"
-    assert first[6:8] == ["rule_1_000", "rule_2_000"], "then the busiest"
+    assert first[6:9] == ["j_dev_0", "j_dev_1", "j_dev_2"], (
+        "then kinds other than selections, the busiest first"
+    )
+    assert not [name for name in first[5:] if name.startswith("rule")]
     assert not [word for word in INSIDE if word in text]
 
 
@@ -63,6 +68,63 @@ def test_verbose_lists_every_view_and_details() -> None:
     assert "The 5 % promise starts after about 20 final windows; 8 so far." in text
     assert "join view j_dev_0 of payments, devices: 12,430 rows | 0.8 s behind" in text
     assert not [word for word in INSIDE if word in text]
+
+
+def test_lag_is_in_seconds_and_batches_are_details() -> None:
+    document = large_document()
+    document["views"]["hourly_07"]["waiting_seconds"] = 95.0
+    document["views"]["j_dev_0"]["backlog"]["devices"] = 3
+    document["streams"]["payments"]["at_hand"] = {"batch": 812, "files": None, "age_seconds": 7.5}
+    rows = {row.name: row for row in view_rows(document)}
+    names = ("hourly_07", "hourly_08", "j_dev_0", "j_dev_1", "rule_1_000", "rule_2_000")
+    assert [rows[name].lag for name in names] == [95.0, 1.1, None, 0.8, 7.5, None]
+    table = list(status_lines(document))
+    (line,) = (line for line in table if line.startswith("hourly_07 "))
+    assert "1 min 35 s" in line
+    assert "batch" not in "\n".join(table[-21:])
+    (stream,) = (line for line in table if line.startswith("devices "))
+    assert "38,400 records" in stream
+    verbose = "\n".join(status_lines(document, verbose=True))
+    assert "not answered yet: batches 800 to 811 of the stream" in verbose
+    assert "not joined yet: 3 batches of devices" in verbose
+    ended = {**document, "state": "ended"}
+    assert {row.lag for row in view_rows(ended)} == {None}
+    assert {row.rate for row in view_rows(ended)} == {None}
+    lines = list(status_lines(ended))
+    assert not [line for line in lines if "12,430" in line and line.startswith("payments")]
+
+
+def test_rows_of_a_window_view_count_once_whatever_their_revisions() -> None:
+    document = large_document()
+    document["views"]["hourly_00"] |= {"rows": 715, "revised_rows": 192}
+    rows = {row.name: row.rows for row in view_rows(document)}
+    assert rows["hourly_00"] == 523
+    assert "  rows: 523; with every revision 715\n" in "\n".join(status_lines(document, verbose=True))
+
+
+def test_problems_and_details_say_the_same_of_a_stream() -> None:
+    document = large_document()
+    faults = {"files_changed": 2, "topics_recreated": 1, "null_event_times": 4, "rows_set_aside": 7}
+    document["streams"]["payments"] |= {**faults, "retries": 3, "retry": "the disk is full"}
+    problems = [line for line in problem_lines(document) if line.startswith("stream payments: ")]
+    details = [line.strip() for line in detail_lines(document)]
+    said = [problem.removeprefix("stream payments: ") for problem in problems]
+    assert len([line for line in said if line in details]) == 6
+    assert "2 files changed after the first read; the new content is not answered" in details
+
+
+def test_errors_of_a_view_are_listed_with_the_expression_that_failed(layout: Layout) -> None:
+    log = EventLog(layout.events)
+    where = {"stream": "orders", "batch": 2, "plan": 1}
+    log.record("expression_raised", **where, counts={"large": 3}, expressions={"large": "100 / amount"})
+    log.close()
+    document = folder_status(layout.output)
+    document["streams"]["orders"]["errors"] = {"large": 186, "silent": 2}
+    text = " ".join("\n".join(status_lines(document)).split())
+    assert (
+        "stream orders: an expression failed; these tuples match nothing of the view: large 186 (`100 / amount`), silent 2"
+        in text
+    )
 
 
 def test_columns_are_aligned_and_long_names_give_way() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from penstock.cli.check import unused
 from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.figures import length, moment
+from penstock.monitor.live import follow
 from penstock.monitor.news import News
 from penstock.monitor.snapshot import take_lanes, take_snapshot
+from penstock.monitor.troubles import TroubleSnapshot
 
 
 def test_lengths_of_time_read_well() -> None:
@@ -83,6 +87,46 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     assert windows.line() == (
         "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 2 window views | backlog 1,200 records"
     )
+
+
+def test_attempts_are_printed_at_most_once_a_minute() -> None:
+    def retried(seconds: int, attempt: int, stream: str = "orders") -> dict[str, Any]:
+        time = f"2024-05-01T10:{seconds // 60:02}:{seconds % 60:02}+00:00"
+        return {
+            "time": time,
+            "kind": "stream_retried",
+            "stream": stream,
+            "told": "disk full",
+            "attempt": attempt,
+        }
+
+    events = [retried(seconds, attempt) for attempt, seconds in enumerate((0, 1, 3, 7, 15, 59, 61, 100), 1)]
+    events.insert(2, retried(2, 1, "clicks"))
+    lines = News(lambda: events).lines()
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "stream orders: restarted after a failure: disk full (attempt 1)",
+        "stream clicks: restarted after a failure: disk full (attempt 1)",
+        "stream orders: restarted after a failure: disk full (attempt 7)",
+    ]
+
+
+def test_a_view_that_fails_is_printed_at_once_and_then_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("penstock.monitor.live.time.monotonic", lambda: now[0])
+    printed = StringIO()
+
+    def read() -> list[TroubleSnapshot]:
+        state = "failed" if now[0] > 130 else "retrying"
+        return [TroubleSnapshot(f"a {state}", f"{state} at {now[0]:.0f}")] if now[0] > 10 else []
+
+    def wait(_: float) -> bool:
+        now[0] += 5
+        return now[0] >= 150
+
+    follow(Console(file=printed), read, wait)
+    assert printed.getvalue().splitlines() == [
+        *("retrying at 15", "retrying at 75", "failed at 135"),
+    ]
 
 
 def test_a_script_with_nothing_to_answer_is_warned_of() -> None:

@@ -18,6 +18,7 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
+from penstock.spark.reporting.catalog import find_view
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.cataloguing import write_catalog
@@ -181,6 +182,32 @@ def test_lanes_that_fail_are_problems_and_how_far_behind_they_are_is_known(layou
     assert "join view pairs of orders: 12,430 rows | 0.8 s behind" in status_lines(document, verbose=True)
 
 
+def test_a_selection_has_no_revisions_and_its_results_are_named(layout: Layout) -> None:
+    with pytest.raises(UnknownNameError) as refused:
+        find_view(layout, "LARGE", revisions=True)
+    assert str(refused.value) == (
+        "View large is a selection. Its rows never change, so it has no revisions. Read the rows with results('large') or "
+        "`penstock results DIR large`."
+    )
+
+
+def test_a_slow_disk_does_not_make_the_status_rarer(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+
+    def slowly(_: Path, content: bytes) -> None:
+        time.sleep(0.2)
+        written.append(content)
+
+    monkeypatch.setattr("penstock.spark.reporting.status_file.replace_bytes", slowly)
+    status = StatusFile(layout, dict, every_seconds=0.05)
+    until = time.monotonic() + 3
+    while len(written) < 4 and time.monotonic() < until:
+        status.book.update(turn=len(written))
+        time.sleep(0.05)
+    assert len(written) >= 4, "a writing that waits 0.2 s is no reason to pause for 4 s"
+    status.close()
+
+
 def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> None:
     definition = WindowDefinition("daily", "1", "SELECT 1")
     write_catalog(layout, {}, {"rides.fares": {"daily": definition}})
@@ -232,7 +259,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
         in told
     )
     assert f"all records set aside: penstock quarantine {layout.output} orders" in told
-    assert "unreadable: 1 row, not answered" in told
+    assert "  1 row unreadable, not answered" in told
     quarantine(layout.output, None, 1)
     assert capsys.readouterr().out == f"batch 2 | {reason} | {origin}\n"
     for file in layout.quarantine("orders").iterdir():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,8 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
         end: int, revision: int, *, final: bool = False, slack: int = 5, promised: bool = True
     ) -> Answer:
         rows = pa.table({"n": [1]})
-        return Answer("hours", end - 10, end, revision, final, slack, None, promised, rows, rows)
+        before = rows if revision else rows.slice(0, 0)
+        return Answer("hours", end - 10, end, revision, final, slack, None, promised, rows, before)
 
     said = SaidWindows()
     for shard in (
@@ -100,7 +103,7 @@ def test_a_window_counts_once_whatever_its_shards_and_a_corrected_final_one_apar
         for each in shard:
             one.note(each)
         said.add(one)
-    counts = {"final_corrected": 1, "final_corrected_rows": 2}
+    counts = {"final_corrected": 1, "final_corrected_rows": 2, "revised_rows": 5}
     assert said.counts() == ViewCounts(2, corrected=1, final=1, slack=12, promised=1, **counts)
     log = EventLog(layout.events)
     for batch in range(2):
@@ -155,6 +158,10 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
     log.close()
     told = lines(layout)
     assert "not answered yet: batch 1 of the stream\n  not final: 3 windows" in told
+    published = layout.manifests("orders") / "1.json"
+    minute_ago = time.time() - 60
+    os.utime(published, (minute_ago, minute_ago))
+    assert folder_status(layout.output)["views"]["hours"]["waiting_seconds"] == pytest.approx(60, abs=30)
     assert "the view has to answer these batches first" in told
     assert "final with the next batch" not in told
     assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"large": 0, "silent": 0}

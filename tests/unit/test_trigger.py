@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_the_old_keywords_keep_the_interval() -> None:
     with pytest.warns(DeprecationWarning, match="Engine.start"):
         trigger = _trigger_of("5 seconds", available_now=True, ended=True)
     assert trigger == Trigger("5 seconds", is_bounded=True, is_complete=True)
+
+
+@pytest.mark.parametrize("trigger", ["now", "", None, 5])
+def test_an_unknown_trigger_is_one_error_with_what_is_allowed(trigger: object) -> None:
+    with warnings.catch_warnings(record=True) as advice:
+        warnings.simplefilter("always")
+        with pytest.raises(InputError) as refused:
+            _trigger_of(trigger, None, None)  # type: ignore[arg-type]
+    assert advice == []
+    assert str(refused.value) == (
+        f"trigger {trigger!r} is unknown; allowed: Trigger(), Trigger.every('2 seconds'), Trigger.available_now(), "
+        "Trigger.available_now(ended=True)"
+    )
 
 
 def test_the_command_refuses_an_interval_beside_available_now(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times",
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
 _WINDOW_SUMS = (
     *("early", "corrected", "final", "final_corrected", "final_corrected_rows"),
-    *("rows", "promised", "overflowed"),
+    *("rows", "revised_rows", "promised", "overflowed"),
 )
 
 Document = dict[str, Any]
@@ -400,6 +400,10 @@ def _topic_recreated(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["topics_recreated"] += 1
 
 
+def _raised(document: Document, event: Mapping[str, Any]) -> None:
+    _stream(document, event["stream"]).setdefault("raising", {}).update(event.get("expressions") or {})
+
+
 def _set_aside(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"])["aside"] = event.get("told")
 
@@ -430,6 +434,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "stream_retried": _retried,
     "lag": _lag,
     "rows_set_aside": _set_aside,
+    "expression_raised": _raised,
     "files_changed": _files_changed,
     "files_passed_over": _files_passed_over,
     "topic_recreated": _topic_recreated,

@@ -15,7 +15,6 @@ from penstock.monitor.figures import (
     counted,
     event_moment,
     length,
-    listed,
     moment,
     roughly,
     shortened,
@@ -25,6 +24,7 @@ from penstock.monitor.joins import standing_lines
 from penstock.monitor.lost import overflow_words
 from penstock.monitor.networks import network_line
 from penstock.monitor.news import event_line
+from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 
 #: views and events named at the most
 _NAMED = 8
@@ -73,18 +73,11 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     parts.append(
         f"{counted(stream.get('tuples', 0), 'tuple')} in {counted(stream.get('batches', 0), 'batch')}"
     )
-    if stream.get("tuples_per_second"):
+    if stream.get("tuples_per_second") and stream.get("state") in _AT_WORK:
         parts.append(f"{stream['tuples_per_second']:,.0f} tuples/s")
     parts.append(f"{stream.get('matched', 0):,} matched")
     yield " | ".join(parts)
-    outage = stream.get("outage")
-    if outage:
-        source = f"{outage['source']}: " if outage.get("source") else ""
-        yield f"  source unreachable since {clock(outage['since'])}: {source}{outage['told']}"
-    if stream.get("retries"):
-        yield f"  restarted {counted(stream['retries'], 'time')}, most recently: {stream.get('retry')}"
-    for view, reason in stream.get("failed_views", {}).items():
-        yield f"  view {view} matches nothing, Spark refuses it: {reason}"
+    yield from (f"  {fault}" for fault in (*source_faults(stream), *refused_views(stream)))
     if "matching" in stream:
         yield f"  {_matched_by(stream['matching'], stream.get('sequence'))}"
     if lag := _lag(stream):
@@ -99,25 +92,9 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         if sample:
             what = sample["reason"] if sample["record"] is None else sample["record"]
             yield f"    for example in batch {sample['batch']}, from {sample['origin']}: {shortened(what)}"
-    if stream.get("rows_set_aside"):
-        yield f"  unreadable: {counted(stream['rows_set_aside'], 'row')}, not answered"
-    if stream.get("files_changed"):
-        files = counted(stream["files_changed"], "file")
-        yield f"  {files} changed after the first read; the new content is not answered"
+    yield from (f"  {fault}" for fault in lost_rows(stream, _NAMED))
     if stream.get("files_passed_over"):
         yield f"  skipped: {counted(stream['files_passed_over'], 'name')} of FIFOs, sockets or devices"
-    if stream.get("topics_recreated"):
-        yield f"  {counted(stream['topics_recreated'], 'topic')} deleted and created again under the same name"
-    errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
-    if errors:
-        named = listed([f"{view} {count:,}" for view, count in errors], _NAMED)
-        yield f"  an expression failed; these tuples match nothing of the view: {named}"
-    for count, why in (
-        ("null_event_times", "is NULL"),
-        ("future_event_times", "is too far ahead of the clock"),
-    ):
-        if stream.get(count):
-            yield f"  left out of windows: {counted(stream[count], 'tuple')} whose event time {why}"
     for reader, held in stream.get("held_by", {}).items():
         whose = "" if held["is_known"] else ", which no view of this run uses"
         age = length(held["seconds"] + since(held["time"]))
@@ -180,6 +157,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if standing.get("newest") is not None:
         parts.append(f"stream time {moment(standing['newest'])}")
     yield " | ".join(parts)
+    if view.get("rows"):
+        yield f"  rows: {result_rows(view):,}; with every revision {view['rows']:,}"
     if overflowed := overflow_words(view.get("overflowed", 0)):
         yield f"  {overflowed}; each revision counts"
     if view.get("dropped"):
@@ -194,6 +173,11 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         yield f"  not final: {_why_open(standing, state, behind)}"
     if standing.get("promised") is False:
         yield f"  {promise_words(view)}"
+
+
+def result_rows(view: Mapping[str, Any]) -> int:
+    """Return the rows of a window view's results, of each its newest revision only."""
+    return int(view.get("rows", 0)) - int(view.get("revised_rows", 0))
 
 
 def promise_words(view: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -113,6 +114,7 @@ def folder_status(folder: Path) -> Document:
             missing = _missing(document["streams"].get(view["stream"], {}))
             if missing and not view.get("dropped"):
                 shown["not_answered"] = missing
+                shown["waiting_seconds"] = _age(layout.manifests(view["stream"]) / f"{missing[0]}.json")
     return document
 
 
@@ -132,9 +134,15 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     reach = lanes[-1].get("streams") or {}
     whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
-    newest = {stream: LogReader(whole.log(stream)).newest() for stream in view["streams"] if stream in reach}
+    logs = {stream: LogReader(whole.log(stream)) for stream in view["streams"] if stream in reach}
+    newest = {stream: log.newest() for stream, log in logs.items()}
     behind = {stream: entry.number - reach[stream] for stream, entry in newest.items() if entry is not None}
-    return {**shown, "backlog": behind}
+    ages = [
+        age
+        for stream, entries in behind.items()
+        if entries > 0 and (age := _age(logs[stream].entry_path(reach[stream] + 1))) is not None
+    ]
+    return {**shown, "backlog": behind, "waiting_seconds": max(ages, default=None)}
 
 
 def quarantined_stream(layout: Layout, stream: str | None) -> str:
@@ -301,6 +309,14 @@ def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str,
             # places of files are counted without the details
             found.setdefault(reason if reason in counted else reason.partition(":")[0], record)
     return found
+
+
+def _age(path: Path) -> float | None:
+    """The seconds since a file was written; None where it was merged into others."""
+    try:
+        return round(max(0.0, time.time() - path.stat().st_mtime), 3)
+    except OSError:
+        return None
 
 
 def _missing(stream: Document) -> list[int] | None:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.monitor.snapshot import LaneSnapshot, StreamSnapshot
-from penstock.monitor.troubles import TroubleSnapshot
+from penstock.monitor.troubles import AGAIN_SECONDS, TroubleSnapshot
 
 _PLAIN_SECONDS = 5.0
 Snapshot = StreamSnapshot | LaneSnapshot | TroubleSnapshot
@@ -52,6 +52,7 @@ def _follow_plainly(
     news: Callable[[], Sequence[str]],
 ) -> None:
     shown: list[Snapshot] = []
+    failing: dict[str, float] = {}
     last = time.monotonic()
     ended = False
     while not ended:
@@ -61,10 +62,14 @@ def _follow_plainly(
         if ended or now - last >= _PLAIN_SECONDS:
             last = now
             snapshots = list(read())
-            if snapshots != shown:
-                shown = snapshots
-                for stream in snapshots:
-                    console.print(stream.line(), soft_wrap=True, highlight=False, markup=False)
+            troubles = [each for each in snapshots if isinstance(each, TroubleSnapshot)]
+            due = [each for each in troubles if now - failing.get(each.key, -AGAIN_SECONDS) >= AGAIN_SECONDS]
+            failing = {each.key: failing.get(each.key, now) for each in troubles}
+            failing |= {each.key: now for each in due}
+            others = [each for each in snapshots if each not in troubles]
+            for each in (*due, *(others if others != shown else ())):
+                console.print(each.line(), soft_wrap=True, highlight=False, markup=False)
+            shown = others
 
 
 def _tell(console: Console, news: Callable[[], Sequence[str]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.monitor.book import MEASURED
 from penstock.monitor.deadlines import REPEATED
 from penstock.monitor.figures import clock, listed, shortened
+from penstock.monitor.troubles import AGAIN_SECONDS, seconds_of
 
 #: views that a line names at the most
 _NAMED = 3
@@ -55,6 +56,8 @@ _COUNTED = frozenset(
         "event_times_ahead",
     ]
 )
+#: kinds of which each attempt brings another
+_RETRIES = frozenset(["stream_retried", "backfill_retried"])
 #: kinds in words, where the name of the kind does not say it
 _WORDS = {
     "source_unreachable": "source unreachable",
@@ -147,6 +150,7 @@ class News:
         self._events = events
         self._seen: Mapping[str, Any] | None = None
         self._repeated: set[tuple[str, str]] = set()
+        self._retried: dict[tuple[str, str], float] = {}
 
     def lines(self) -> list[str]:
         """Return the events since the last call, a line each."""
@@ -160,11 +164,17 @@ class News:
         return [event_line(event) for event in reversed(fresh) if self._is_shown(event)]
 
     def _is_shown(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event is printed; a repeating one once for each view."""
+        """Whether an event is printed: a repeating one once for each view, a retry, which has its number, once a minute."""
         again = (event["kind"], event.get("view", ""))
         if event["kind"] == "lane_retried" and event["attempt"] > 1:
             # the view's own line says so as long as it lasts
             return False
+        if event["kind"] in _RETRIES:
+            part = event["kind"], event["stream"]
+            at = seconds_of(event["time"])
+            if at - self._retried.get(part, -AGAIN_SECONDS) < AGAIN_SECONDS:
+                return False
+            self._retried[part] = at
         if event["kind"] in MEASURED | _COUNTED or again in self._repeated:
             return False
         if REPEATED.get(event["kind"]) == "view":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.details import backlog_words, windows_needed
+from penstock.monitor.details import backlog_words, result_rows, windows_needed
 from penstock.monitor.figures import counted, event_moment, roughly
 from penstock.monitor.troubles import open_troubles
 
@@ -17,7 +17,7 @@ from penstock.monitor.troubles import open_troubles
 WIDTH = 100
 #: streams and views on one screen
 MOST_STREAMS, MOST_VIEWS = 10, 20
-_STREAM_COLUMNS = ("stream", "state", "tuples", "tuples/s", "lag", "newest event", "errors")
+_STREAM_COLUMNS = ("stream", "state", "tuples", "tuples/s", "backlog", "newest event", "errors")
 _VIEW_COLUMNS = ("view", "kind", "state", "rows", "rows/s", "lag", "promise", "errors")
 #: numbers, which are aligned at the right
 _NUMBERS = frozenset(("tuples", "tuples/s", "rows", "rows/s", "errors"))
@@ -39,9 +39,10 @@ class ViewRow:
     Attributes:
         name, kind: of the view; kinds are selection, windows, deadline and join.
         state: that of its streams, or its own where it fails.
-        rows: rows of results so far; None where they are not known.
-        rate: rows a second; None where nothing measures it.
-        lag: how far it is behind, in words.
+        rows: rows of results so far, of each the newest revision; None where they are not known.
+        rate: rows a second; None where nothing measures it, as after the run.
+        lag: seconds since its oldest unanswered tuple arrived, or that its newest answer took where none waits; None where
+            they are not known.
         batches_behind: batches that it has not answered.
         promise: of MAX_ERROR or LOSS, in words.
         errors: tuples, rows and windows lost to errors.
@@ -53,23 +54,29 @@ class ViewRow:
     state: str
     rows: int | None
     rate: float | None
-    lag: str
+    lag: float | None
     batches_behind: int
     promise: str
     errors: int
     is_broken: bool
 
     @property
-    def urgency(self) -> tuple[bool, bool, int, int]:
-        """Sorts the worst first, then the busiest."""
-        return (self.is_broken, self.errors > 0, self.batches_behind, self.rows or 0)
+    def urgency(self) -> tuple[bool, bool, int, bool, int]:
+        """Sorts the worst first, then the rarer kinds, then the busiest."""
+        return (
+            self.is_broken,
+            self.errors > 0,
+            self.batches_behind,
+            self.kind != "selection",
+            self.rows or 0,
+        )
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of its columns."""
         rows = _NONE if self.rows is None else f"{self.rows:,}"
         return (
             *(self.name, self.kind, self.state, rows, _rate(self.rate)),
-            *(self.lag, self.promise, f"{self.errors:,}"),
+            *(_NONE if self.lag is None else roughly(self.lag), self.promise, f"{self.errors:,}"),
         )
 
 
@@ -82,7 +89,10 @@ def stream_table(document: Document, most: int | None) -> Iterator[str]:
     """
     streams = list(document["streams"].items())
     shown = streams if most is None else streams[:most]
-    yield from _table(_STREAM_COLUMNS, [_stream_cells(name, stream) for name, stream in shown])
+    is_live = _is_live(document)
+    yield from _table(
+        _STREAM_COLUMNS, [_stream_cells(name, stream, is_live=is_live) for name, stream in shown]
+    )
     if len(shown) < len(streams):
         yield f"{len(streams) - len(shown):,} more: -v"
 
@@ -124,7 +134,7 @@ def view_totals(document: Document) -> str:
 
 def view_rows(document: Document) -> Iterator[ViewRow]:
     """Yield a row for each view that is not dropped."""
-    is_live = document["state"] in ("running", "starting")
+    is_live = _is_live(document)
     troubles = {
         view: str(trouble["state"])
         for _, trouble in (open_troubles(document.get("lanes", {})) if is_live else ())
@@ -134,14 +144,14 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     for stream in streams.values():
         for name, count in (stream.get("selections") or {}).items():
             state = "failed" if name in stream.get("failed_views", {}) else _state(stream)
-            tuples, rate = stream.get("tuples", 0), _current_rate(stream)
+            tuples, rate = stream.get("tuples", 0), _current_rate(stream, is_live=is_live)
             yield ViewRow(
                 name,
                 "selection",
                 state,
                 rows=count,
                 rate=None if count is None or not tuples or rate is None else rate * count / tuples,
-                lag=_stream_lag(stream),
+                lag=_stream_lag(stream) if is_live else None,
                 batches_behind=0,
                 promise=_NONE,
                 errors=stream.get("errors", {}).get(name, 0),
@@ -157,9 +167,9 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
 
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:
     standing = view.get("standing") or {}
-    kind, rate, promise, rows = "windows", None, _NONE, view.get("rows", 0)
+    kind, rate, promise, rows = "windows", None, _NONE, result_rows(view)
     if "streams" in view:
-        kind, rate = "join", standing.get("measured_rate")
+        kind, rate = "join", standing.get("measured_rate") if is_live else None
         batches, errors = sum(view.get("backlog", {}).values()), errors + view.get("raised", 0)
     else:
         first, last = view.get("not_answered") or (1, 0)
@@ -173,7 +183,8 @@ def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is
     elif standing.get("promised") is not None:
         promise = "active" if standing["promised"] else _starts(view)
     is_broken = state in ("failed", "retrying") or promise.startswith("broken")
-    lag = _lag(batches, view.get("behind_seconds") if is_live else None)
+    seconds = view.get("waiting_seconds") if batches else view.get("behind_seconds")
+    lag = seconds if is_live else None
     return ViewRow(name, kind, state, rows, rate, lag, batches, promise, errors, is_broken)
 
 
@@ -185,27 +196,26 @@ def _starts(view: Mapping[str, Any]) -> str:
     return f"{final:,}/{needed:,} windows" if needed is not None and final < needed else "not yet"
 
 
-def _lag(batches: int, seconds: float | None) -> str:
-    if batches:
-        return counted(batches, "batch")
-    return _NONE if seconds is None else roughly(seconds)
-
-
-def _stream_lag(stream: Mapping[str, Any]) -> str:
-    """The backlog of a stream, or the duration of its newest batch where nothing waits."""
-    lag = stream.get("lag") or {}
-    if lag.get("backlog"):
-        return backlog_words(lag)
+def _stream_lag(stream: Mapping[str, Any]) -> float | None:
+    """The seconds that the oldest unanswered tuple of a stream waits at least, or that its newest batch took."""
+    if _state(stream) != "running":
+        return None
     recent: Sequence[Sequence[float]] = stream.get("recent") or ()
-    return roughly(recent[-1][1]) if recent and _state(stream) == "running" else _NONE
+    took = recent[-1][1] if recent else None
+    if planned := stream.get("at_hand"):
+        return max(float(planned["age_seconds"]), took or 0.0)
+    return None if (stream.get("lag") or {}).get("backlog") else took
 
 
-def _stream_cells(name: str, stream: Mapping[str, Any]) -> tuple[str, ...]:
+def _stream_cells(name: str, stream: Mapping[str, Any], *, is_live: bool) -> tuple[str, ...]:
+    lag = stream.get("lag") or {}
+    backlog = _NONE if lag.get("backlog") is None else backlog_words(lag)
     newest = stream.get("newest_event_time_us")
     errors = sum((stream.get("quarantined") or {}).values()) + sum((stream.get("errors") or {}).values())
     return (
-        *(name, _state(stream), f"{stream.get('tuples', 0):,}", _rate(_current_rate(stream))),
-        *(_stream_lag(stream), _NONE if newest is None else event_moment(newest, time.time()), f"{errors:,}"),
+        *(name, _state(stream), f"{stream.get('tuples', 0):,}"),
+        *(_rate(_current_rate(stream, is_live=is_live)), backlog),
+        *(_NONE if newest is None else event_moment(newest, time.time()), f"{errors:,}"),
     )
 
 
@@ -218,9 +228,14 @@ def _urgency(state: str) -> int:
     return {"failed": 3, "unreachable": 2, "retrying": 2, "running": 0}.get(state, 1)
 
 
-def _current_rate(stream: Mapping[str, Any]) -> float | None:
-    """Tuples a second of the newest batches; None while the source is away."""
-    return None if _state(stream) in ("unreachable", "retrying") else stream.get("tuples_per_second")
+def _is_live(document: Document) -> bool:
+    return document["state"] in ("running", "starting")
+
+
+def _current_rate(stream: Mapping[str, Any], *, is_live: bool) -> float | None:
+    """Tuples a second of the newest batches; None while the source is away, and after the run."""
+    is_away = not is_live or _state(stream) in ("unreachable", "retrying")
+    return None if is_away else stream.get("tuples_per_second")
 
 
 def _rate(rate: float | None) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.figures import clock, counted, listed
+from penstock.monitor.figures import counted
 from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
 
 #: views named at the most
@@ -43,14 +44,8 @@ def problem_lines(document: Document) -> Iterator[str]:
 
 
 def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
-    if outage := stream.get("outage"):
-        source = f"{outage['source']}: " if outage.get("source") else ""
-        yield f"stream {name}: source unreachable since {clock(outage['since'])}: {source}{outage['told']}"
-    if stream.get("retries"):
-        again = counted(stream["retries"], "time")
-        yield f"stream {name}: restarted {again}, most recently: {stream.get('retry')}"
-    for view, reason in stream.get("failed_views", {}).items():
-        yield f"view {view} matches nothing, Spark refuses it: {reason}"
+    yield from (f"stream {name}: {fault}" for fault in source_faults(stream))
+    yield from refused_views(stream)
     for held in stream.get("held_by", {}).values():
         if not held["is_known"]:
             yield f"stream {name}: an unused reader keeps {held['bytes']:,} bytes of its log"
@@ -83,19 +78,4 @@ def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: 
         origin = ((stream.get("samples") or {}).get(most) or {}).get("origin")
         why = f"{'all' if len(aside) == 1 else 'most'}: {most}{f' (for example {origin})' if origin else ''}"
         yield (f"stream {name}: {counted(sum(aside.values()), 'record')} set aside, {why}: {command}")
-    if stream.get("rows_set_aside"):
-        yield f"stream {name}: {counted(stream['rows_set_aside'], 'row')} unreadable, not answered"
-    if stream.get("files_changed"):
-        yield f"stream {name}: {counted(stream['files_changed'], 'file')} changed after the first read, not answered"
-    if stream.get("topics_recreated"):
-        yield f"stream {name}: {counted(stream['topics_recreated'], 'topic')} deleted and created again"
-    errors = sorted(stream.get("errors", {}).items(), key=lambda each: -each[1])
-    if errors:
-        named = listed([f"{view} {count:,}" for view, count in errors], _NAMED)
-        yield f"stream {name}: an expression failed for some tuples of: {named}"
-    for count, why in (
-        ("null_event_times", "event time NULL"),
-        ("future_event_times", "event time too far ahead of the clock"),
-    ):
-        if stream.get(count):
-            yield f"stream {name}: {counted(stream[count], 'tuple')} left out of windows: {why}"
+    yield from (f"stream {name}: {fault}" for fault in lost_rows(stream, _NAMED))

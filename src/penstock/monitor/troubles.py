@@ -12,6 +12,8 @@ from penstock.monitor.figures import counted, listed
 
 #: a lane that was retried and has not failed for so long since then works
 SETTLED_SECONDS = 300.0
+#: the screen of a run prints a failure that lasts again after so long
+AGAIN_SECONDS = 60.0
 #: views named at the most
 _NAMED = 3
 
@@ -105,9 +107,11 @@ class TroubleSnapshot:
     """A lane that fails, as one line for a terminal.
 
     Attributes:
+        key: the lane and its state.
         text: the line.
     """
 
+    key: str
     text: str
 
     def line(self) -> str:
@@ -122,7 +126,10 @@ def take_troubles(status: Mapping[str, Mapping[str, Any]]) -> list[TroubleSnapsh
         for stream in status.values()
         for name, trouble in stream["troubles"].items()
     }
-    return [TroubleSnapshot(trouble_words(name, trouble)) for name, trouble in open_troubles(lanes)]
+    return [
+        TroubleSnapshot(f"{name} {trouble['state']}", trouble_words(name, trouble))
+        for name, trouble in open_troubles(lanes)
+    ]
 
 
 def seconds_of(time_text: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -37,6 +38,7 @@ from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
+from penstock.spark.sources.event_times import reads_any
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
@@ -287,7 +289,7 @@ class Declaring:
                 with table.pointing():
                     source = open_table(self._spark, table, self._settings)
                 staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
-                staged.warnings[table.name] = table_warnings(table)
+                staged.warnings[table.name] = table_warnings(table, partial(reads_any, self._spark))
 
     def _derived(
         self,

@@ -474,11 +474,33 @@ class Engine:
                 run.derive(*place, added, gone)
 
 
+def _interval(text: str) -> Trigger:
+    """Read the old form of a trigger.
+
+    Raises:
+        InputError: it is not a length of time.
+    """
+    try:
+        return Trigger.every(text)
+    except InputError:
+        raise _no_trigger(text) from None
+
+
+def _no_trigger(given: object) -> InputError:
+    return InputError(
+        f"trigger {given!r} is unknown; allowed: Trigger(), Trigger.every('2 seconds'), Trigger.available_now(), "
+        "Trigger.available_now(ended=True)"
+    )
+
+
 def _trigger_of(trigger: Trigger | str, available_now: bool | None, ended: bool | None) -> Trigger:
     """The trigger that `Engine.start` is given, by its old keywords too."""
     if isinstance(trigger, str):
+        every = _interval(trigger)
         warn_deprecated(f"Engine.start(trigger={trigger!r})", f"trigger=Trigger.every({trigger!r})", 4)
-        trigger = Trigger.every(trigger)
+        trigger = every
+    if not isinstance(trigger, Trigger):
+        raise _no_trigger(trigger)
     if available_now is None and ended is None:
         return trigger
     warn_deprecated("Engine.start(available_now=..., ended=...)", "trigger=Trigger.available_now(...)", 4)

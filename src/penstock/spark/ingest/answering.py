@@ -19,6 +19,7 @@ from penstock.operators.ingest.map_stage import StageCounts
 from penstock.operators.windows.arrival_steps import StepTimes
 from penstock.settings import Settings
 from penstock.spark.ingest.batch_events import BatchEvents, Spent
+from penstock.spark.ingest.compiling import CompiledPlan
 from penstock.spark.ingest.figures import figures_of
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.time_limit import TimeLimit
@@ -148,7 +149,7 @@ class BatchAnswerer:
         self._put_entry(figures, files)
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
-        self._tell(ran, figures, spent)
+        self._tell(plan, ran, figures, spent)
         version = bound.program.version
         self._sinks(self._stream, batch, version, _names(files, "matches"))
         self._on_batch(
@@ -245,7 +246,7 @@ class BatchAnswerer:
         self._log.put_batch(figures["batch"], figures["plan"], files=named, steps=steps, **times)
         failpoint("logged", figures["batch"])
 
-    def _tell(self, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:
+    def _tell(self, plan: CompiledPlan, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:
         self._told.set_aside(figures["batch"], [each for report in ran.reports for each in report.set_aside])
         self._succeeded()
         newest = ran.counts.newest_event_time
@@ -260,7 +261,7 @@ class BatchAnswerer:
             figures["rows_set_aside"],
             spent.whole,
         )
-        self._told.published(figures, ran.counts, spent)
+        self._told.published(figures, ran.counts, spent, plan.raising(figures["errors"]))
 
     def _tidy(self, batch: int) -> None:
         every = self._settings.compact_every_batches

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.monitor.figures import counted
+from penstock.monitor.figures import counted, shortened
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.storage.events import EventLog
 from penstock.spark.tasks.worker import SetAside
 
 #: places of unreadable rows that an event names
 _MOST_NAMED = 100
+#: views whose failing expression an event has
+_MOST_EXPRESSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,16 @@ class BatchEvents:
         self._stream = stream
         self._events = events
 
-    def published(self, figures: Mapping[str, Any], counts: StageCounts, spent: Spent) -> None:
+    def published(
+        self, figures: Mapping[str, Any], counts: StageCounts, spent: Spent, raising: Mapping[str, str]
+    ) -> None:
         """A batch is published.
 
         Args:
             figures: those of its manifest.
             counts: the sums over its tasks.
             spent: the time it took.
+            raising: by view that lost tuples to an expression, that expression.
         """
         self._events.record(
             "batch",
@@ -70,7 +75,11 @@ class BatchEvents:
         if figures["quarantined"]:
             self._events.record("records_quarantined", **where, counts=figures["quarantined"])
         if figures["errors"]:
-            self._events.record("expression_raised", **where, counts=figures["errors"])
+            most = sorted(raising, key=lambda view: -figures["errors"][view])[:_MOST_EXPRESSIONS]
+            expressions = {view: shortened(raising[view]) for view in most}
+            self._events.record(
+                "expression_raised", **where, counts=figures["errors"], expressions=expressions
+            )
         if counts.null_event_times or counts.future_event_times:
             self._events.record(
                 "event_times_unusable",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,6 +58,24 @@ class CompiledPlan:
         for operator in np.flatnonzero(counts.window_errors):
             lost.update(dict.fromkeys(self.windows.members[operator], int(counts.window_errors[operator])))
         return lost
+
+    def raising(self, views: Iterable[str]) -> dict[str, str]:
+        """Return an expression of each view that may raise, by view; of a view of which it is not known nothing."""
+        columns = {each.error_column: each.expression for each in self.derived if each.error_column}
+        attributes = self.bound.selections.attributes
+        named = [
+            (query.name, attributes[each].name)
+            for query in self.bound.error_queries
+            for each in sorted(attributes_of(query))
+        ]
+        known = {view: columns[name] for view, name in named if name in columns}
+        known |= {
+            view: each.expression
+            for view, bound in self.windows.bound.items()
+            for each in bound.derived
+            if each.error_column
+        }
+        return {view: known[view] for view in views if view in known}
 
 
 class PlanCompiler:

@@ -58,9 +58,12 @@ def find_view(
     entry = known[name]
     if definition is not None:
         entry = _of_number(name, entry, definition)
-    for mark, kind in (("projection", "selection"), ("lanes", "join")):
+    for mark, kind in (("projection", "selection"), ("lanes", "join view")):
         if revisions and mark in entry and not entry.get("withdraws"):
-            raise UnknownNameError(f"{name} is a {kind} view; its rows have no revisions")
+            raise UnknownNameError(
+                f"View {name} is a {kind}. Its rows never change, so it has no revisions. Read the rows with "
+                f"results('{name}') or `penstock results DIR {name}`."
+            )
     return name, entry
 
 

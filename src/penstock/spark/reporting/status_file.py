@@ -17,7 +17,7 @@ from penstock.spark.storage.files import replace_bytes
 from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
-#: a large document is written less often: this many times as long as it took lies between two
+#: a large document is written less often: between two lies this many times the processor time that it took; a slow disk costs none
 _PAUSES = 20
 
 
@@ -61,9 +61,9 @@ class StatusFile:
     def _follow(self) -> None:
         pause = self._every
         while not self._closing.wait(pause):
-            began = time.perf_counter()
+            began = time.thread_time()
             self._write()
-            pause = max(self._every, _PAUSES * (time.perf_counter() - began))
+            pause = max(self._every, _PAUSES * (time.thread_time() - began))
         self._write()
 
     def _write(self) -> None:

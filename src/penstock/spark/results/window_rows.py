@@ -11,6 +11,7 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
@@ -44,6 +45,9 @@ from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
 
 _PASSES = "__penstock_passes"
+#: of a group of a view with HAVING: whether it passed in the revision before, and 1, 0 or -1 by how it changes the number of results
+_PASSED = "__penstock_passed"
+_CHANGE = "__penstock_change"
 _OPERATOR = "__penstock_operator"
 _DAY = 86_400_000_000
 
@@ -56,11 +60,15 @@ class MadeResults:
         job: its operator.
         partition: 0, as there is one file.
         files: the file; none where no row was left.
+        view: the view, if it has HAVING.
+        more: of a view with HAVING, by how many rows its results grow.
     """
 
     job: int
     partition: int
     files: Sequence[StagedFile]
+    view: str = ""
+    more: int = 0
 
 
 def make_results(
@@ -83,7 +91,7 @@ def make_results(
         bound = view(files[0])
         frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.file.path for each in files])
         results = _results(spark, bound, frame.coalesce(1))
-        stage = _stager(operator, files[0].file, result_schema(bound))
+        stage = _stager(operator, files[0], result_schema(bound), has_having=bound.having is not None)
         frames.append(results.mapInArrow(stage, "made BINARY"))
     if not frames:
         return []
@@ -168,40 +176,54 @@ def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFram
         *(F.col(f"_k{number}").alias(f"k{number}") for number in range(len(view.plan.keys))),
     )
     marks = mark_names([output.name for output in view.outputs])
-    return raw.select(*own, *(F.col(name).alias(marks[name]) for name in MARKS.names), row.alias(ROW))
+    change = [F.col(_CHANGE)] if view.having is not None else []
+    return raw.select(
+        *own, *(F.col(name).alias(marks[name]) for name in MARKS.names), row.alias(ROW), *change
+    )
 
 
 def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -> DataFrame:
-    """The groups that pass, and with what they were the groups that passed in the revision before only."""
+    """The groups that pass, and with what they were the groups that passed in the revision before only, with _CHANGE."""
 
     def passes() -> Column:
         return F.coalesce(tried(spark, having), F.lit(False))
 
-    told = raw.withColumn(_PASSES, passes()).where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
+    names = [f"_a{number}" for number in range(len(view.plan.aggregates))]
+    others = [name for name in raw.columns if name not in names]
+    then = [F.col(f"{BEFORE}.{name}").alias(name) for name in names]
+    now = [F.col(name).alias(f"{name}_now") for name in names]
+    judged = raw.select(*others, *then, *now).withColumn(_PASSED, F.col(BEFORE).isNotNull() & passes())
+    now = [F.col(f"{name}_now").alias(name) for name in names]
+    told = (
+        judged.select(*others, _PASSED, *now)
+        .withColumn(_PASSES, passes())
+        .where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
+    )
     aggregates = [
-        F.when(F.col(_PASSES), F.col(name)).otherwise(F.col(f"{BEFORE}.{name}")).alias(name)
-        for name in (f"_a{number}" for number in range(len(view.plan.aggregates)))
+        F.when(F.col(_PASSES), F.col(name)).otherwise(F.col(f"{BEFORE}.{name}")).alias(name) for name in names
     ]
     keys = [f"_k{number}" for number in range(len(view.plan.keys))]
     marks = [name for name in MARKS.names if name != OP]
     op = F.when(F.col(_PASSES), F.lit(UPSERT)).otherwise(F.lit(DELETE)).alias(OP)
-    then = told.select("_w", *keys, *aggregates, *marks, op)
+    change = (F.col(_PASSES).cast("int") - F.col(_PASSED).cast("int")).alias(_CHANGE)
+    changed = told.select("_w", *keys, *aggregates, *marks, op, change)
     if any(each.function == "approx_percentile" for each in view.plan.aggregates):
         # of a large group a second estimate differs: what the first one was is not known any more
-        return then
-    return then.withColumn(_PASSES, passes()).where(F.col(_PASSES))
+        return changed
+    return changed.withColumn(_PASSES, passes()).where(F.col(_PASSES))
 
 
 def _stager(
-    operator: int, staged: StagedFile, schema: pa.Schema
+    operator: int, staged: StagedResults, schema: pa.Schema, *, has_having: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = [pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema) for batch in batches]
+        tables = [pa.Table.from_batches([batch]) for batch in batches]
+        more = sum(pc.sum(table.column(_CHANGE)).as_py() or 0 for table in tables if has_having)
+        own = [table.select(range(len(schema))).rename_columns(schema.names).cast(schema) for table in tables]
         rows = pa.concat_tables([schema.empty_table(), *own])
-        path = Path(staged.path).with_name(f"{operator}-made-{uuid.uuid4().hex}.parquet")
-        files = [write_staged(staged.kind, path, rows)] if rows.num_rows else []
-        yield pa.record_batch(
-            {"made": pa.array([pickle.dumps(MadeResults(operator, 0, files))], pa.binary())}
-        )
+        path = Path(staged.file.path).with_name(f"{operator}-made-{uuid.uuid4().hex}.parquet")
+        files = [write_staged(staged.file.kind, path, rows)] if rows.num_rows else []
+        made = MadeResults(operator, 0, files, staged.view if has_having else "", more)
+        yield pa.record_batch({"made": pa.array([pickle.dumps(made)], pa.binary())})
 
     return stage

@@ -55,6 +55,7 @@ class ViewCounts:
         final_corrected: final windows that were corrected from the history.
         final_corrected_rows: rows that replace some which were final.
         rows: rows of all.
+        revised_rows: of these, rows that replace one of an earlier revision; a withdrawn row counts twice.
         slack: sum of the slacks of the early windows, microseconds.
         promised: early windows whose bound could be promised.
         overflowed: rows with a sum or mean that is NULL because it does not fit its type.
@@ -66,6 +67,7 @@ class ViewCounts:
     final_corrected: int = 0
     final_corrected_rows: int = 0
     rows: int = 0
+    revised_rows: int = 0
     slack: int = 0
     promised: int = 0
     overflowed: int = 0
@@ -77,7 +79,7 @@ class SaidWindows:
 
     Attributes:
         early: slack of the first answer, and whether its bound could be promised.
-        corrected, final, final_corrected, final_corrected_rows, rows, overflowed: see `ViewCounts`.
+        corrected, final, final_corrected, final_corrected_rows, rows, revised_rows, overflowed: see `ViewCounts`.
     """
 
     early: dict[int, tuple[int, bool]] = field(default_factory=dict)
@@ -86,10 +88,12 @@ class SaidWindows:
     final_corrected: set[int] = field(default_factory=set)
     final_corrected_rows: int = 0
     rows: int = 0
+    revised_rows: int = 0
     overflowed: int = 0
 
     def note(self, answer: Answer) -> None:
-        """Takes in an answer; of its rows those that replace final ones."""
+        """Takes in an answer; of its rows those that replace earlier ones."""
+        self.revised_rows += answer.replaced.num_rows
         if answer.revision >= FIRST_REVISION:
             self.final_corrected.add(answer.end)
             self.final_corrected_rows += answer.rows.num_rows
@@ -109,7 +113,12 @@ class SaidWindows:
         self.final_corrected |= other.final_corrected
         self.final_corrected_rows += other.final_corrected_rows
         self.rows += other.rows
+        self.revised_rows += other.revised_rows
         self.overflowed += other.overflowed
+
+    def judged(self, rows: int, revised_rows: int) -> None:
+        """Takes in the rows that HAVING leaves."""
+        self.rows, self.revised_rows = rows, revised_rows
 
     def counts(self) -> ViewCounts:
         """How many they are."""
@@ -120,6 +129,7 @@ class SaidWindows:
             final_corrected=len(self.final_corrected),
             final_corrected_rows=self.final_corrected_rows,
             rows=self.rows,
+            revised_rows=self.revised_rows,
             slack=sum(slack for slack, _ in self.early.values()),
             promised=sum(promised for _, promised in self.early.values()),
             overflowed=self.overflowed,

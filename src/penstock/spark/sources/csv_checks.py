@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from penstock.spark.sources.event_units import unit_warnings
+from penstock.spark.sources.event_formats import Reads, time_warnings
 from penstock.spark.sources.sampled_files import lines, listed, open_text, stored_columns
 from penstock.sql.script.script import Column, CreateTable
 
@@ -20,13 +20,16 @@ _NUMBERS = ("DOUBLE", "FLOAT", "REAL", "DECIMAL", "DEC", "NUMERIC", "INT", "BIGI
 _SEPARATORS = (",", ";", "\t", "|")
 
 
-def csv_warnings(table: CreateTable, file: Path, options: Mapping[str, str]) -> list[str]:
+def csv_warnings(
+    table: CreateTable, file: Path, options: Mapping[str, str], reads: Reads | None
+) -> list[str]:
     """Warnings of columns that a CSV file has not got, or has in another order or number.
 
     Args:
         table: the declaration.
         file: one of its files.
         options: plain names to values.
+        reads: see `table_warnings`.
     """
     columns = stored_columns(table, [file])
     declared = [column.name for column in columns]
@@ -48,7 +51,8 @@ def csv_warnings(table: CreateTable, file: Path, options: Mapping[str, str]) -> 
         column: [row[place].strip() for row in rows if place < len(row)]
         for place, column in enumerate(columns)
     }
-    found_in = [*_decimal_commas(file, values), *unit_warnings(file, _numbers_of(values, options), options)]
+    times = next((texts for column, texts in values.items() if column.name == options.get("eventtime")), [])
+    found_in = [*_decimal_commas(file, values), *time_warnings(file, times, options, reads)]
     return [*_order(file, header, declared), *found_in] if header else found_in
 
 
@@ -64,12 +68,6 @@ def _decimal_commas(file: Path, values: Mapping[Column, Sequence[str]]) -> list[
                 f"queries: try_cast(replace({column.name}, ',', '.') AS DOUBLE)"
             )
     return found
-
-
-def _numbers_of(values: Mapping[Column, Sequence[str]], options: Mapping[str, str]) -> list[int]:
-    """The event times of records that are whole numbers."""
-    texts = next((texts for column, texts in values.items() if column.name == options.get("eventtime")), ())
-    return [int(text) for text in texts if text.lstrip("-").isdecimal()]
 
 
 def _is_skipped(line: str, comment: str | None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -25,7 +27,8 @@ from pyspark.sql.types import (
 from penstock.errors import InputError, UnknownNameError
 from penstock.operators.ingest.event_times import UNITS, EpochTimes, most_units
 from penstock.spark.analysis.gate import one_row
-from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.recovery.messages import quoted
+from penstock.spark.sources.event_formats import wrong_letter
 from penstock.spark.tasks.dataframe_stage import REASON
 
 _FRACTIONAL = (FloatType, DoubleType, DecimalType)
@@ -162,22 +165,30 @@ def no_timestamp(stream: str, column: str, kind: DataType) -> InputError:
     )
 
 
+def reads_any(spark: SparkSession, pattern: str, texts: Sequence[str]) -> bool:
+    """Ask Spark whether a datetime pattern reads one of some texts at least; True where Spark cannot tell."""
+    values = F.from_json(F.lit(json.dumps(list(texts))), "ARRAY<STRING>")
+    is_read = F.exists(values, lambda text: F.try_to_timestamp(text, F.lit(pattern)).isNotNull())
+    try:
+        return bool(one_row(spark).select(is_read).collect()[0][0])
+    except PySparkException:
+        return True
+
+
 def _try_pattern(spark: SparkSession, about: str, pattern: str) -> None:
     """Lets Spark write a moment by a pattern and read that again."""
-    allowed = f"allowed: {_ALLOWED}"
-    meant = next((unit for part, unit in _STEMS.items() if part in pattern.lower()), None)
-    if meant:
-        allowed = f"did you mean '{meant}'?"
+    wrong = wrong_letter(pattern)
+    if wrong is not None:
+        meant = next((unit for part, unit in _STEMS.items() if part in pattern.lower()), None)
+        if meant and pattern.isalpha():
+            raise InputError(f"{about} is unknown; did you mean '{meant}'?")
+        raise InputError(f"{about} {wrong}")
     try:
         text = F.date_format(F.lit(_MOMENT).cast(TimestampType()), pattern)
         is_read = one_row(spark).select(F.try_to_timestamp(text, F.lit(pattern)).isNotNull()).collect()[0][0]
     except PySparkException as error:
-        if meant:
-            raise InputError(f"{about} is unknown; {allowed}") from error
-        raise InputError(
-            f"{about} is not a format that Spark reads: {first_line(error)} {allowed}"
-        ) from error
+        raise InputError(f"{about} is not a format that Spark reads; allowed: {_ALLOWED}") from error
     if not is_read:
         raise InputError(
-            f"{about} does not determine a moment: Spark cannot read a text written by this pattern; {allowed}"
+            f"{about} does not determine a moment: Spark cannot read a text written by this pattern; allowed: {_ALLOWED}"
         )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.spark.sources.event_units import unit_warnings
+from penstock.spark.sources.event_formats import Reads, time_warnings
 from penstock.spark.sources.sampled_files import CHARACTERS, absent, lines, open_text, stored_columns
 from penstock.sql.script.script import CreateTable
 
@@ -19,13 +19,16 @@ _UNITS = ((14, "millis"), (17, "micros"), (99, "nanos"))
 _SECONDS_A_YEAR = 31_556_952
 
 
-def json_warnings(table: CreateTable, files: list[Path], options: Mapping[str, str]) -> list[str]:
+def json_warnings(
+    table: CreateTable, files: list[Path], options: Mapping[str, str], reads: Reads | None
+) -> list[str]:
     """Warnings of columns that no record has, and of numbers that Spark reads as moments far from what they mean.
 
     Args:
         table: the declaration.
         files: some of its files.
         options: plain names to values.
+        reads: see `table_warnings`.
     """
     records = list(_records(files, options))
     names = {name for record in records for name in record}
@@ -39,8 +42,7 @@ def json_warnings(table: CreateTable, files: list[Path], options: Mapping[str, s
         if far is not None:
             found.append(_misread(column.name, far, options))
     times = [record.get(options.get("eventtime", "")) for record in records]
-    moments = [each for each in times if isinstance(each, int) and not isinstance(each, bool)]
-    return [*found, *unit_warnings(files[0], moments, options)] if files else found
+    return [*found, *time_warnings(files[0], times, options, reads)] if files else found
 
 
 def _is_far(value: Any) -> bool:

@@ -43,7 +43,21 @@ def check_broker(name: str, servers: str) -> None:
         except OSError:
             continue
         return
-    raise ConnectionFailedError(f"table {name}: no Kafka broker answers at {servers}")
+    own = _make_command(servers)
+    remedy = (
+        f"Start one with `{own}`" if own else "Check that the broker runs and that this machine reaches it"
+    )
+    raise ConnectionFailedError(
+        f"table {name}: no Kafka broker answers at {servers}. {remedy}, or correct the option {SERVERS}"
+    )
+
+
+def _make_command(servers: str, more: str = "") -> str | None:
+    """The command that starts a broker at a place on this machine, or adds topics to it; None for other machines."""
+    host, _, port = servers.split(",")[0].strip().rpartition(":")
+    if host not in _LOOPBACK:
+        return None
+    return f"make kafka{more}" + ("" if port == _MAKE_PORT else f" KAFKA_PORT={port}")
 
 
 def check_connector(spark: SparkSession, name: str) -> None:
@@ -117,12 +131,9 @@ def _missing_error(name: str, servers: str, topics: Sequence[str]) -> Connection
     command = "; ".join(
         f"kafka-topics.sh --create --bootstrap-server {servers} --topic {topic}" for topic in topics
     )
-    host, _, port = servers.split(",")[0].strip().rpartition(":")
-    if host in _LOOPBACK:
-        own = "" if port == _MAKE_PORT else f" KAFKA_PORT={port}"
-        command = f"`make kafka TOPICS={','.join(topics)}{own}`, or, where another program started the broker, `{command}`"
-    else:
-        command = f"`{command}`"
+    command = f"`{command}`"
+    if own := _make_command(servers, f" TOPICS={','.join(topics)}"):
+        command = f"`{own}`, or, where another program started the broker, {command}"
     which = f"topic {topics[0]} does" if len(topics) == 1 else f"topics {', '.join(topics)} do"
     return ConnectionFailedError(
         f"table {name}: {which} not exist on the broker {servers}. To create: {command}"

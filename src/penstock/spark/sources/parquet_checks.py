@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.spark.sources.sampled_files import RECORDS, absent, listed, stored_columns
 from penstock.sql.script.script import CreateTable
@@ -92,15 +92,15 @@ def parquet_warnings(table: CreateTable, files: list[Path]) -> list[str]:
     return found
 
 
-def parquet_event_times(files: list[Path], column: str) -> list[int]:
-    """The first numbers of a column of Parquet files that has the event time."""
+def parquet_event_times(files: list[Path], column: str) -> list[Any]:
+    """The first values of a column of Parquet files that has the event time."""
     import pyarrow.parquet as pq
 
     for file in files:
         source = pq.ParquetFile(file)
         if column in source.schema_arrow.names and source.metadata.num_row_groups:
             (values,) = source.read_row_group(0, columns=[column]).slice(0, RECORDS).columns
-            return [value for value in values.to_pylist() if isinstance(value, int)]
+            return list(values.to_pylist())
     return []
 
 

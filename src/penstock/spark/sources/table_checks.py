@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.spark.sources.csv_checks import csv_warnings
-from penstock.spark.sources.event_units import unit_warnings
+from penstock.spark.sources.event_formats import Reads, time_warnings
 from penstock.spark.sources.json_checks import json_warnings
 from penstock.spark.sources.parquet_checks import parquet_event_times, parquet_warnings
 from penstock.spark.sources.reader_options import known_options, plain_option
@@ -13,16 +13,17 @@ from penstock.sql.script.script import CreateTable
 _CHECKED = ("csv", "json", "parquet", "orc", "text")
 
 
-def table_warnings(table: CreateTable) -> list[str]:
+def table_warnings(table: CreateTable, reads: Reads | None = None) -> list[str]:
     """What is allowed and seldom meant in the declaration of a stream.
 
     Args:
         table: a declaration whose path exists.
+        reads: asks Spark whether a pattern fits; None: patterns of event times are not checked.
 
     Returns:
         A text each: a folder without files, columns that no record has, columns in another order or number than a CSV file's,
         columns of Parquet files whose type is not read as the declared one, numbers in JSON that are no moments as they are read,
-        options that nobody knows. Files that cannot be read are passed over: reading them is the stream's business.
+        event times that their format does not fit, options that nobody knows. Files that cannot be read are passed over: reading them is the stream's business.
     """
     options = {plain_option(name): value for name, value in table.options.items()}
     found = _unknown_options(table)
@@ -35,13 +36,15 @@ def table_warnings(table: CreateTable) -> list[str]:
         files = sample(options["path"])
         if kind == "csv":
             for file in files[:1]:
-                found += csv_warnings(table, file, options)
+                found += csv_warnings(table, file, options, reads)
         elif kind == "json":
-            found += json_warnings(table, files, options)
+            found += json_warnings(table, files, options, reads)
         elif kind == "parquet":
             found += parquet_warnings(table, files)
             if files and "eventtimeformat" in options and "eventtime" in options:
-                found += unit_warnings(files[0], parquet_event_times(files, options["eventtime"]), options)
+                found += time_warnings(
+                    files[0], parquet_event_times(files, options["eventtime"]), options, reads
+                )
     except Exception:  # whatever a file holds, it is the stream's business
         return found
     return found

@@ -35,6 +35,7 @@ from penstock.plan.value_sets import (
     without_null,
 )
 from penstock.sql.conditions.comparisons import MismatchedError, compare, like, like_pattern, member
+from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising, warning_of_cast
 from penstock.sql.conditions.nodes import (
     MIRRORED,
@@ -170,6 +171,7 @@ class _Binder:
             self._clause = clause
             if self._declaring and condition is not None:
                 refuse_zero_division(clause, condition)
+                self._warnings.update(((query, told), None) for told in pattern_warnings(clause, condition))
             try:
                 if condition is None:
                     raise _LeftToSparkError

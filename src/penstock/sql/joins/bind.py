@@ -6,7 +6,7 @@ selections over tables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,6 +14,8 @@ from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, Unsu
 from penstock.plan.expressions import JoinHost
 from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan
 from penstock.plan.spark_types import spark_name
+from penstock.sql.conditions.dropped_escapes import pattern_warnings
+from penstock.sql.conditions.parsing import parse_condition
 from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
@@ -105,7 +107,16 @@ def bind_join(
         tuple(filters),
         tuple(users.predicates) if users is not None else (),
     )
-    return plan, conditions.warnings
+    return plan, [*conditions.warnings, *_pattern_warnings(query)]
+
+
+def _pattern_warnings(query: JoinQuery) -> Iterator[str]:
+    """Yield the warnings of text patterns in the conditions of a join."""
+    clauses = [*(each.on for each in query.sources), query.where]
+    clauses += [clause for selection in query.selected for clause in selection.conditions]
+    for clause in clauses:
+        if clause is not None:
+            yield from pattern_warnings(clause, parse_condition(clause.text))
 
 
 def _conditions(

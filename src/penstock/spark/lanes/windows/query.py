@@ -334,11 +334,16 @@ class KeyedQuery:
     def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> Published:
         staged = [each for report in reports for each in report.results]
         ready: list[Staged] = [each for each in staged if not each.raw]
-        ready += make_results(self._spark, [each for each in staged if each.raw], self._view)
+        made = make_results(self._spark, [each for each in staged if each.raw], self._view)
+        ready += made
         made_at = time.perf_counter()
         said: dict[str, SaidWindows] = {}
         for each in staged:
             said.setdefault(each.view, SaidWindows()).add(each.said)
+        for result in (each for each in made if each.view):
+            # the groups before HAVING are no rows of the view
+            rows = sum(file.rows for file in result.files)
+            said[result.view].judged(rows, rows - result.more)
         views = {name: found.counts() for name, found in said.items()}
         entry = max((report.entry for report in reports), default=self._done)
         entries = max((report.entries for report in reports), default=0)
