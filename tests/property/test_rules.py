@@ -51,7 +51,7 @@ def test_gates_are_what_most_rules_need_something_of() -> None:
             (),
             Every(
                 (
-                    Leaf(0, TextSet(TextPattern("like", "sys%", "lower"))),
+                    Leaf(0, TextSet(TextPattern("like", "sys%", ("lower",)))),
                     Leaf(1, ValueSet((Interval(number % 3, number % 3),))),
                     Some(
                         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,9 @@ class RuleMatcher:
     def __init__(self, plan: RulePlan) -> None:
         self._plan = plan
         self._coders = [FactCoder(attribute) for attribute in plan.attributes]
+        ends = np.cumsum([len(attribute.columns) for attribute in plan.attributes]).tolist()
+        #: which columns are each attribute's
+        self._columns = [slice(*pair) for pair in pairwise([0, *ends])]
         self._arrange(gates(plan))
 
     def match(
@@ -42,7 +46,7 @@ class RuleMatcher:
         """The queries each tuple satisfies.
 
         Args:
-            columns: one an attribute of the plan, `rows` values each.
+            columns: those of the plan, `rows` values each.
             rows: number of tuples.
             most: matches that two or more tuples may have.
 
@@ -108,7 +112,7 @@ class RuleMatcher:
 
         A gate whose values split them into too many types is a gate no more.
         """
-        codes = {gate: self._coders[gate].numbers(columns[gate], None) for gate in self._gates}
+        codes = {gate: self._coders[gate].numbers(columns[self._columns[gate]], None) for gate in self._gates}
         dense = {gate: np.unique(codes[gate], return_inverse=True)[1] for gate in self._gates}
         distinct = {gate: int(each.max(initial=-1)) + 1 for gate, each in dense.items()}
         while self._gates:
@@ -155,13 +159,13 @@ class RuleMatcher:
                 needed.setdefault(attribute, []).append(chosen)
         numbers: dict[int, npt.NDArray[np.uint32]] = {}
         for attribute, parts in needed.items():
-            coder, column = self._coders[attribute], columns[attribute]
+            coder, own = self._coders[attribute], columns[self._columns[attribute]]
             if sum(map(len, parts)) == rows:
-                numbers[attribute] = coder.numbers(column, None)
+                numbers[attribute] = coder.numbers(own, None)
                 continue
             chosen = np.sort(np.concatenate(parts))
             numbers[attribute] = np.empty(rows, np.uint32)
-            numbers[attribute][chosen] = coder.numbers(column, chosen)
+            numbers[attribute][chosen] = coder.numbers(own, chosen)
         return numbers
 
 

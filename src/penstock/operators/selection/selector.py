@@ -62,9 +62,7 @@ class SelectionPlan:
     def columns(self) -> list[str]:
         """The columns to hand over: those of the codings, then those of the rules."""
         names = [coding.name for coding in self.codings]
-        return (
-            names if self.rules is None else names + [attribute.name for attribute in self.rules.attributes]
-        )
+        return names if self.rules is None else names + self.rules.columns
 
 
 def compile_selections(selections: SelectionSet) -> SelectionPlan:
