@@ -139,7 +139,6 @@ def random_condition(random: Random, values: list[str], deep: int = 2) -> str:
                 f"instr({tested}, {part})",
                 f"locate({part}, {tested})",
                 f"position({part} IN {tested})",
-                f"charindex({part}, {tested})",
             )
         )
         return (

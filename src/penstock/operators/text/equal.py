@@ -60,15 +60,15 @@ def compared(
 
 def _strings(column: pa.Array | pa.ChunkedArray, rows: Rows | None) -> pa.Array:
     """The values of some rows as large_string."""
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     parts = [pa.array([], pa.large_string())]
     first = 0
-    for chunk in chunks:
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        wanted = chunk
         if rows is not None:
-            begin, end = np.searchsorted(rows, [first, first + len(chunk)])
-            first += len(chunk)
-            chunk = chunk.take(pa.array(rows[begin:end] - (first - len(chunk))))
-        values = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+            begin, end = np.searchsorted(rows, (first, first + len(chunk)))
+            wanted = chunk.take(pa.array(rows[begin:end] - first))
+        first += len(chunk)
+        values = wanted.dictionary_decode() if pa.types.is_dictionary(chunk.type) else wanted
         parts.append(plain(values).cast(pa.large_string()))
     return pa.concat_arrays(parts)
 

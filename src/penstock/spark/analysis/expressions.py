@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
-from penstock.spark.analysis.functions import refusal
+from penstock.spark.analysis.functions import ALLOWED, refusal
 from penstock.spark.analysis.gate import (
     boxed,
     changing,
@@ -88,16 +88,17 @@ class SparkExpressionHost:
 
     def built_in(self, functions: Sequence[str]) -> list[bool]:
         """See `ExpressionHost.built_in`."""
-        catalog = self._spark._jsparkSession.sessionState().functionRegistry()
+        registry = self._spark._jsparkSession.sessionState().functionRegistry()
         identifier = java_class(self._spark, "org.apache.spark.sql.catalyst.FunctionIdentifier")
+        some = java_class(self._spark, "scala.Option").apply
         is_folded_by_java = self._spark.conf.get(_CASE_MAPPINGS, "true") != "true"
 
         def own(name: str) -> bool:
-            found = catalog.lookupFunction(identifier(name.lower()))
-            is_own = bool(found.isDefined()) and found.get().getSource() == "built-in"
-            return is_own and not (is_folded_by_java and name.lower() in _CASE_FUNCTIONS)
+            if name not in ALLOWED or (is_folded_by_java and name in _CASE_FUNCTIONS):
+                return False
+            return not registry.functionExists(identifier(name, some("session"), some("system")))
 
-        return [own(name) for name in functions]
+        return [own(name.lower()) for name in functions]
 
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
         """See `ExpressionHost.types`."""

@@ -139,7 +139,9 @@ class _Binder:
         self, schema: pa.Schema, host: ExpressionHost | None, timezone: str, declaring: bool
     ) -> None:
         self.operands = Operands(schema, host)
-        self._texts = TextTests(self.operands.column, self.operands.is_built_in, self._reads_words)
+        self._texts = TextTests(
+            self.operands.column, self.operands.literal, self.operands.is_built_in, self._reads_words
+        )
         self._host = host
         self._declaring = declaring
         self._query = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -120,20 +120,17 @@ class Operands:
         for _, condition in parsed:
             for operand in operands(condition) if condition is not None else ():
                 for part in parts(operand):
+                    column = self.column(part)
                     if part.call is not None:
                         functions[part.call.function] = None
-                    elif (
-                        part.column is not None
-                        and (column := self._columns.get(part.column.upper())) is not None
-                    ):
-                        if pa.types.is_string(column.type):
-                            strings[part.column.upper()] = None
+                    elif column is not None and pa.types.is_string(column.type):
+                        strings[column.expression] = None
         if self.host is None:
             return
-        plain = self.host.plain([self._columns[name].expression for name in strings]) if strings else ()
-        for name, ordered in zip(strings, plain, strict=True):
-            column = self._columns[name]
-            self._columns[name] = Compared(column.expression, column.name, column.type, ordered)
+        plain = dict(zip(strings, self.host.plain(list(strings)) if strings else (), strict=True))
+        for name, column in self._columns.items():
+            if column.expression in plain:
+                self._columns[name] = replace(column, ordered=plain[column.expression])
         own = self.host.built_in(list(functions)) if functions else ()
         self._foreign = {name for name, is_own in zip(functions, own, strict=True) if not is_own}
 

@@ -27,7 +27,7 @@ from penstock.sql.conditions.nodes import (
     Predicate,
 )
 from penstock.sql.conditions.operands import Compared
-from penstock.sql.text.literals import Kind
+from penstock.sql.text.literals import Kind, Literal
 
 _FORMING = {
     "LOWER": "lower",
@@ -45,10 +45,7 @@ _AROUND = {"CONTAINS": ("%", "%"), "STARTSWITH": ("", "%"), "ENDSWITH": ("%", ""
 _MATCHING = {"LIKE": "LIKE", "ILIKE": "ILIKE", "RLIKE": "RLIKE", "REGEXP": "RLIKE", "REGEXP_LIKE": "RLIKE"}
 _LENGTHS = {"LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"}
 #: places of the value and of the text that is looked for among the arguments
-_FINDING = {"INSTR": (0, 1), "LOCATE": (1, 0), "POSITION": (1, 0), "CHARINDEX": (1, 0)}
-#: functions that are read here
-READ_FUNCTIONS = {*_FORMING, *_REPLACING_NULL, *_AROUND, *_MATCHING, *_LENGTHS, *_FINDING}
-
+_FINDING = {"INSTR": (0, 1), "LOCATE": (1, 0), "POSITION": (1, 0)}
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"=": eq, "<=>": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 _FAR = 1 << 40
 
@@ -117,6 +114,7 @@ class TextTests:
 
     Args:
         column: the column that a bare name means, if it exists.
+        literal: the constant that an operand is, as far as it is known.
         built_in: whether a function, its name in upper case, is Spark's own.
         reads_words: whether regular expressions may have `\\b`.
     """
@@ -124,10 +122,12 @@ class TextTests:
     def __init__(
         self,
         column: Callable[[Operand], Compared | None],
+        literal: Callable[[Operand], Literal | None],
         built_in: Callable[[str], bool],
         reads_words: Callable[[str], bool],
     ) -> None:
-        self._column, self._built_in, self._reads_words = column, built_in, reads_words
+        self._column, self._literal = column, literal
+        self._built_in, self._reads_words = built_in, reads_words
 
     def read(self, predicate: Predicate) -> PatternTest | EqualTest | NullTest | None:
         """The test that a predicate is; None: it is another, or one that kernels cannot compute."""
@@ -171,7 +171,7 @@ class TextTests:
 
     def _text(self, operand: Operand) -> str | None:
         """The string that a literal is, or a literal behind functions."""
-        literal, call = operand.literal, operand.call
+        literal, call = self._literal(operand), operand.call
         if literal is not None:
             return literal.value if literal.kind is Kind.STRING and isinstance(literal.value, str) else None
         if call is None or call.function not in _FORMING or len(call.arguments) != 1:
@@ -212,15 +212,14 @@ class TextTests:
         value, text = self._formed(call.arguments[where]), self._text(call.arguments[what])
         return None if value is None or text is None or not self._built_in(call.function) else (value, text)
 
-    @staticmethod
-    def _numbers(items: Sequence[Operand]) -> list[int] | None:
-        """The integers that literals are."""
-        values = [
-            each.literal.value
-            for each in items
-            if each.literal is not None and each.literal.kind is Kind.INTEGER
+    def _numbers(self, items: Sequence[Operand]) -> list[int] | None:
+        """The integers that constants are."""
+        literals = [self._literal(each) for each in items]
+        numbers = [
+            each.value
+            for each in literals
+            if each is not None and each.kind is Kind.INTEGER and isinstance(each.value, int)
         ]
-        numbers = [value for value in values if isinstance(value, int)]
         return numbers if len(numbers) == len(items) else None
 
     # -------------------------------------------------------------------------------------------- predicates
@@ -239,7 +238,7 @@ class TextTests:
 
     def _compared(self, predicate: Compare) -> PatternTest | EqualTest | None:
         left, right, operator = predicate.left, predicate.right, predicate.operator
-        if left.literal is not None or self._text(left) is not None:
+        if self._literal(left) is not None or self._text(left) is not None:
             left, right, operator = right, left, MIRRORED[operator]
         value = self._formed(left)
         if value is not None:
@@ -258,9 +257,8 @@ class TextTests:
         return self._lengths(left, [bounds], null_safe=operator == "<=>")
 
     def _member(self, predicate: Member) -> PatternTest | None:
-        items = [
-            item for item in predicate.items if item.literal is None or item.literal.kind is not Kind.NULL
-        ]
+        nulls = [self._literal(item) == Literal(Kind.NULL, None) for item in predicate.items]
+        items = [item for item, is_null in zip(predicate.items, nulls, strict=True) if not is_null]
         has_null = len(items) < len(predicate.items)
         if not items:
             return None
@@ -295,7 +293,7 @@ class TextTests:
         self, operand: Operand, word: str, pattern: Operand, escape: Operand | None, *, called: bool = False
     ) -> PatternTest | None:
         value = self._formed(operand)
-        literal = pattern.literal
+        literal = self._literal(pattern)
         if value is None or literal is None or not isinstance(literal.value, str):
             return None
         text, mark = literal.value, "\\" if escape is None else escape_mark(escape)
