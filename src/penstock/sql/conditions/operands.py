@@ -17,8 +17,8 @@ from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 
 ALLOWED_ALONE = (
-    "Allowed without Spark: comparisons, BETWEEN, IN, IS and LIKE 'prefix%' of a column with literals of "
-    "its own type family, boolean columns, AND, OR and NOT."
+    "Allowed without Spark: comparisons, BETWEEN, IN, IS and patterns of a column with literals of its own type "
+    "family, text functions such as lower() and contains(), boolean columns, AND, OR and NOT."
 )
 
 #: names that Spark computes although no parentheses follow
