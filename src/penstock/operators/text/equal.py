@@ -63,13 +63,16 @@ def _strings(column: pa.Array | pa.ChunkedArray, rows: Rows | None) -> pa.Array:
     parts = [pa.array([], pa.large_string())]
     first = 0
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        wanted = chunk
+        is_dictionary = pa.types.is_dictionary(chunk.type)
+        values = plain(chunk.dictionary if is_dictionary else chunk).cast(pa.large_string())
         if rows is not None:
             begin, end = np.searchsorted(rows, (first, first + len(chunk)))
-            wanted = chunk.take(pa.array(rows[begin:end] - first))
+            wanted = pa.array(rows[begin:end] - first)
+            values = values.take(chunk.indices.take(wanted) if is_dictionary else wanted)
+        elif is_dictionary:
+            values = values.take(chunk.indices)
         first += len(chunk)
-        values = wanted.dictionary_decode() if pa.types.is_dictionary(chunk.type) else wanted
-        parts.append(plain(values).cast(pa.large_string()))
+        parts.append(values)
     return pa.concat_arrays(parts)
 
 
