@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -14,11 +15,12 @@ from penstock.operators.rules import matcher
 from penstock.operators.rules.facts import compile_rules
 from penstock.operators.rules.matcher import RuleMatcher, gates
 from penstock.operators.selection.selector import Selector, compile_selections
-from penstock.plan.patterns import TextPattern, holds
+from penstock.plan.patterns import TextPattern, formed, holds
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
-from penstock.plan.trees import ALWAYS, NEVER, Every, Some, TextSet, Tree
+from penstock.plan.trees import ALWAYS, NEVER, EqualTexts, Every, Some, TextSet, Tree
 from penstock.plan.trees import Test as Leaf
 from penstock.plan.value_sets import contains
+from text_cases import FORMS
 
 WORDS = ["", "a", "A", "ab", "aB_c", "b%", "é", "Ωσ", "long text with words"]
 PATTERNS = ["%a%", "a%", "%c", "_", "", "%", "%text%", "a%c", "%\\%", "%é%"]
@@ -172,8 +174,12 @@ def _compare(seed: int, rows: int = 40) -> None:
 def _tree(random: Random, depth: int) -> Tree:
     if depth == 0:
         attribute = random.randrange(len(ATTRIBUTES))
+        if attribute in TEXTS and random.random() < 0.2:
+            forms = random.choice(FORMS), random.choice(FORMS)
+            equal = EqualTexts(2 - attribute, forms, (random.choice((None, "a")), random.choice((None, ""))))
+            return Leaf(attribute, replace(equal, is_match=random.random() < 0.7, null=random.random() < 0.3))
         if attribute in TEXTS:
-            pattern = TextPattern("like", random.choice(PATTERNS), random.choice(["", "lower"]))
+            pattern = TextPattern("like", random.choice(PATTERNS), random.choice(FORMS))
             return Leaf(attribute, TextSet(pattern, random.random() < 0.7, random.random() < 0.3))
         return Leaf(attribute, _values(random, ATTRIBUTES[attribute].type))
     parts = tuple(_tree(random, depth - 1) for _ in range(random.randint(0, 3)))
@@ -211,6 +217,14 @@ def _tree_holds(tree: Tree, tuple_: dict[str, object]) -> bool:
 def _is_in(test: Leaf, tuple_: dict[str, object]) -> bool:
     value = tuple_[ATTRIBUTES[test.attribute].name]
     values = test.values
+    if isinstance(values, EqualTexts):
+        strings = [
+            instead if text is None else formed(form, str(text))
+            for text, form, instead in zip(
+                (value, tuple_[ATTRIBUTES[values.other].name]), values.forms, values.if_null, strict=True
+            )
+        ]
+        return values.null if None in strings else (strings[0] == strings[1]) is values.is_match
     if isinstance(values, TextSet):
         if value is None:
             return values.null
