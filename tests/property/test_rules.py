@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.operators.rules import matcher
 from penstock.operators.rules.facts import compile_rules
 from penstock.operators.rules.matcher import RuleMatcher, gates
+from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.patterns import TextPattern, formed, holds
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
@@ -169,6 +171,47 @@ def _compare(seed: int, rows: int = 40) -> None:
         ]
         found = [part.tolist() for part in np.split(matches.queries, matches.offsets[1:-1])]
         assert found == expected
+        few = {name: array.slice(0, 2) for name, array in arrays.items()}
+        if any(expected[:2]):
+            assert could_match(plan, _bounds(selector, few)), "statistics rule out no block with a match"
+
+
+def _bounds(selector: Selector, columns: dict[str, pa.Array]) -> list[CodeBounds | None]:
+    """What statistics say of some columns."""
+    bounds: list[CodeBounds | None] = []
+    for encoder in selector.bounding_encoders:
+        column = None if encoder is None else columns[encoder.coding.name]
+        if encoder is None or column is None or pa.types.is_dictionary(column.type):
+            bounds.append(None)
+            continue
+        if pa.types.is_floating(column.type):
+            column = pc.replace_with_mask(column, pc.fill_null(pc.is_nan(column), False), pa.scalar(0.0))
+        ends = pc.min_max(column).as_py()
+        known = ends["min"] is not None
+        bounds.append(
+            code_bounds(encoder, ends["min"], ends["max"], column.null_count > 0) if known else None
+        )
+    return bounds
+
+
+def test_blocks_that_no_rule_can_hold_of() -> None:
+    late, named = Leaf(3, ValueSet((Interval(5, 9),))), Leaf(0, TextSet(TextPattern("like", "%a%")))
+    missing = Leaf(3, ValueSet((), null=True))
+    for tree, ends, has_null, expected in (
+        (Every((late, named)), (0, 4), True, False),
+        (Every((late, named)), (0, 5), False, True),
+        (Every((Some((late, missing)), named)), (0, 4), True, True),
+        (Every((Some((late, missing)), named)), (0, 4), False, False),
+        (Some((late, named)), (0, 4), False, True),
+    ):
+        plan = compile_selections(SelectionSet(ATTRIBUTES, (Query("q", (), tree),)))
+        encoders = Selector(plan).bounding_encoders
+        bounds = [
+            code_bounds(each, *ends, has_null) if each is not None and each.coding.name == "i" else None
+            for each in encoders
+        ]
+        assert could_match(plan, bounds) is expected
+        assert could_match(plan, [None] * len(bounds))
 
 
 def _tree(random: Random, depth: int) -> Tree:

@@ -202,6 +202,11 @@ class MapStage:
         self.begin()
 
     @property
+    def bounding_encoders(self) -> list[ColumnEncoder | None]:
+        """See `Selector.bounding_encoders`."""
+        return self._selector.bounding_encoders
+
+    @property
     def encoders(self) -> list[ColumnEncoder]:
         """Turns values into region codes: one a p-attribute."""
         return self._selector.encoders

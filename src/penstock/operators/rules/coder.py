@@ -25,6 +25,8 @@ class FactCoder:
         self.name = attribute.name
         self._attribute = attribute
         self._held: list[frozenset[int]] = []
+        #: what codes its values; None for text
+        self.encoder: ColumnEncoder | None = None
         self._signatures: SignatureEncoder | None = None
         self._equal = attribute.equal
         coding = attribute.coding
@@ -35,7 +37,7 @@ class FactCoder:
         if coding is None:
             self._signatures = SignatureEncoder(attribute.patterns)
             return
-        self._encoder = ColumnEncoder(coding, code_type([coding]))
+        self.encoder = ColumnEncoder(coding, code_type([coding]))
         of_code: list[set[int]] = [set() for _ in range(coding.codes)]
         for fact, ranges in zip(attribute.facts, attribute.ranges, strict=True):
             for low, high in ranges:
@@ -67,8 +69,9 @@ class FactCoder:
         (column,) = columns
         if self._signatures is not None:
             return self._signatures.encode(column, rows)
+        assert self.encoder is not None, "the others are text"
         chosen = column if rows is None else column.take(pa.array(rows))
-        return self._number_of_code[self._encoder.encode(chosen)]
+        return self._number_of_code[self.encoder.encode(chosen)]
 
     @property
     def signatures(self) -> int:

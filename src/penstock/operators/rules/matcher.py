@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.classes import spread
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.rules.classes import TupleType
 from penstock.operators.rules.coder import FactCoder
 from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
@@ -39,6 +40,11 @@ class RuleMatcher:
         #: which columns are each attribute's
         self._columns = [slice(*pair) for pair in pairwise([0, *ends])]
         self._arrange(gates(plan))
+
+    @property
+    def encoders(self) -> list[ColumnEncoder | None]:
+        """What codes the values of each attribute of the plan; None for text."""
+        return [coder.encoder for coder in self._coders]
 
     def match(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT

@@ -130,6 +130,11 @@ class Selector:
         self._asc_rows = max(1, MOST_FOUND // max(1, len(plan.names)))
 
     @property
+    def bounding_encoders(self) -> list[ColumnEncoder | None]:
+        """What codes the bounds of each column handed over that has any: of p-attributes, then of the rules' attributes."""
+        return [*self.encoders, *(self._rules.encoders if self._rules is not None else ())]
+
+    @property
     def arrangement(self) -> Arrangement | None:
         """The sequence that the ASCs follow; None: the order of the attributes."""
         return self._arrangement
