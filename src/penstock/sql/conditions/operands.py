@@ -102,7 +102,6 @@ class Operands:
                         continue
                     if operand.column is not None:
                         if operand.column.upper() in self._columns:
-                            self._refuse_ambiguous(clause, operand)
                             continue
                         if operand.column.upper() not in BARE_FUNCTIONS or operand.text[0] == "`":
                             raise self._unknown(clause, operand)
@@ -117,14 +116,16 @@ class Operands:
         """Asks which string columns compare by their bytes, and which functions are Spark's own."""
         strings: dict[str, None] = {}
         functions: dict[str, None] = {}
-        for _, condition in parsed:
+        for clause, condition in parsed:
             for operand in operands(condition) if condition is not None else ():
                 for part in parts(operand):
                     column = self.column(part)
                     if part.call is not None:
                         functions[part.call.function] = None
-                    elif column is not None and pa.types.is_string(column.type):
-                        strings[column.expression] = None
+                    elif column is not None:
+                        self._refuse_ambiguous(clause, part)
+                        if pa.types.is_string(column.type):
+                            strings[column.expression] = None
         if self.host is None:
             return
         plain = dict(zip(strings, self.host.plain(list(strings)) if strings else (), strict=True))

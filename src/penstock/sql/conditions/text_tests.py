@@ -72,7 +72,8 @@ class FormedColumn:
     def behind(self, function: str) -> FormedColumn:
         """The same behind one more function."""
         if_null = None if self.if_null is None else formed((function,), self.if_null)
-        return FormedColumn(self.column, (*self.form, function), if_null)
+        form = self.form if self.form[-1:] == (function,) else (*self.form, function)
+        return FormedColumn(self.column, form, if_null)
 
 
 @dataclass(frozen=True, slots=True)
