@@ -12,7 +12,7 @@ from penstock.spark.run import Run
 from penstock.trigger import Trigger
 
 ROWS, GROUPS = 4_500, 3
-DERIVED = {"long_name": "SELECT * FROM orders WHERE length(name) > 4 AND amount < 200"}
+DERIVED = {"long_name": "SELECT * FROM orders WHERE octet_length(name) > 4 AND amount < 200"}
 #: name of a file, row group, rows in it
 Place = tuple[str, int | None, int | None]
 

@@ -26,7 +26,7 @@ VIEWS = {
     "never": "SELECT * FROM orders WHERE amount > 5000",
 }
 DERIVED_VIEWS = {
-    "long_name": "SELECT * FROM orders WHERE length(name) > 4 AND amount < 200",
+    "long_name": "SELECT * FROM orders WHERE octet_length(name) > 4 AND amount < 200",
     "ratio": "SELECT id FROM orders WHERE 1000 / amount > 20 AND name <> 'south'",
 }
 

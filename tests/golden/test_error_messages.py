@@ -36,7 +36,7 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance BETWEEN 1 OR 5",
     "CREATE VIEW v AS SELECT * FROM flights WHERE (distance > 1 AND late",
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance IS 5",
-    "CREATE VIEW v AS SELECT * FROM flights WHERE length(origin) > 3",
+    "CREATE VIEW v AS SELECT * FROM flights WHERE reverse(origin) > 3",
     "CREATE VIEW v AS SELECT * FROM flights WHERE origin",
     "CREATE VIEW v AS SELECT late, count(*) FROM flights GROUP BY window(day, '1 day'), origin",
     "CREATE VIEW v AS SELECT origin, collect_list(late)\nFROM flights GROUP BY window(day, '1 day'), origin",

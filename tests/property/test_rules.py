@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +15,14 @@ from hypothesis import strategies as st
 from penstock.operators.rules import matcher
 from penstock.operators.rules.facts import compile_rules
 from penstock.operators.rules.matcher import RuleMatcher, gates
+from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import Selector, compile_selections
-from penstock.plan.patterns import TextPattern, holds
+from penstock.plan.patterns import TextPattern, formed, holds
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
-from penstock.plan.trees import ALWAYS, NEVER, Every, Some, TextSet, Tree
+from penstock.plan.trees import ALWAYS, NEVER, EqualTexts, Every, Some, TextSet, Tree
 from penstock.plan.trees import Test as Leaf
 from penstock.plan.value_sets import contains
+from text_cases import FORMS
 
 WORDS = ["", "a", "A", "ab", "aB_c", "b%", "é", "Ωσ", "long text with words"]
 PATTERNS = ["%a%", "a%", "%c", "_", "", "%", "%text%", "a%c", "%\\%", "%é%"]
@@ -51,7 +55,7 @@ def test_gates_are_what_most_rules_need_something_of() -> None:
             (),
             Every(
                 (
-                    Leaf(0, TextSet(TextPattern("like", "sys%", "lower"))),
+                    Leaf(0, TextSet(TextPattern("like", "sys%", ("lower",)))),
                     Leaf(1, ValueSet((Interval(number % 3, number % 3),))),
                     Some(
                         (
@@ -167,13 +171,58 @@ def _compare(seed: int, rows: int = 40) -> None:
         ]
         found = [part.tolist() for part in np.split(matches.queries, matches.offsets[1:-1])]
         assert found == expected
+        few = {name: array.slice(0, 2) for name, array in arrays.items()}
+        if any(expected[:2]):
+            assert could_match(plan, _bounds(selector, few)), "statistics rule out no block with a match"
+
+
+def _bounds(selector: Selector, columns: dict[str, pa.Array]) -> list[CodeBounds | None]:
+    """What statistics say of some columns."""
+    bounds: list[CodeBounds | None] = []
+    for encoder in selector.bounding_encoders:
+        column = None if encoder is None else columns[encoder.coding.name]
+        if encoder is None or column is None or pa.types.is_dictionary(column.type):
+            bounds.append(None)
+            continue
+        if pa.types.is_floating(column.type):
+            column = pc.replace_with_mask(column, pc.fill_null(pc.is_nan(column), False), pa.scalar(0.0))
+        ends = pc.min_max(column).as_py()
+        known = ends["min"] is not None
+        bounds.append(
+            code_bounds(encoder, ends["min"], ends["max"], column.null_count > 0) if known else None
+        )
+    return bounds
+
+
+def test_blocks_that_no_rule_can_hold_of() -> None:
+    late, named = Leaf(3, ValueSet((Interval(5, 9),))), Leaf(0, TextSet(TextPattern("like", "%a%")))
+    missing = Leaf(3, ValueSet((), null=True))
+    for tree, ends, has_null, expected in (
+        (Every((late, named)), (0, 4), True, False),
+        (Every((late, named)), (0, 5), False, True),
+        (Every((Some((late, missing)), named)), (0, 4), True, True),
+        (Every((Some((late, missing)), named)), (0, 4), False, False),
+        (Some((late, named)), (0, 4), False, True),
+    ):
+        plan = compile_selections(SelectionSet(ATTRIBUTES, (Query("q", (), tree),)))
+        encoders = Selector(plan).bounding_encoders
+        bounds = [
+            code_bounds(each, *ends, has_null) if each is not None and each.coding.name == "i" else None
+            for each in encoders
+        ]
+        assert could_match(plan, bounds) is expected
+        assert could_match(plan, [None] * len(bounds))
 
 
 def _tree(random: Random, depth: int) -> Tree:
     if depth == 0:
         attribute = random.randrange(len(ATTRIBUTES))
+        if attribute in TEXTS and random.random() < 0.2:
+            forms = random.choice(FORMS), random.choice(FORMS)
+            equal = EqualTexts(2 - attribute, forms, (random.choice((None, "a")), random.choice((None, ""))))
+            return Leaf(attribute, replace(equal, is_match=random.random() < 0.7, null=random.random() < 0.3))
         if attribute in TEXTS:
-            pattern = TextPattern("like", random.choice(PATTERNS), random.choice(["", "lower"]))
+            pattern = TextPattern("like", random.choice(PATTERNS), random.choice(FORMS))
             return Leaf(attribute, TextSet(pattern, random.random() < 0.7, random.random() < 0.3))
         return Leaf(attribute, _values(random, ATTRIBUTES[attribute].type))
     parts = tuple(_tree(random, depth - 1) for _ in range(random.randint(0, 3)))
@@ -211,6 +260,14 @@ def _tree_holds(tree: Tree, tuple_: dict[str, object]) -> bool:
 def _is_in(test: Leaf, tuple_: dict[str, object]) -> bool:
     value = tuple_[ATTRIBUTES[test.attribute].name]
     values = test.values
+    if isinstance(values, EqualTexts):
+        strings = [
+            instead if text is None else formed(form, str(text))
+            for text, form, instead in zip(
+                (value, tuple_[ATTRIBUTES[values.other].name]), values.forms, values.if_null, strict=True
+            )
+        ]
+        return values.null if None in strings else (strings[0] == strings[1]) is values.is_match
     if isinstance(values, TextSet):
         if value is None:
             return values.null

@@ -263,7 +263,7 @@ def test_a_file_that_only_spark_reads_is_set_aside_whole(
     (victim.parent / f".{victim.name}.crc").unlink(missing_ok=True)
     text = (
         f"CREATE TABLE t (id BIGINT, name STRING, part INT) USING {kind} OPTIONS (path '{folder}');"
-        "CREATE VIEW v AS SELECT id, part FROM t WHERE length(name) = 36;"
+        "CREATE VIEW v AS SELECT id, part FROM t WHERE octet_length(name) = 36;"
     )
     run = run_on(Engine(spark).execute(text), tmp_path / "out")
     answered = sorted((row.id, row.part) for row in run.results("v").collect())
@@ -285,7 +285,7 @@ def test_names_that_look_like_patterns_and_escapes(spark: SparkSession, tmp_path
         pq.write_table(orders(10, number, number * 10), folder / name)
     views = {
         "plain": "SELECT id FROM orders",
-        "computed": "SELECT id FROM orders WHERE length(name) >= 0 OR id >= 0",
+        "computed": "SELECT id FROM orders WHERE octet_length(name) >= 0 OR id >= 0",
     }
     engine = Engine(spark).execute(script(folder, views))
     run = run_on(engine, tmp_path / "out")

@@ -32,7 +32,7 @@ def test_views_that_are_nested_300_deep_are_answered(spark: SparkSession, tmp_pa
     views = {
         "plain": f"SELECT id FROM t WHERE {nested('id = 443')}",
         "negated": f"SELECT id FROM t WHERE {nested('id = 443', before='NOT (')}",
-        "derived": f"SELECT id FROM t WHERE {nested('upper(s) = ' + chr(39) + 'X1' + chr(39))}",
+        "derived": f"SELECT id FROM t WHERE {nested('reverse(s) = ' + chr(39) + '1x' + chr(39))}",
         "selected": f"SELECT {nested('id + 1')} AS n FROM t WHERE {nested('id', 150)} + 1 > 3",
         "long": f"SELECT id FROM t WHERE {kernel}",
         "long_derived": f"SELECT id FROM t WHERE s LIKE '%x1%' OR {terms}",

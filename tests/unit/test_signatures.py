@@ -14,13 +14,13 @@ from penstock.plan.patterns import TextPattern, holds
 
 PATTERNS = [
     TextPattern("like", "%exe"),
-    TextPattern("like", "%.exe%", "lower"),
-    TextPattern("like", "c:\\\\%", "lower"),
+    TextPattern("like", "%.exe%", ("lower",)),
+    TextPattern("like", "c:\\\\%", ("lower",)),
     TextPattern("like", "%"),
-    TextPattern("like", "%a_e%", "lower"),
+    TextPattern("like", "%a_e%", ("lower",)),
     TextPattern("regex", "[0-9]{2}"),
-    TextPattern("regex", "(?:foo|bar)+$", "lower"),
-    TextPattern("like", "", ""),
+    TextPattern("regex", "(?:foo|bar)+$", ("lower",)),
+    TextPattern("like", ""),
 ]
 VALUES = [
     "C:\\a.exe",
@@ -95,7 +95,7 @@ def test_other_columns_are_refused() -> None:
 
 def test_patterns_that_only_spark_computes_are_refused() -> None:
     with pytest.raises(ValueError, match="Only Spark can compute the pattern"):
-        SignatureEncoder([TextPattern("regex", r"\bx")])
+        SignatureEncoder([TextPattern("regex", r"\Bx")])
 
 
 def test_no_patterns() -> None:
@@ -139,7 +139,7 @@ def test_an_encoder_can_be_pickled() -> None:
 def test_bytes_that_are_no_text_raise_nothing() -> None:
     array = pa.array([b"\xff.exe", b"\x80", b"a\xc4"], pa.binary()).view(pa.string())
     encoder = SignatureEncoder(
-        [*PATTERNS, TextPattern("like", "_"), TextPattern("like", "a%\ufffd", "lower")]
+        [*PATTERNS, TextPattern("like", "_"), TextPattern("like", "a%\ufffd", ("lower",))]
     )
     signatures = encoder.encode(array).tolist()
     assert 0 in encoder.satisfied(signatures[0])
@@ -150,7 +150,7 @@ def test_bytes_that_are_no_text_raise_nothing() -> None:
 def test_eleven_thousand_patterns_are_built_in_a_second() -> None:
     SignatureEncoder(PATTERNS)
     patterns = [
-        TextPattern("like", f"%{number * 7919:x} tool-{number}.exe%", "lower") for number in range(11_000)
+        TextPattern("like", f"%{number * 7919:x} tool-{number}.exe%", ("lower",)) for number in range(11_000)
     ]
     began = time.process_time()
     SignatureEncoder(patterns)

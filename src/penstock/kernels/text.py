@@ -21,16 +21,18 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 States = npt.NDArray[np.uint32]
 
-#: flags of an item: where its text must lie, whether case matters, whether values in lower case are meant
-AT_START, AT_END, EXACT, LOWERED = 1, 2, 4, 8
+#: flags of an item: where its text must lie, whether case matters
+AT_START, AT_END, EXACT = 1, 2, 4
 #: what an item's text tells: the pattern is satisfied; its LIKE decides; the caller decides
 DECIDES, BY_LIKE, BY_CALLER = 0, 1, 2
-#: what a value's bytes may need: it is not ASCII; its lower case has ASCII letters that it has not (U+0130, U+212A)
-FOREIGN, FOLDS_TO_ASCII = 1, 2
+#: what a value's bytes may need: it is not ASCII; its lower case has ASCII letters that it has not (U+0130, U+212A); it
+#: begins or ends with a space
+FOREIGN, FOLDS_TO_ASCII, SPACED = 1, 2, 4
 #: wildcards of a LIKE program beside bytes
 ANY, ONE = 256, 257
 
 _BYTE = np.uint8(0)
+_SPACE = np.uint8(32)
 _HIT = np.uint32(1 << 31)
 _STATE = np.uint32((1 << 31) - 1)
 
@@ -111,7 +113,7 @@ def scan(
     begins: Longs,
     ends: Longs,
     from_value: int,
-    unwanted: int,
+    wanted: int,
     classes: Bytes,
     table: States,
     start: int,
@@ -120,6 +122,7 @@ def scan(
     link: Ints,
     depth: Ints,
     flags: Bytes,
+    forms: Ints,
     deciding: Bytes,
     text_starts: Longs,
     texts: Bytes,
@@ -138,18 +141,18 @@ def scan(
         data: the address of the values' bytes.
         begins: int64[values], where each begins; `ends`: where it ends.
         from_value: the first value to look at.
-        unwanted: items with or without LOWERED are left out: 1 with, 2 without, 0 none.
+        wanted: the form of the items that are looked for; -1: all.
         classes: uint8[256], symbols of bytes; `table`, `first`, `after`, `link`: see `build`; strings are items.
         start: the row of the state in which a value begins.
         depth: int32[items], bytes of an item's text that are in the automaton.
-        flags: uint8[items]; `deciding`: uint8[items].
+        flags: uint8[items]; `forms`: int32[items]; `deciding`: uint8[items].
         text_starts: int64[items + 1] into `texts`, what is compared: in lower case unless EXACT.
         like_starts: int64[items + 1] into `likes`, programs of bytes, ANY and ONE.
         unfiltered: int32[], LIKE items that no text announces.
         folds: uint8[512], bytes in lower case, then as they are.
         seen: int64[items], -1 at first, kept from call to call over the same values.
         hit_values: int32[room], written; `hit_items` likewise; room for all items beyond what is written.
-        strange: uint8[values], written: FOREIGN and FOLDS_TO_ASCII.
+        strange: uint8[values], written: FOREIGN, FOLDS_TO_ASCII and SPACED.
 
     Returns:
         Number of hits; the value to go on from, which is the number of values where all are done. Hits of a value are
@@ -179,7 +182,7 @@ def scan(
                         if seen[this] == value:
                             continue
                         flag = flags[this]
-                        if unwanted and (flag & LOWERED != 0) == (unwanted == 1):
+                        if wanted >= 0 and forms[this] != wanted:
                             continue
                         exact = flag & EXACT != 0
                         low = text_starts[this]
@@ -204,15 +207,18 @@ def scan(
                         hit_items[count] = this
                         count += 1
         for this in unfiltered:
-            flag = flags[this]
-            if unwanted and (flag & LOWERED != 0) == (unwanted == 1):
+            if wanted >= 0 and forms[this] != wanted:
                 continue
-            fold = 256 if flag & EXACT else 0
+            fold = 256 if flags[this] & EXACT else 0
             if like(data, begin, end, likes, like_starts[this], like_starts[this + 1], folds, fold):
                 hit_values[count] = value
                 hit_items[count] = this
                 count += 1
         strange[value] = _strangeness(data, begin, end) if high > 127 else 0
+        if begin < end and (
+            load(data + np.uint64(begin), _BYTE) == _SPACE or load(data + np.uint64(end - 1), _BYTE) == _SPACE
+        ):
+            strange[value] |= SPACED
     return count, len(begins)
 
 
@@ -273,3 +279,15 @@ def _next_point(data: np.uint64, at: int, end: int) -> int:
     while at < end and load(data + np.uint64(at), _BYTE) & 0xC0 == 0x80:
         at += 1
     return at
+
+
+@compiled(nogil=True)
+def count_points(data: np.uint64, begins: Longs, ends: Longs) -> Longs:
+    """int64[values]: how many code points each value data[begin:end] has."""
+    counts = np.empty(len(begins), np.int64)
+    for value in range(len(begins)):
+        count = 0
+        for at in range(begins[value], ends[value]):
+            count += load(data + np.uint64(at), _BYTE) & 0xC0 != 0x80
+        counts[value] = count
+    return counts

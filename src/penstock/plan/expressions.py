@@ -73,6 +73,18 @@ class ExpressionHost(Protocol):
     #: the name by which the queries given to `schema_of` call the stream
     stream: str
 
+    @property
+    def java(self) -> int:
+        """The version of Java that runs Spark, such as 17."""
+        ...
+
+    def built_in(self, functions: Sequence[str]) -> list[bool]:
+        """Whether each function, named without a qualifier, is Spark's own and works as it does by default.
+
+        False where the session registered another by that name.
+        """
+        ...
+
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
         """The Arrow type of each expression.
 

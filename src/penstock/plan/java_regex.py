@@ -1,10 +1,10 @@
 """Java's regular expressions, as far as Python's `re` is known to find the same: syntax tree and translation.
 
-The subset: characters and their escapes, `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\d \\D \\s \\S \\w \\W`, classes of characters and
+The subset: characters and their escapes, `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\b`, `\\d \\D \\s \\S \\w \\W`, classes of characters and
 ranges, groups of any kind that no back-reference reads, `|`, greedy and lazy quantifiers, lookahead, the flags `i` and
 `s`. Every construct is translated into characters, ranges and positions, so that no rule of `re` about flags, words or lines
-takes part. Refused are other constructs: among them back-references, lookbehind, atomic groups, possessive quantifiers,
-`\\b` (Java 19 changed it), `\\Q`, `\\p`, `&&`, a class in a class, and unbounded repetition of what may be empty.
+takes part. `\\b` is that of Java before 19 (`word_boundaries`). Refused are other constructs: among them back-references, lookbehind,
+atomic groups, possessive quantifiers, `\\B`, `\\Q`, `\\p`, `&&`, a class in a class, and unbounded repetition of what may be empty.
 
 Source: Java SE 17, `java.util.regex.Pattern`.
 """
@@ -39,6 +39,8 @@ class Place(Enum):
     BEGIN = r"\A"
     END_OF_LINE = _END
     END = r"\Z"
+    #: of ASCII; elsewhere letters and marks count that `re` does not know
+    WORD_BOUNDARY = r"(?a:\b)"
 
 
 _POSITIONS = {
@@ -47,7 +49,9 @@ _POSITIONS = {
     "$": Place.END_OF_LINE,
     "Z": Place.END_OF_LINE,
     "z": Place.END,
+    "b": Place.WORD_BOUNDARY,
 }
+_ESCAPED_POSITIONS = "AZzb"
 
 
 class UnprovenError(ValueError):
@@ -123,6 +127,19 @@ def translated(text: str) -> re.Pattern[str]:
         raise UnprovenError(str(error)) from None
 
 
+def tests_words(node: Node) -> bool:
+    """Whether a pattern has `\\b`."""
+    match node:
+        case Position(place):
+            return place is Place.WORD_BOUNDARY
+        case Sequence(parts) | Choice(parts):
+            return any(map(tests_words, parts))
+        case Lookahead(part) | Repeat(part):
+            return tests_words(part)
+        case _:
+            return False
+
+
 # ------------------------------------------------------------------------------------------------ parsing
 
 
@@ -177,7 +194,7 @@ class _Parser:
         if sign in "*+?{":
             raise UnprovenError("a quantifier of nothing")
         if sign == "\\":
-            for name in "AZz":
+            for name in _ESCAPED_POSITIONS:
                 if self.take(name):
                     return Position(_POSITIONS[name])
             return self.characters(self.escape())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from penstock.plan.java_regex import (
     Characters,
@@ -21,7 +21,9 @@ from penstock.plan.java_regex import (
     Repeat,
     Sequence,
     UnprovenError,
+    tests_words,
 )
+from penstock.plan.word_boundaries import word_boundaries
 
 #: a pattern of more states is refused; sets beyond this number are forgotten
 _MOST_STATES, _MOST_SETS = 20_000, 2_000
@@ -76,6 +78,7 @@ class LinearRegex:
             bound for each in self._ranges if each for low, high in each[0] for bound in (low, high + 1)
         }
         self._bounds = sorted(bounds)
+        self._tests_words = tests_words(tree)
         self._turn = threading.Lock()
         self._forget()
 
@@ -90,24 +93,26 @@ class LinearRegex:
             ends.add(len(text) - 2)
         elif text.endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
             ends.add(len(text) - 1)
-        current = self._number(self._closed((), self._places(0, text, ends)))
+        words = word_boundaries(text) if self._tests_words else frozenset[int]()
+        current = self._number(self._closed((), self._places(0, text, ends, words)))
         for place, character in enumerate(text, 1):
             if self._accepting[current]:
                 return True
             symbol = bisect_right(self._bounds, ord(character))
             # where a position is met, the next set depends on more than the character
             is_near = place in ends
-            known = None if is_near else self._steps.get((current, symbol))
+            step = current, symbol, place in words
+            known = None if is_near else self._steps.get(step)
             if known is None:
                 behind = self._behind(current, ord(character))
-                closed = self._closed(behind, self._places(place, text, ends))
+                closed = self._closed(behind, self._places(place, text, ends, words))
                 if len(self._sets) > _MOST_SETS:
                     self._forget()
                     known = self._number(closed)
                 else:
                     known = self._number(closed)
                     if not is_near:
-                        self._steps[current, symbol] = known
+                        self._steps[step] = known
             current = known
         return self._accepting[current]
 
@@ -117,19 +122,20 @@ class LinearRegex:
         return [edge[1] for edge in edges if edge and any(low <= code <= high for low, high in edge[0])]
 
     @staticmethod
-    def _places(place: int, text: str, ends: set[int]) -> tuple[Place, ...]:
+    def _places(place: int, text: str, ends: set[int], words: Set[int]) -> tuple[Place, ...]:
         """The positions that a place of a text is."""
         return (
             *((Place.BEGIN,) if place == 0 else ()),
             *((Place.END_OF_LINE,) if place in ends else ()),
             *((Place.END,) if place == len(text) else ()),
+            *((Place.WORD_BOUNDARY,) if place in words else ()),
         )
 
     def _forget(self) -> None:
         self._sets: list[tuple[int, ...]] = []
         self._accepting: list[bool] = []
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._steps: dict[tuple[int, int], int] = {}
+        self._steps: dict[tuple[int, int, bool], int] = {}
 
     def _number(self, states: tuple[int, ...]) -> int:
         number = self._numbers.get(states)

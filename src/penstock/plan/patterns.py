@@ -1,4 +1,4 @@
-"""Tests of strings that need no Spark: LIKE, and regular expressions of a subset."""
+"""Tests of strings that need no Spark: LIKE, regular expressions of a subset, and lengths."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from penstock.plan.java_regex import UnprovenError, parse, translated
+from penstock.plan.java_regex import UnprovenError, parse, tests_words, translated
+from penstock.plan.letter_case import spark_lower, spark_upper
 from penstock.plan.linear_regex import LinearRegex, needs_linear_search
-from penstock.plan.lower_case import spark_lower
 
-KINDS = ("like", "regex")
-FOLDINGS = ("", "lower")
+KINDS = ("like", "regex", "length")
+#: functions of Spark that a value may pass through before it is tested; those that trim take away spaces alone
+FUNCTIONS: dict[str, Callable[[str], str]] = {
+    "lower": spark_lower,
+    "upper": spark_upper,
+    "trim": lambda text: text.strip(" "),
+    "ltrim": lambda text: text.lstrip(" "),
+    "rtrim": lambda text: text.rstrip(" "),
+}
+
+#: functions in the order in which a value passes through them
+Form = tuple[str, ...]
 
 
 class Wildcard(Enum):
@@ -28,16 +38,28 @@ class TextPattern:
     """A test of strings: TRUE or FALSE of each, NULL of NULL. It never raises.
 
     Attributes:
-        kind: "like" (Spark's LIKE: `%`, `_`, and a backslash as the escape character, whatever ESCAPE names in the query) or
-            "regex" (Spark's RLIKE: a regular expression of Java, found anywhere).
-        text: the pattern.
-        folding: "" or "lower": the value passes through Spark's lower() first. The pattern does not: Spark computes
-            `x ILIKE p` as `lower(x) LIKE lower(p)`, so the caller passes `spark_lower(p)`.
+        kind: "like" (Spark's LIKE: `%`, `_`, and a backslash as the escape character, whatever ESCAPE names in the query),
+            "regex" (Spark's RLIKE: a regular expression of Java, found anywhere; see `java_regex` for its `\\b`) or "length"
+            (the number of code points lies within bounds).
+        text: the pattern; of "length" the least and the most as `3..5`; `3..` without a bound.
+        form: the value passes through these functions first. The pattern does not: Spark computes `x ILIKE p` as
+            `lower(x) LIKE lower(p)`, so the caller passes `spark_lower(p)`.
     """
 
     kind: str
     text: str
-    folding: str = ""
+    form: Form = ()
+
+
+def formed(form: Form, value: str) -> str:
+    """A value behind some functions.
+
+    >>> formed(("trim", "upper"), " straße ")
+    'STRASSE'
+    """
+    for function in form:
+        value = FUNCTIONS[function](value)
+    return value
 
 
 def is_kernel_pattern(pattern: TextPattern) -> bool:
@@ -45,14 +67,16 @@ def is_kernel_pattern(pattern: TextPattern) -> bool:
 
     False of an invalid pattern, which Spark refuses, and of a regular expression outside the subset (`java_regex`).
     """
-    if pattern.kind not in KINDS or pattern.folding not in FOLDINGS:
+    if pattern.kind not in KINDS or not all(function in FUNCTIONS for function in pattern.form):
         return False
     try:
         pattern.text.encode()
         if pattern.kind == "like":
             like_parts(pattern.text)
-        else:
+        elif pattern.kind == "regex":
             regex_search(pattern.text)
+        else:
+            length_bounds(pattern.text)
     except ValueError:
         return False
     return True
@@ -64,10 +88,13 @@ def holds(pattern: TextPattern, value: str) -> bool:
     Raises:
         ValueError: it is no kernel pattern.
     """
-    folded = spark_lower(value) if pattern.folding == "lower" else value
+    value = formed(pattern.form, value)
     if pattern.kind == "like":
-        return _compiled_like(pattern.text).fullmatch(folded) is not None
-    return bool(regex_search(pattern.text)(folded))
+        return _compiled_like(pattern.text).fullmatch(value) is not None
+    if pattern.kind == "regex":
+        return bool(regex_search(pattern.text)(value))
+    least, most = length_bounds(pattern.text)
+    return least <= len(value) and (most is None or len(value) <= most)
 
 
 def like_parts(text: str) -> tuple[str | Wildcard, ...]:
@@ -100,6 +127,21 @@ def like_parts(text: str) -> tuple[str | Wildcard, ...]:
     return (*parts, run) if run else tuple(parts)
 
 
+def escaped(text: str) -> str:
+    """The LIKE pattern that one string alone satisfies."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def length_bounds(text: str) -> tuple[int, int | None]:
+    """The least and the most number of code points (None: no bound); where the least exceeds the most, no value fits.
+
+    Raises:
+        ValueError: no such bounds.
+    """
+    least, most = text.split("..")
+    return int(least), int(most) if most else None
+
+
 @lru_cache(maxsize=4096)
 def regex_search(text: str) -> Callable[[str], object]:
     """What is true of the values in which a regular expression of Java finds a match.
@@ -109,12 +151,15 @@ def regex_search(text: str) -> Callable[[str], object]:
     Raises:
         UnprovenError: a ValueError; it is outside the subset.
     """
+    tree = parse(text)
     try:
-        if needs_linear_search(parse(text)):
-            return LinearRegex(parse(text)).search
+        plain = LinearRegex(tree).search if needs_linear_search(tree) else translated(text).search
+        if not tests_words(tree):
+            return plain
+        by_letters = LinearRegex(tree).search
     except RecursionError:
         raise UnprovenError("groups in groups") from None
-    return translated(text).search
+    return lambda value: plain(value) if value.isascii() else by_letters(value)
 
 
 @lru_cache(maxsize=4096)
@@ -125,14 +170,19 @@ def _compiled_like(text: str) -> re.Pattern[str]:
 
 
 __all__ = [
-    "FOLDINGS",
+    "FUNCTIONS",
     "KINDS",
+    "Form",
     "TextPattern",
     "UnprovenError",
     "Wildcard",
+    "escaped",
+    "formed",
     "holds",
     "is_kernel_pattern",
+    "length_bounds",
     "like_parts",
     "regex_search",
     "spark_lower",
+    "spark_upper",
 ]

@@ -1,4 +1,4 @@
-"""Conditions as trees: conjunctions and disjunctions of tests, each of one attribute.
+"""Conditions as trees: conjunctions and disjunctions of tests, each of one attribute, or of two that are equal.
 
 Three-valued logic has been resolved before, as in `penstock.plan.selection`: a test names exactly the
 values of its attribute for which its predicate is as the tree needs it, so a tree holds no NOT.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from penstock.plan.patterns import TextPattern
+from penstock.plan.patterns import Form, TextPattern
 from penstock.plan.selection import Query, ValueSet
 from penstock.plan.value_sets import complement, without_null
 
@@ -30,6 +30,28 @@ class TextSet:
 
 
 @dataclass(frozen=True, slots=True)
+class EqualTexts:
+    """The strings of an attribute that equal the same tuple's string of another, or those that do not, with NULL or without.
+
+    Attributes:
+        other: index of the other attribute.
+        forms: the functions that both strings pass through before they are compared, the attribute's first.
+        if_null: what a NULL of each becomes behind them; None: NULL.
+        is_match: whether the strings are equal.
+        null: whether the set has what is compared where one of both is NULL.
+    """
+
+    other: int
+    forms: tuple[Form, Form]
+    if_null: tuple[str | None, str | None]
+    is_match: bool = True
+    null: bool = False
+
+
+Values = ValueSet | TextSet | EqualTexts
+
+
+@dataclass(frozen=True, slots=True)
 class Test:
     """The value of an attribute is in a set.
 
@@ -39,7 +61,7 @@ class Test:
     """
 
     attribute: int
-    values: ValueSet | TextSet
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +82,21 @@ Tree = Test | Every | Some
 ALWAYS, NEVER = Every(()), Some(())
 
 
-def others(values: ValueSet | TextSet) -> ValueSet | TextSet:
+def others(values: Values) -> Values:
     """The values, NULL among them, that are not in a set."""
     if isinstance(values, ValueSet):
         return complement(values)
-    return TextSet(values.pattern, not values.is_match, not values.null)
+    return replace(values, is_match=not values.is_match, null=not values.null)
 
 
-def not_null(values: ValueSet | TextSet) -> ValueSet | TextSet:
+def not_null(values: Values) -> Values:
     """The set without NULL."""
     return without_null(values) if isinstance(values, ValueSet) else replace(values, null=False)
+
+
+def tested(test: Test) -> tuple[int, ...]:
+    """The indices of the attributes that a test looks at."""
+    return (test.attribute, test.values.other) if isinstance(test.values, EqualTexts) else (test.attribute,)
 
 
 def tests(tree: Tree) -> Iterator[Test]:
@@ -86,5 +113,5 @@ def tests(tree: Tree) -> Iterator[Test]:
 def attributes_of(query: Query) -> set[int]:
     """The indices of the attributes that a query tests."""
     if query.tree is not None:
-        return {test.attribute for test in tests(query.tree)}
+        return {each for test in tests(query.tree) for each in tested(test)}
     return {attribute for term in query.terms for attribute, _ in term.predicates}

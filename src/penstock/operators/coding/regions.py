@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.selection import Attribute, Domain, Interval, Key, SelectionSet, ValueSet
-from penstock.plan.trees import tests
+from penstock.plan.trees import attributes_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +126,7 @@ def code_selections(selections: SelectionSet) -> CodedSelections:
             for attribute, values in term.predicates:
                 sets[attribute].append(values)
     of_trees = {
-        test.attribute for query in selections.queries if query.tree is not None for test in tests(query.tree)
+        each for query in selections.queries if query.tree is not None for each in attributes_of(query)
     }
     kept = [place for place, own in enumerate(sets) if own or place not in of_trees]
     places = {place: number for number, place in enumerate(kept)}

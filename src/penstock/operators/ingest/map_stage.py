@@ -97,11 +97,8 @@ class StreamProgram:
         if self.plan.rules is None:
             return []
         gathered = set(self.gathered)
-        return [
-            each.name
-            for each in self.plan.rules.attributes
-            if each.coding is None and each.name not in gathered
-        ]
+        texts = [column for each in self.plan.rules.attributes if each.is_text for column in each.columns]
+        return [column for column in dict.fromkeys(texts) if column not in gathered]
 
     @property
     def wants_every_tuple(self) -> bool:
@@ -218,6 +215,11 @@ class MapStage:
         self.tuples = TupleStage(program.tuples) if program.tuples else None
         self.panes = PaneStage(program.windows) if program.windows else None
         self.begin()
+
+    @property
+    def bounding_encoders(self) -> list[ColumnEncoder | None]:
+        """See `Selector.bounding_encoders`."""
+        return self._selector.bounding_encoders
 
     @property
     def encoders(self) -> list[ColumnEncoder]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder, code_type
 from penstock.operators.rules.facts import FactAttribute
+from penstock.operators.text.equal import compared
 from penstock.operators.text.signatures import NULL_SIGNATURE, SignatureEncoder
 
 
@@ -22,12 +25,19 @@ class FactCoder:
         self.name = attribute.name
         self._attribute = attribute
         self._held: list[frozenset[int]] = []
+        #: what codes its values; None for text
+        self.encoder: ColumnEncoder | None = None
+        self._signatures: SignatureEncoder | None = None
+        self._equal = attribute.equal
         coding = attribute.coding
-        if coding is None:
-            self._signatures: SignatureEncoder | None = SignatureEncoder(attribute.patterns)
+        if attribute.equal is not None:
+            null = () if attribute.null_fact < 0 else (attribute.null_fact,)
+            self._held = [frozenset(null), frozenset(), frozenset(attribute.facts)]
             return
-        self._signatures = None
-        self._encoder = ColumnEncoder(coding, code_type([coding]))
+        if coding is None:
+            self._signatures = SignatureEncoder(attribute.patterns)
+            return
+        self.encoder = ColumnEncoder(coding, code_type([coding]))
         of_code: list[set[int]] = [set() for _ in range(coding.codes)]
         for fact, ranges in zip(attribute.facts, attribute.ranges, strict=True):
             for low, high in ranges:
@@ -40,12 +50,12 @@ class FactCoder:
         self._held = list(numbers)
 
     def numbers(
-        self, column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | None
+        self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: npt.NDArray[np.int64] | None
     ) -> npt.NDArray[np.uint32]:
         """The number of each value.
 
         Args:
-            column: the attribute's values.
+            columns: the attribute's values, and those of the column that it is compared with.
             rows: which of them, ascending; all where None.
 
         Returns:
@@ -54,14 +64,18 @@ class FactCoder:
         Raises:
             TypeError: the column's type does not fit the attribute.
         """
+        if self._equal is not None:
+            return compared(columns[0], columns[1], self._equal.forms, self._equal.if_null, rows)
+        (column,) = columns
         if self._signatures is not None:
             return self._signatures.encode(column, rows)
+        assert self.encoder is not None, "the others are text"
         chosen = column if rows is None else column.take(pa.array(rows))
-        return self._number_of_code[self._encoder.encode(chosen)]
+        return self._number_of_code[self.encoder.encode(chosen)]
 
     @property
     def signatures(self) -> int:
-        """How many sets of patterns have a number; 0 for regions, whose numbers are fixed."""
+        """How many sets of patterns have a number; 0 where numbers are fixed."""
         return 0 if self._signatures is None else self._signatures.signatures
 
     def forget(self) -> None:

@@ -1,6 +1,7 @@
 """Rules over facts: trees compiled for tuples whose values are known by number.
 
-A *fact* is what may hold of one attribute's value: it lies in a set of regions, it matches a pattern, it is NULL. A
+A *fact* is what may hold of one attribute's value: it lies in a set of regions, it matches a pattern, it equals another
+attribute's, it is NULL. A
 tree of tests becomes a tree over facts, and what a value is worth to all rules is the set of facts that hold of it.
 """
 
@@ -16,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.regions import RegionCoding, region_coding, region_ranges
-from penstock.plan.patterns import TextPattern
+from penstock.plan.patterns import Form, TextPattern, escaped
 from penstock.plan.selection import Attribute, SelectionSet, ValueSet
-from penstock.plan.trees import Every, Test, TextSet, Tree, tests
+from penstock.plan.trees import EqualTexts, Every, Test, TextSet, Tree, tests
 from penstock.plan.value_sets import complement
 
 Facts = AbstractSet[int]
@@ -42,6 +43,15 @@ class Node(NamedTuple):
     parts: tuple[Node, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EqualColumns:
+    """How an attribute's strings are compared with those of another column; see `EqualTexts`."""
+
+    other: str
+    forms: tuple[Form, Form]
+    if_null: tuple[str | None, str | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FactAttribute:
     """An attribute of rules and the facts of its values.
@@ -53,6 +63,7 @@ class FactAttribute:
         patterns: what text is matched against.
         facts: the numbers of the facts, in the order of `ranges` or `patterns`.
         null_fact: the number of "it is NULL" for text, -1 where no rule asks.
+        equal: the other column and how both are compared, where its fact is that they are equal.
     """
 
     name: str
@@ -61,6 +72,17 @@ class FactAttribute:
     patterns: tuple[TextPattern, ...]
     facts: tuple[int, ...]
     null_fact: int = -1
+    equal: EqualColumns | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values it needs."""
+        return (self.name,) if self.equal is None else (self.name, self.equal.other)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are looked at as distinct strings."""
+        return self.coding is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +103,11 @@ class RulePlan:
     costs: npt.NDArray[np.float64]
     fact_attribute: npt.NDArray[np.int32]
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns to hand over: those of each attribute behind each other."""
+        return [column for attribute in self.attributes for column in attribute.columns]
+
 
 def compile_rules(selections: SelectionSet) -> RulePlan | None:
     """Compiles the queries of a selection set that are trees; None where none is."""
@@ -94,6 +121,10 @@ def compile_rules(selections: SelectionSet) -> RulePlan | None:
     queries = np.asarray([number for number, _ in rules], np.int32)
     costs, owners = np.asarray(compiler.costs), np.asarray(compiler.owners, np.int32)
     return RulePlan(compiler.attributes(), queries, nodes, costs, owners)
+
+
+#: what may hold of a value; None: it is NULL
+_What = TextPattern | ValueSet | EqualColumns | None
 
 
 class _Compiler:
@@ -119,18 +150,20 @@ class _Compiler:
             for each, values in sets.items()
             if each not in self._worded
         }
-        #: columns -> place, for text and for regions
-        self._places: dict[tuple[str, bool], int] = {}
-        self._found: list[dict[TextPattern | ValueSet | None, int]] = []
-        self._of_place: list[int] = []
+        #: place of a column's regions, of its text, and of its comparison with another column
+        self._places: dict[tuple[str, bool | EqualColumns], int] = {}
+        self._found: list[dict[_What, int]] = []
+        self._of_place: list[tuple[int, EqualColumns | None]] = []
 
     def attributes(self) -> tuple[FactAttribute, ...]:
         """The attributes of the facts so far."""
         return tuple(map(self._attribute, range(len(self._found))))
 
     def _attribute(self, place: int) -> FactAttribute:
-        attribute, found = self._of_place[place], self._found[place]
+        (attribute, equal), found = self._of_place[place], self._found[place]
         name = self._attributes[attribute].name
+        if equal is not None:
+            return FactAttribute(name, None, (), (), (found[equal],), found.get(None, -1), equal)
         coding = self._codings.get(attribute)
         if coding is not None and (name, False) in self._places and self._places[name, False] == place:
             ranges = tuple(
@@ -160,10 +193,14 @@ class _Compiler:
 
     def _test(self, test: Test) -> Node:
         values = test.values
-        if isinstance(values, TextSet):
-            fact = frozenset((self._fact(test.attribute, values.pattern),))
+        if not isinstance(values, ValueSet):
+            equal = self._equal_columns(values) if isinstance(values, EqualTexts) else None
+            match = self._fact(
+                test.attribute, values.pattern if isinstance(values, TextSet) else equal, equal
+            )
+            fact = frozenset((match,))
             if values.is_match is values.null:  # NULL has to be told apart
-                null = frozenset((self._fact(test.attribute, None),))
+                null = frozenset((self._fact(test.attribute, None, equal),))
                 return (
                     Node(False, fact | null, frozenset(), ())
                     if values.null
@@ -175,29 +212,38 @@ class _Compiler:
         strings = _strings(values)
         assert strings is not None, "the others are regions"
         texts, is_member = strings
-        facts = frozenset(self._fact(test.attribute, TextPattern("like", _escaped(text))) for text in texts)
+        facts = frozenset(self._fact(test.attribute, TextPattern("like", escaped(text))) for text in texts)
         if is_member is values.null:
             facts |= {self._fact(test.attribute, None)}
         return Node(False, facts, frozenset(), ()) if is_member else Node(True, frozenset(), facts, ())
 
-    def _fact(self, attribute: int, what: TextPattern | ValueSet | None) -> int:
-        name = self._attributes[attribute].name, not isinstance(what, ValueSet)
+    def _equal_columns(self, values: EqualTexts) -> EqualColumns:
+        return EqualColumns(self._attributes[values.other].name, values.forms, values.if_null)
+
+    def _fact(self, attribute: int, what: _What, equal: EqualColumns | None = None) -> int:
+        name = self._attributes[attribute].name, equal or not isinstance(what, ValueSet)
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = len(self._found)
-            self._found.append({})
-            self._of_place.append(attribute)
+            # the fact of a comparison is numbered with its attribute
+            self._found.append({} if equal is None else {equal: self._new(equal, place)})
+            self._of_place.append((attribute, equal))
         found = self._found[place]
         if what not in found:
-            found[what] = len(self.costs)
-            self.costs.append(_cost(what))
-            self.owners.append(place)
+            found[what] = self._new(what, place)
         return found[what]
 
+    def _new(self, what: _What, place: int) -> int:
+        self.costs.append(_cost(what))
+        self.owners.append(place)
+        return len(self.costs) - 1
 
-def _cost(what: TextPattern | ValueSet | None) -> float:
+
+def _cost(what: _What) -> float:
     if what is None:
         return _NULL_COST
+    if isinstance(what, EqualColumns):
+        return _REGION_COST
     if isinstance(what, ValueSet):
         is_few = (
             all(each.low == each.high and each.low is not None for each in what.intervals) and not what.null
@@ -205,6 +251,8 @@ def _cost(what: TextPattern | ValueSet | None) -> float:
         return _POINT_COST * len(what.intervals) if is_few else _REGION_COST
     if what.kind == "regex":
         return _REGEX_COST
+    if what.kind == "length":
+        return _TEXT_COST
     return _TEXT_COST / (1 + len(what.text.strip("%")))
 
 
@@ -222,11 +270,6 @@ def _strings(values: ValueSet) -> tuple[list[str], bool] | None:
             except UnicodeDecodeError:
                 return None
     return None
-
-
-def _escaped(text: str) -> str:
-    """The pattern that one string alone matches."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 # What is known of some facts can be put into a tree.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.classes import spread
+from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.rules.classes import TupleType
 from penstock.operators.rules.coder import FactCoder
 from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
@@ -34,7 +36,15 @@ class RuleMatcher:
     def __init__(self, plan: RulePlan) -> None:
         self._plan = plan
         self._coders = [FactCoder(attribute) for attribute in plan.attributes]
+        ends = np.cumsum([len(attribute.columns) for attribute in plan.attributes]).tolist()
+        #: which columns are each attribute's
+        self._columns = [slice(*pair) for pair in pairwise([0, *ends])]
         self._arrange(gates(plan))
+
+    @property
+    def encoders(self) -> list[ColumnEncoder | None]:
+        """What codes the values of each attribute of the plan; None for text."""
+        return [coder.encoder for coder in self._coders]
 
     def match(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, most: int = _NO_LIMIT
@@ -42,7 +52,7 @@ class RuleMatcher:
         """The queries each tuple satisfies.
 
         Args:
-            columns: one an attribute of the plan, `rows` values each.
+            columns: those of the plan, `rows` values each.
             rows: number of tuples.
             most: matches that two or more tuples may have.
 
@@ -108,7 +118,7 @@ class RuleMatcher:
 
         A gate whose values split them into too many types is a gate no more.
         """
-        codes = {gate: self._coders[gate].numbers(columns[gate], None) for gate in self._gates}
+        codes = {gate: self._coders[gate].numbers(columns[self._columns[gate]], None) for gate in self._gates}
         dense = {gate: np.unique(codes[gate], return_inverse=True)[1] for gate in self._gates}
         distinct = {gate: int(each.max(initial=-1)) + 1 for gate, each in dense.items()}
         while self._gates:
@@ -155,13 +165,13 @@ class RuleMatcher:
                 needed.setdefault(attribute, []).append(chosen)
         numbers: dict[int, npt.NDArray[np.uint32]] = {}
         for attribute, parts in needed.items():
-            coder, column = self._coders[attribute], columns[attribute]
+            coder, own = self._coders[attribute], columns[self._columns[attribute]]
             if sum(map(len, parts)) == rows:
-                numbers[attribute] = coder.numbers(column, None)
+                numbers[attribute] = coder.numbers(own, None)
                 continue
             chosen = np.sort(np.concatenate(parts))
             numbers[attribute] = np.empty(rows, np.uint32)
-            numbers[attribute][chosen] = coder.numbers(column, chosen)
+            numbers[attribute][chosen] = coder.numbers(own, chosen)
         return numbers
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.rules.facts import RulePlan, put_in
 from penstock.operators.selection.selector import SelectionPlan
 from penstock.plan.selection import Domain
 
@@ -49,14 +50,40 @@ def code_bounds(encoder: ColumnEncoder, minimum: Any, maximum: Any, has_null: bo
 
 
 def could_match(plan: SelectionPlan, bounds: Sequence[CodeBounds | None]) -> bool:
-    """Whether any term can be satisfied by tuples within the bounds.
+    """Whether any term or tree can be satisfied by tuples within the bounds.
 
     Args:
         plan: the compiled selections.
-        bounds: one a p-attribute, in the order of the plan's codings; None where nothing is known.
+        bounds: one a p-attribute, in the order of the plan's codings, then one an attribute of the rules; None where
+            nothing is known.
     """
-    if plan.rules is not None:
+    codings = len(plan.codings)
+    if plan.rules is not None and _rules_could_match(plan.rules, bounds[codings:]):
         return True
+    return _terms_could_match(plan, bounds[:codings])
+
+
+def _rules_could_match(plan: RulePlan, bounds: Sequence[CodeBounds | None]) -> bool:
+    known: set[int] = set()
+    held: set[int] = set()
+    for attribute, own in zip(plan.attributes, bounds, strict=True):
+        if attribute.coding is None or own is None:
+            continue
+        null_code = attribute.coding.null_code
+        for fact, ranges in zip(attribute.facts, attribute.ranges, strict=True):
+            has_null = any(low <= null_code <= high for low, high in ranges)
+            if any(low <= own.low and own.high <= high for low, high in ranges):
+                if has_null or not own.has_null:
+                    held.add(fact)
+                    known.add(fact)
+            elif not any(low <= own.high and own.low <= high for low, high in ranges) and not (
+                has_null and own.has_null
+            ):
+                known.add(fact)
+    return any(put_in(node, known, held) is not False for node in plan.nodes)
+
+
+def _terms_could_match(plan: SelectionPlan, bounds: Sequence[CodeBounds | None]) -> bool:
     coded = plan.coded
     everything = [CodeBounds(0, coding.codes - 1, True) for coding in plan.codings]
     known = [own or whole for own, whole in zip(bounds, everything, strict=True)]

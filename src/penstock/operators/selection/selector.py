@@ -64,9 +64,7 @@ class SelectionPlan:
     def columns(self) -> list[str]:
         """The columns to hand over: those of the codings, then those of the rules."""
         names = [coding.name for coding in self.codings]
-        return (
-            names if self.rules is None else names + [attribute.name for attribute in self.rules.attributes]
-        )
+        return names if self.rules is None else names + self.rules.columns
 
 
 def compile_selections(selections: SelectionSet) -> SelectionPlan:
@@ -159,6 +157,11 @@ class Selector:
         words = -(-len(plan.coded.term_query) // 64)
         most_asc_rows = min(CHUNK_ROWS, ASC_WORDS // max(1, words), MOST_FOUND // max(1, len(plan.names)))
         self._asc_rows = max(1, most_asc_rows)
+
+    @property
+    def bounding_encoders(self) -> list[ColumnEncoder | None]:
+        """What codes the bounds of each column handed over that has any: of p-attributes, then of the rules' attributes."""
+        return [*self.encoders, *(self._rules.encoders if self._rules is not None else ())]
 
     @property
     def arrangement(self) -> Arrangement | None:

@@ -17,13 +17,12 @@ from penstock.kernels.text import (
     BY_LIKE,
     DECIDES,
     EXACT,
-    LOWERED,
     ONE,
     build,
     scan,
 )
 from penstock.operators.text.columns import Texts
-from penstock.plan.patterns import TextPattern, Wildcard, like_parts
+from penstock.plan.patterns import Form, TextPattern, Wildcard, like_parts
 from penstock.plan.required_literals import required_literals
 
 #: bytes of a text that are in the automaton; what follows is compared where they are found
@@ -41,9 +40,10 @@ class Item:
     Attributes:
         pattern: the pattern's number.
         text: UTF-8, in lower case unless `flags` has EXACT; empty: every value is asked.
-        flags: of AT_START, AT_END, EXACT, LOWERED.
+        flags: of AT_START, AT_END, EXACT.
         deciding: DECIDES, BY_LIKE or BY_CALLER.
-        program: the LIKE pattern as bytes, ANY and ONE.
+        program: the LIKE pattern as bytes, ANY and ONE, in lower case as the text.
+        form: the functions that a value passes through first.
     """
 
     pattern: int
@@ -51,19 +51,24 @@ class Item:
     flags: int
     deciding: int = DECIDES
     program: tuple[int, ...] = ()
+    form: Form = ()
 
 
 def items_of(number: int, pattern: TextPattern) -> list[Item]:
-    """The items of a kernel pattern; none of a pattern that no value satisfies."""
-    lowered = LOWERED if pattern.folding == "lower" else 0
+    """The items of a LIKE pattern or a regular expression; none where no value satisfies it."""
+    cases = [function for function in pattern.form if function in ("lower", "upper")]
     if pattern.kind == "regex":
         announcing = required_literals(pattern.text) or ("",)
-        return [Item(number, text.encode().translate(_LOWER), lowered, BY_CALLER) for text in announcing]
+        return [
+            Item(number, text.encode().translate(_LOWER), 0, BY_CALLER, (), pattern.form)
+            for text in announcing
+        ]
     parts = like_parts(pattern.text)
     texts = [part for part in parts if isinstance(part, str)]
-    if lowered and any("A" <= character <= "Z" for text in texts for character in text):
+    if cases and any(_has_letters_of_other_case(text, cases[-1]) for text in texts):
         return []
-    flags = lowered or EXACT
+    flags = 0 if cases else EXACT
+    encoded = [part.encode().translate(_LOWER if cases else None) for part in texts]
     shape = tuple(part if isinstance(part, Wildcard) else None for part in parts)
     anchors = {
         (None,): AT_START | AT_END,
@@ -72,11 +77,19 @@ def items_of(number: int, pattern: TextPattern) -> list[Item]:
         (Wildcard.ANY, None, Wildcard.ANY): 0,
     }.get(shape)
     if anchors is not None:
-        return [Item(number, texts[0].encode(), flags | anchors)]
+        return [Item(number, encoded[0], flags | anchors, DECIDES, (), pattern.form)]
     program: list[int] = []
+    following = iter(encoded)
     for part in parts:
-        program += part.encode() if isinstance(part, str) else [ANY if part is Wildcard.ANY else ONE]
-    return [Item(number, max(texts, key=len, default="").encode(), flags, BY_LIKE, tuple(program))]
+        program += next(following) if isinstance(part, str) else [ANY if part is Wildcard.ANY else ONE]
+    longest = max(encoded, key=len, default=b"")
+    return [Item(number, longest, flags, BY_LIKE, tuple(program), pattern.form)]
+
+
+def _has_letters_of_other_case(text: str, case: str) -> bool:
+    """Whether a text has ASCII letters that a value in lower or upper case has not."""
+    first, last = ("A", "Z") if case == "lower" else ("a", "z")
+    return any(first <= character <= last for character in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +114,10 @@ class Automaton:
 
     Args:
         items: what to find; those without a text must be BY_LIKE.
+        forms: all forms that items have; a form's number is its place.
     """
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[Item], forms: Sequence[Form]) -> None:
         strings = [item.text[:DEPTH].translate(_LOWER) for item in items]
         used = sorted({byte for string in strings for byte in string})
         self._classes = np.zeros(256, np.uint8)
@@ -133,6 +147,8 @@ class Automaton:
         self._start = int(self._table[2]) & 0x7FFFFFFF
         self._depth = np.array([len(string) for string in strings], np.int32)
         self._flags = np.array([item.flags for item in items], np.uint8)
+        numbers = {form: number for number, form in enumerate(forms)}
+        self._forms = np.array([numbers[item.form] for item in items], np.int32)
         self._deciding = np.array([item.deciding for item in items], np.uint8)
         self._text_starts, self._texts = _joined([list(item.text) for item in items], np.uint8)
         self._like_starts, self._likes = _joined([list(item.program) for item in items], np.int16)
@@ -144,12 +160,12 @@ class Automaton:
         """Bytes of all tables."""
         return sum(each.nbytes for each in vars(self).values() if isinstance(each, np.ndarray))
 
-    def steps(self, texts: Texts, unwanted: int = 0) -> Iterator[Hits]:
+    def steps(self, texts: Texts, wanted: int = -1) -> Iterator[Hits]:
         """Looks at values in steps of bounded size.
 
         Args:
             texts: the values.
-            unwanted: 1: without items that are LOWERED; 2: only these; 0: all.
+            wanted: the number of the form whose items are looked for; -1: all.
         """
         seen = np.full(len(self._flags), -1, np.int64)
         strange = np.zeros(len(texts), np.uint8)
@@ -159,8 +175,8 @@ class Automaton:
         while done < len(texts):
             begin = done
             count, done = scan(
-                np.uint64(texts.address), texts.begins, texts.ends, begin, unwanted, self._classes, self._table, self._start,
-                self._first, self._after, self._link, self._depth, self._flags, self._deciding, self._text_starts, self._texts,
+                np.uint64(texts.address), texts.begins, texts.ends, begin, wanted, self._classes, self._table, self._start,
+                self._first, self._after, self._link, self._depth, self._flags, self._forms, self._deciding, self._text_starts, self._texts,
                 self._like_starts, self._likes, self._unfiltered, self._folds, seen, values, items, strange,
             )  # fmt: skip
             yield Hits(values[:count], items[:count], strange, begin, done)

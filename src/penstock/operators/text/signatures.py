@@ -9,18 +9,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.compiled import filling
-from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, LOWERED
-from penstock.operators.text.automaton import Automaton, Hits, items_of
+from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, SPACED, count_points
+from penstock.operators.text.automaton import Automaton, Hits, Item, items_of
 from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.text.known_values import KnownValues
 from penstock.plan.patterns import (
+    Form,
     TextPattern,
     Wildcard,
+    formed,
     is_kernel_pattern,
+    length_bounds,
     like_parts,
     regex_search,
-    spark_lower,
 )
 
 #: the signature of NULL
@@ -53,22 +55,27 @@ class SignatureEncoder:
 
     def __init__(self, patterns: Sequence[TextPattern], cache_bytes: int = CACHE_BYTES) -> None:
         self._patterns, self._cache_bytes = tuple(patterns), cache_bytes
-        always, items = [], []
+        always: list[int] = []
+        items: list[Item] = []
+        self._lengths: list[tuple[int, int, int | None]] = []
         for number, pattern in enumerate(self._patterns):
             if not is_kernel_pattern(pattern):
                 raise ValueError(f"Only Spark can compute the pattern {pattern.text!r} ({pattern.kind}).")
             if pattern.kind == "like" and like_parts(pattern.text) == (Wildcard.ANY,):
                 always.append(number)
+            elif pattern.kind == "length":
+                self._lengths.append((number, *length_bounds(pattern.text)))
             else:
                 items += items_of(number, pattern)
+        self._forms = list(dict.fromkeys(pattern.form for pattern in self._patterns))
+        self._form_of = np.array([self._forms.index(pattern.form) for pattern in self._patterns], np.int32)
         self._always = np.array(always, np.int32)
         self._unannounced = [item.pattern for item in items if item.deciding == BY_CALLER and not item.text]
         items = [item for item in items if item.text or item.deciding != BY_CALLER]
-        self._automaton = Automaton(items)
+        self._automaton = Automaton(items, self._forms)
         self._pattern_of = np.array([item.pattern for item in items], np.int32)
         self._by_caller = np.array([item.deciding == BY_CALLER for item in items], np.bool_)
-        self._lowered = np.array([bool(item.flags & LOWERED) for item in items], np.bool_)
-        self._strange = self._strangeness()
+        self._strange = [self._strangeness(form) for form in self._forms]
         self._known_sets = KnownSets()
         self._known_values = KnownValues(cache_bytes)
         self._repeated = 1.0
@@ -179,62 +186,99 @@ class SignatureEncoder:
 
     def _confirmed(self, texts: Texts, hits: Hits) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Values and patterns they satisfy, of one step; those of a value are together."""
-        is_strange = (hits.strange & self._strange) != 0
-        lowered = {
-            int(value): spark_lower(texts.text(int(value)))
-            for value in np.flatnonzero(is_strange[hits.begin : hits.done]) + hits.begin
-        }
         values, items = hits.values, hits.items
-        if lowered:
-            keep = ~(self._lowered[items] & is_strange[values])
-            more_values, more_items = self._of_lowered(lowered)
-            values = np.concatenate([values[keep], more_values])
-            items = np.concatenate([items[keep], more_items])
+        changed: dict[int, dict[int, str]] = {}
+        for form, flags in enumerate(self._strange):
+            is_strange = (hits.strange & flags) != 0
+            strange = np.flatnonzero(is_strange[hits.begin : hits.done]) + hits.begin
+            if len(strange):
+                changed[form] = {
+                    value: formed(self._forms[form], texts.text(value)) for value in strange.tolist()
+                }
+                keep = (self._form_of[self._pattern_of[items]] != form) | ~is_strange[values]
+                more_values, more_items = self._of_formed(form, changed[form])
+                values = np.concatenate([values[keep], more_values])
+                items = np.concatenate([items[keep], more_items])
         doubtful = np.flatnonzero(self._by_caller[items])
         if len(doubtful):
             right = np.ones(len(items), np.bool_)
             pairs = zip(values[doubtful].tolist(), self._pattern_of[items[doubtful]].tolist(), strict=True)
-            right[doubtful] = self._search(texts, pairs, lowered)
+            right[doubtful] = self._search(texts, pairs)
             values, items = values[right], items[right]
         patterns = self._pattern_of[items]
         if self._unannounced:
             asked = [
                 (value, number) for value in range(hits.begin, hits.done) for number in self._unannounced
             ]
-            found = np.array(asked, np.int32)[self._search(texts, asked, lowered)]
+            found = np.array(asked, np.int32)[self._search(texts, asked)]
             values = np.concatenate([values, found[:, 0]])
             patterns = np.concatenate([patterns, found[:, 1]])
-        if lowered or self._unannounced:
+        if self._lengths:
+            more_values, more_patterns = self._of_lengths(texts, hits, changed)
+            values, patterns = (
+                np.concatenate([values, more_values]),
+                np.concatenate([patterns, more_patterns]),
+            )
+        if changed or self._unannounced or self._lengths:
             order = np.argsort(values, kind="stable")
             values, patterns = values[order], patterns[order]
         return values, patterns
 
-    def _of_lowered(self, lowered: dict[int, str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Values and items, of values whose lower case is matched in their place."""
-        numbers = np.array(list(lowered), np.int32)
-        steps = list(self._automaton.steps(texts_of(list(lowered.values())), unwanted=2))
+    def _of_formed(
+        self, form: int, texts: dict[int, str]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Values and items of a form, of values that are matched behind its functions."""
+        numbers = np.array(list(texts), np.int32)
+        steps = list(self._automaton.steps(texts_of(list(texts.values())), form))
         values = np.concatenate([numbers[step.values] for step in steps])
         return values, np.concatenate([step.items for step in steps])
 
-    def _search(
-        self, texts: Texts, pairs: Iterable[tuple[int, int]], lowered: dict[int, str]
-    ) -> npt.NDArray[np.bool_]:
+    def _of_lengths(
+        self, texts: Texts, hits: Hits, changed: dict[int, dict[int, str]]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Values and patterns of lengths that they satisfy, of one step."""
+        step = texts.take(slice(hits.begin, hits.done))
+        plain = count_points(np.uint64(step.address), step.begins, step.ends)
+        of_form: dict[int, npt.NDArray[np.int64]] = {}
+        for form in {int(self._form_of[number]) for number, _, _ in self._lengths}:
+            points = of_form[form] = plain.copy()
+            for value, text in changed.get(form, {}).items():
+                points[value - hits.begin] = len(text)
+        values, patterns = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        for number, least, most in self._lengths:
+            points = of_form[int(self._form_of[number])]
+            fits = (points >= least) if most is None else (points >= least) & (points <= most)
+            values.append((np.flatnonzero(fits) + hits.begin).astype(np.int32))
+            patterns.append(np.full(len(values[-1]), number, np.int32))
+        return np.concatenate(values), np.concatenate(patterns)
+
+    def _search(self, texts: Texts, pairs: Iterable[tuple[int, int]]) -> npt.NDArray[np.bool_]:
         """Whether values satisfy regular expressions, of (value, pattern); those of a value follow each other."""
-        found, last, text, folded = [], -1, "", ""
+        found, last = [], -1
+        known: dict[Form, str] = {}
         for value, number in pairs:
             if value != last:
-                last, text = value, texts.text(value)
-                folded = lowered[value] if value in lowered else text.lower()
+                last, known = value, {(): texts.text(value)}
             pattern = self._patterns[number]
-            found.append(bool(regex_search(pattern.text)(folded if pattern.folding else text)))
+            text = known.get(pattern.form)
+            if text is None:
+                text = known[pattern.form] = formed(pattern.form, known[()])
+            found.append(bool(regex_search(pattern.text)(text)))
         return np.array(found, np.bool_)
 
-    def _strangeness(self) -> int:
-        """The flags of values whose lower case must be matched apart from them."""
-        lowered = [pattern for pattern in self._patterns if pattern.folding]
-        if any(pattern.kind == "regex" or not pattern.text.isascii() for pattern in lowered):
-            return FOREIGN | FOLDS_TO_ASCII
-        return FOLDS_TO_ASCII if lowered else 0
+    def _strangeness(self, form: Form) -> int:
+        """The flags of values that must be matched behind the functions of a form, apart from the others."""
+        flags = SPACED if {"trim", "ltrim", "rtrim"} & {*form} else 0
+        if "upper" in form:
+            return flags | FOREIGN
+        if "lower" not in form:
+            return flags
+        has_letters = any(
+            pattern.kind == "regex" or not pattern.text.isascii()
+            for pattern in self._patterns
+            if pattern.form == form
+        )
+        return flags | (FOREIGN | FOLDS_TO_ASCII if has_letters else FOLDS_TO_ASCII)
 
 
 def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
@@ -249,4 +293,5 @@ def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
 def warm_up() -> None:
     """Compiles or loads the kernels, before a process forks or is timed."""
     values = [f"a{number}b" for number in range(2 * _SAMPLE)]
-    SignatureEncoder([TextPattern("like", "%a_b%", "lower")]).encode(pa.array([*values, "a\u0130b", None]))
+    patterns = [TextPattern("like", "%a_b%", ("lower",)), TextPattern("length", "3..")]
+    SignatureEncoder(patterns).encode(pa.array([*values, "a\u0130b", None]))

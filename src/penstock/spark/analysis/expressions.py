@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Aggregated, CommonType, Raised
-from penstock.spark.analysis.catalyst import empty_frame, unlogged
-from penstock.spark.analysis.functions import refusal
+from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
+from penstock.spark.analysis.functions import ALLOWED, refusal
 from penstock.spark.analysis.gate import (
     boxed,
     changing,
@@ -46,6 +46,10 @@ _Answer = TypeVar("_Answer")
 
 #: expressions analysed together: large enough to hide the round trip, small enough to bisect
 CHUNK_EXPRESSIONS = 500
+
+#: whether ICU folds case, as the kernels do
+_CASE_MAPPINGS = "spark.sql.icu.caseMappings.enabled"
+_CASE_FUNCTIONS = {"lower", "lcase", "upper", "ucase", "ilike"}
 
 _INTERVALS = (YearMonthIntervalType, CalendarIntervalType)
 _LEFT_TO_SPARK = (*_INTERVALS, ArrayType, MapType, StructType, VariantType)
@@ -76,6 +80,25 @@ class SparkExpressionHost:
         self._schemas: dict[str, pa.Schema] = {}
         self._calls: dict[str, Aggregated] = {}
         self.stream = f"__penstock_{uuid.uuid4().hex}"
+
+    @property
+    def java(self) -> int:
+        """See `ExpressionHost.java`."""
+        return int(java_class(self._spark, "java.lang.Runtime").version().feature())
+
+    def built_in(self, functions: Sequence[str]) -> list[bool]:
+        """See `ExpressionHost.built_in`."""
+        registry = self._spark._jsparkSession.sessionState().functionRegistry()
+        identifier = java_class(self._spark, "org.apache.spark.sql.catalyst.FunctionIdentifier")
+        some = java_class(self._spark, "scala.Option").apply
+        is_folded_by_java = self._spark.conf.get(_CASE_MAPPINGS, "true") != "true"
+
+        def own(name: str) -> bool:
+            if name not in ALLOWED or (is_folded_by_java and name in _CASE_FUNCTIONS):
+                return False
+            return not registry.functionExists(identifier(name, some("session"), some("system")))
+
+        return [own(name.lower()) for name in functions]
 
     def types(self, expressions: Sequence[str]) -> list[pa.DataType]:
         """See `ExpressionHost.types`."""

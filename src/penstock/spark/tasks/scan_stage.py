@@ -107,7 +107,7 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     program = task.stage.program
     reader = RowGroupReader(group, program.dictionaries)
     columns, batch_rows = program.columns, program.settings.batch_rows
-    is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.encoders))
+    is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.bounding_encoders))
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
         observed = program.windows.time if program.windows else program.event_time
@@ -170,9 +170,9 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _bounds(
-    group: RowGroup, metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder]
+    group: RowGroup, metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder | None]
 ) -> list[CodeBounds | None]:
-    """What the row group's statistics say of each p-attribute."""
+    """What the row group's statistics say of each attribute; nothing of those without an encoder."""
     found = {}
     for index in range(metadata.num_columns):
         column = metadata.column(index)
@@ -181,8 +181,8 @@ def _bounds(
             found[column.path_in_schema] = column.statistics
     bounds: list[CodeBounds | None] = []
     for encoder in encoders:
-        statistics = found.get(encoder.coding.name)
-        if statistics is None:
+        statistics = None if encoder is None else found.get(encoder.coding.name)
+        if encoder is None or statistics is None:
             bounds.append(None)
             continue
         may_be_null = not statistics.has_null_count or statistics.null_count > 0

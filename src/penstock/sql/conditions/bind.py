@@ -1,14 +1,15 @@
 """Binding: conditions against a stream's columns, to selections in normal form.
 
 A predicate that compares a column with literals in the column's own order becomes a value set. One
-that compares an expression with constants becomes a value set over a column that Spark derives. All
-other predicates become derived boolean columns.
+that tests text, behind functions too, becomes a test of the column's own values. One that compares
+another expression with constants becomes a value set over a column that Spark derives. All other
+predicates become derived boolean columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import pyarrow as pa
@@ -16,9 +17,9 @@ import pyarrow as pa
 from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
 from penstock.plan import trees
 from penstock.plan.expressions import Derived, ExpressionHost
-from penstock.plan.lower_case import spark_lower
+from penstock.plan.java_regex import UnprovenError, parse, tests_words
 from penstock.plan.names import free_name
-from penstock.plan.patterns import TextPattern, is_kernel_pattern
+from penstock.plan.patterns import TextPattern, holds
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
 from penstock.plan.spark_types import spark_name
 from penstock.plan.trees import Tree
@@ -34,7 +35,7 @@ from penstock.plan.value_sets import (
     union,
     without_null,
 )
-from penstock.sql.conditions.comparisons import MismatchedError, compare, like, like_pattern, member
+from penstock.sql.conditions.comparisons import MismatchedError, compare, like, member
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising, warning_of_cast
 from penstock.sql.conditions.nodes import (
@@ -50,16 +51,19 @@ from penstock.sql.conditions.nodes import (
     Predicate,
     render,
 )
-from penstock.sql.conditions.normal_form import NormalForm, TooManyTermsError, Truth, every, terms
+from penstock.sql.conditions.normal_form import NormalForm, Resolved, TooManyTermsError, Truth, every, terms
 from penstock.sql.conditions.operands import Compared, Operands
 from penstock.sql.conditions.raising import raised_tree, renumbered, unraised
 from penstock.sql.conditions.shapes import ConditionParser
+from penstock.sql.conditions.text_tests import EqualTest, NullTest, PatternTest, TextTests, escape_mark
 from penstock.sql.conditions.verdicts import NEVER, NEVER_NULL, refuse_zero_division, warning
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 from penstock.sql.text.query import SelectQuery
 
+#: the first Java whose `\\b` is another
+_NEW_WORDS = 19
 #: conjunctions that a part of a condition over ordered values may need before the condition stays a tree
 MAX_TERMS = 4096
 
@@ -112,7 +116,7 @@ def bind_selections(
     binder = _Binder(schema, host, timezone, declaring)
     clauses = {name: _clauses(view) for name, view in views.items()}
     parsed = {name: [binder.parse(clause) for clause in parts] for name, parts in clauses.items()}
-    binder.operands.analyse(pair for parts in parsed.values() for pair in parts)
+    binder.analyse([pair for parts in parsed.values() for pair in parts])
     parsed.update(binder.misread(parsed))
     return binder.bound({name: binder.tree(name, parts) for name, parts in parsed.items()})
 
@@ -136,6 +140,9 @@ class _Binder:
         self, schema: pa.Schema, host: ExpressionHost | None, timezone: str, declaring: bool
     ) -> None:
         self.operands = Operands(schema, host)
+        self._texts = TextTests(
+            self.operands.column, self.operands.literal, self.operands.is_built_in, self._reads_words
+        )
         self._host = host
         self._declaring = declaring
         self._query = ""
@@ -162,6 +169,17 @@ class _Binder:
                 raise placed from None
             self._unread[clause.text.strip()] = placed
             return clause, None
+
+    def analyse(self, parsed: Sequence[_Parsed]) -> None:
+        """Learns about the operands of many conditions; raises as `Operands.analyse`."""
+        self.operands.analyse(parsed, lambda predicate: self._texts.read(predicate) is not None)
+
+    def _reads_words(self, regex: str) -> bool:
+        """Whether a regular expression has no `\\b`, or Spark's Java reads it as the kernel does."""
+        try:
+            return not tests_words(parse(regex)) or self._host is None or self._host.java < _NEW_WORDS
+        except (UnprovenError, RecursionError):
+            return False
 
     def tree(self, query: str, parts: Sequence[_Parsed]) -> Tree:
         """The conjunction of some clauses of a query as a tree."""
@@ -205,7 +223,9 @@ class _Binder:
 
     def bound(self, queries: Mapping[str, Tree]) -> BoundSelections:
         """The queries over all attributes, with an error column for what may raise."""
-        used = {test.attribute for tree in queries.values() for test in trees.tests(tree)}
+        used = {
+            each for tree in queries.values() for test in trees.tests(tree) for each in trees.tested(test)
+        }
         order = {position: number for number, position in enumerate(sorted(used))}
         attributes = [self._attributes[position] for position in order]
         positions = [position for position in self._derived if position in used]
@@ -305,7 +325,10 @@ class _Binder:
         self.operands.require_spark(self._clause, text, condition.start, condition.end)
         return Truth(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), TRUE, FALSE)
 
-    def _resolve(self, predicate: Predicate) -> Truth | bool | None:
+    def _resolve(self, predicate: Predicate) -> Resolved:
+        test = self._texts.read(predicate)
+        if test is not None:
+            return self._tested(test)
         if isinstance(predicate, Holds):
             return self._holds(predicate)
         if isinstance(predicate, Compare):
@@ -462,35 +485,47 @@ class _Binder:
         return Truth(self._attribute(column), found, NOTHING if has_null else None)
 
     def _like(self, predicate: Like, column: Compared) -> Truth | None:
+        """A LIKE of a prefix, as a range; other patterns are tests of text."""
         pattern = self.operands.literal(predicate.pattern)
         if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
             return None
-        if pattern is None or not isinstance(pattern.value, str):
+        if predicate.word != "LIKE" or pattern is None or not isinstance(pattern.value, str):
             return None
-        mark = "\\" if predicate.escape is None else _escape_mark(predicate.escape)
-        if mark is None:
-            return None
-        found = like(pattern.value, mark) if predicate.word == "LIKE" else None
-        if found is not None:
-            return Truth(self._attribute(column), found)
-        made = _text_pattern(predicate.word, pattern.value, mark)
-        if made is None or not is_kernel_pattern(made):
-            return None
-        return Truth(self._attribute(column, is_text=True), trees.TextSet(made))
+        mark = "\\" if predicate.escape is None else escape_mark(predicate.escape)
+        found = None if mark is None else like(pattern.value, mark)
+        return None if found is None else Truth(self._attribute(column), found)
 
+    def _tested(self, test: PatternTest | EqualTest | NullTest) -> Resolved:
+        """A test of text over its columns' own values."""
+        if isinstance(test, NullTest):
+            return (
+                False
+                if test.value.if_null is not None
+                else Truth(self._attribute(test.value.column), NULL, NOT_NULL)
+            )
+        if isinstance(test, EqualTest):
+            left, right = test.left, test.right
+            pair = trees.EqualTexts(
+                self._attribute(right.column, is_text=True),
+                (left.form, right.form),
+                (left.if_null, right.if_null),
+            )
+            return Truth(self._attribute(left.column, is_text=True), pair)
+        found: list[Truth | None] = [self._of_pattern(pattern, test) for pattern in test.patterns]
+        return (*found, None) if test.has_null else tuple(found)
 
-def _escape_mark(escape: Operand) -> str | None:
-    """What ESCAPE names; None where Spark refuses it: no plain string, or not one character of UTF-16."""
-    mark = None if escape.literal is None or escape.text.startswith("(") else escape.literal.value
-    return mark if isinstance(mark, str) and len(mark) == 1 and ord(mark) < 0x10000 else None
-
-
-def _text_pattern(word: str, pattern: str, escape: str) -> TextPattern | None:
-    """What LIKE, ILIKE or RLIKE ask of a string; None where Spark refuses the pattern."""
-    if word == "RLIKE":
-        return TextPattern("regex", pattern)
-    text = like_pattern(spark_lower(pattern) if word == "ILIKE" else pattern, escape)
-    return None if text is None else TextPattern("like", text, "lower" if word == "ILIKE" else "")
+    def _of_pattern(self, pattern: TextPattern, test: PatternTest) -> Truth:
+        value = test.value
+        matching = trees.TextSet(replace(pattern, form=value.form))
+        others = replace(matching, is_match=False)
+        if value.if_null is not None:
+            is_match = holds(pattern, value.if_null)
+            matching, others = replace(matching, null=is_match), replace(others, null=not is_match)
+        if test.negated:
+            matching, others = others, matching
+        if test.null_safe and value.if_null is None:
+            others = replace(others, null=True)
+        return Truth(self._attribute(value.column, is_text=True), matching, others)
 
 
 def _query(name: str, tree: Tree) -> Query:

@@ -13,6 +13,19 @@ MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function of operands.
+
+    Attributes:
+        function: its name in upper case.
+        arguments: what it is called with; those of `position(a IN b)` are a and b.
+    """
+
+    function: str
+    arguments: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """A side of a predicate: a literal, a column, or text that only Spark reads.
 
@@ -22,6 +35,7 @@ class Operand:
         literal: its value if it is a literal that needs no session to be read.
         column: the column's name if it is a bare name.
         names: upper-cased words in it, quoted names apart from their quotes; () for a literal.
+        call: what it is where it is one call of a function by a bare name.
     """
 
     text: str
@@ -30,6 +44,7 @@ class Operand:
     literal: Literal | None = None
     column: str | None = None
     names: tuple[str, ...] = ()
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +168,13 @@ def operands(condition: Condition) -> Iterator[Operand]:
                 yield from (operand, pattern) if escape is None else (operand, pattern, escape)
             case IsNull(operand=operand) | Holds(operand=operand):
                 yield operand
+
+
+def parts(operand: Operand) -> Iterator[Operand]:
+    """An operand and, of calls, their arguments."""
+    yield operand
+    for argument in operand.call.arguments if operand.call is not None else ():
+        yield from parts(argument)
 
 
 def render(condition: Condition) -> str:

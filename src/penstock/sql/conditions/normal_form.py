@@ -13,7 +13,7 @@ from enum import Enum
 from math import prod
 
 from penstock.plan.selection import ValueSet
-from penstock.plan.trees import ALWAYS, NEVER, Every, Some, Test, TextSet, Tree, not_null, others
+from penstock.plan.trees import ALWAYS, NEVER, Every, Some, Test, Tree, Values, not_null, others
 from penstock.plan.value_sets import EVERYTHING, intersect, union
 from penstock.sql.conditions.nodes import Condition, Is, Junction, Not, Predicate
 
@@ -32,10 +32,10 @@ class Truth:
     """
 
     attribute: int
-    true: ValueSet | TextSet
-    false: ValueSet | TextSet | None = None
+    true: Values
+    false: Values | None = None
 
-    def where(self, wanted: Wanted) -> ValueSet | TextSet:
+    def where(self, wanted: Wanted) -> Values:
         """The values for which the predicate is as wanted."""
         match wanted:
             case Wanted.TRUE:
@@ -44,6 +44,9 @@ class Truth:
                 return others(self.true)
         false = not_null(others(self.true)) if self.false is None else self.false
         return false if wanted is Wanted.FALSE else others(false)
+
+
+Resolved = Truth | bool | None | tuple[Truth | None, ...]
 
 
 class Wanted(Enum):
@@ -71,7 +74,7 @@ _SATISFIED = {
 
 
 class TooManyTermsError(Exception):
-    """A condition needs more conjunctions than are wanted, or tests text, which conjunctions do not hold."""
+    """A condition needs more conjunctions than are wanted, or tests text, which no conjunction does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,10 @@ class NormalForm:
     """Rewrites conditions to trees of tests without NOT.
 
     Attributes:
-        resolve: a predicate as value sets, or as the truth value it has for every tuple.
+        resolve: a predicate as value sets, as the truth value it has for every tuple, or as a disjunction of such.
     """
 
-    resolve: Callable[[Predicate], Truth | bool | None]
+    resolve: Callable[[Predicate], Resolved]
 
     def tree(self, condition: Condition, wanted: Wanted = Wanted.TRUE) -> Tree:
         """The tree that holds where the condition is as wanted."""
@@ -95,9 +98,10 @@ class NormalForm:
         if isinstance(condition, Is):
             return self._is(condition, positive=wanted in (Wanted.TRUE, Wanted.NOT_FALSE))
         truth = self.resolve(condition)
-        if isinstance(truth, Truth):
-            return _test(truth.attribute, truth.where(wanted))
-        return ALWAYS if truth in _SATISFIED[wanted] else NEVER
+        if not isinstance(truth, tuple):
+            return _leaf(truth, wanted)
+        join = some if wanted in (Wanted.TRUE, Wanted.NOT_FALSE) else every
+        return join(_leaf(each, wanted) for each in truth)
 
     def _is(self, condition: Is, *, positive: bool) -> Tree:
         child = condition.child
@@ -111,7 +115,13 @@ class NormalForm:
         return every((self.tree(child, Wanted.NOT_TRUE), self.tree(child, Wanted.NOT_FALSE)))
 
 
-def _test(attribute: int, values: ValueSet | TextSet) -> Tree:
+def _leaf(truth: Truth | bool | None, wanted: Wanted) -> Tree:
+    if isinstance(truth, Truth):
+        return _test(truth.attribute, truth.where(wanted))
+    return ALWAYS if truth in _SATISFIED[wanted] else NEVER
+
+
+def _test(attribute: int, values: Values) -> Tree:
     if values == EVERYTHING:
         return ALWAYS
     if isinstance(values, ValueSet) and not values.intervals and not values.null:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -11,15 +11,14 @@ import pyarrow as pa
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import ExpressionHost, Raised
 from penstock.sql.conditions.comparisons import is_comparable
-from penstock.sql.conditions.nodes import Condition, Operand, operands
+from penstock.sql.conditions.nodes import Condition, Operand, Predicate, operands, parts, predicates
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 
 ALLOWED_ALONE = (
-    "Allowed without Spark: comparisons, BETWEEN, IN and IS of a column with literals of its own type family; LIKE and ILIKE, "
-    "also ANY and ALL, with constant patterns; RLIKE with a constant regular expression of the subset in "
-    "docs/reference/predicates.md; boolean columns, AND, OR and NOT."
+    "Allowed without Spark: comparisons, BETWEEN, IN, IS and patterns of a column with literals of its own type "
+    "family, text functions such as lower() and contains(), boolean columns, AND, OR and NOT."
 )
 
 #: names that Spark computes although no parentheses follow
@@ -72,39 +71,73 @@ class Operands:
             compared = Compared(quote(column.name), column.name, column.type, is_comparable(column.type))
             self._columns.setdefault(column.name.upper(), compared)
         self._expressions: dict[str, Compared] = {}
+        self._foreign: set[str] = set()
         self._constants: dict[str, Literal | None] = {}
         self._places: dict[str, tuple[Clause, int, int]] = {}
 
-    def analyse(self, parsed: Iterable[tuple[Clause, Condition | None]]) -> None:
+    def analyse(
+        self, parsed: Sequence[tuple[Clause, Condition | None]], is_read: Callable[[Predicate], bool]
+    ) -> None:
         """Learns about all operands of many conditions at once.
+
+        Args:
+            parsed: the conditions and their texts.
+            is_read: whether a predicate needs nothing of its operands but columns; asked once columns are known.
 
         Raises:
             UnknownNameError: a column that does not exist, or one of several by that name.
             UnsupportedError: without a host, an expression that only Spark computes.
             SqlError: what Spark refuses. In all cases with the place underlined.
         """
+        self._learn_names(parsed)
         expressions: dict[str, None] = {}
         constants: dict[str, None] = {}
+        for clause, condition in parsed:
+            for predicate in predicates(condition) if condition is not None else ():
+                own = [each for each in operands(predicate) if each.literal is None]
+                if any(each.column is None for each in own) and is_read(predicate):
+                    own = [part for each in own for part in parts(each) if part.column is not None]
+                for operand in own:
+                    if operand.text in self._expressions:
+                        continue
+                    if operand.column is not None:
+                        if operand.column.upper() in self._columns:
+                            continue
+                        if operand.column.upper() not in BARE_FUNCTIONS or operand.text[0] == "`":
+                            raise self._unknown(clause, operand)
+                    self.require_spark(clause, operand.text, operand.start, operand.end)
+                    expressions[operand.text] = None
+                    if not any(name in self._columns for name in operand.names):
+                        constants[operand.text] = None
+        if self.host is not None and expressions:
+            self._ask(self.host, list(expressions), constants)
+
+    def _learn_names(self, parsed: Sequence[tuple[Clause, Condition | None]]) -> None:
+        """Asks which string columns compare by their bytes, and which functions are Spark's own."""
         strings: dict[str, None] = {}
+        functions: dict[str, None] = {}
         for clause, condition in parsed:
             for operand in operands(condition) if condition is not None else ():
-                if operand.literal is not None or operand.text in self._expressions:
-                    continue
-                if operand.column is not None:
-                    column = self._columns.get(operand.column.upper())
-                    if column is not None:
-                        self._refuse_ambiguous(clause, operand)
+                for part in parts(operand):
+                    column = self.column(part)
+                    if part.call is not None:
+                        functions[part.call.function] = None
+                    elif column is not None:
+                        self._refuse_ambiguous(clause, part)
                         if pa.types.is_string(column.type):
-                            strings[operand.column.upper()] = None
-                        continue
-                    if operand.column.upper() not in BARE_FUNCTIONS or operand.text[0] == "`":
-                        raise self._unknown(clause, operand)
-                self.require_spark(clause, operand.text, operand.start, operand.end)
-                expressions[operand.text] = None
-                if not any(name in self._columns for name in operand.names):
-                    constants[operand.text] = None
-        if self.host is not None and (expressions or strings):
-            self._ask(self.host, list(expressions), constants, list(strings))
+                            strings[column.expression] = None
+        if self.host is None:
+            return
+        plain = dict(zip(strings, self.host.plain(list(strings)) if strings else (), strict=True))
+        for name, column in self._columns.items():
+            if column.expression in plain:
+                self._columns[name] = replace(column, ordered=plain[column.expression])
+        own = self.host.built_in(list(functions)) if functions else ()
+        self._foreign = {name for name, is_own in zip(functions, own, strict=True) if not is_own}
+
+    def is_built_in(self, function: str) -> bool:
+        """Whether a function, its name in upper case, is Spark's own and works as it does by default."""
+        return function not in self._foreign
 
     def require_spark(self, clause: Clause, text: str, start: int, end: int) -> None:
         """Notes where an expression is used that Spark has to compute.
@@ -118,12 +151,15 @@ class Operands:
             )
         self._places.setdefault(text, (clause, start, end))
 
+    def column(self, operand: Operand) -> Compared | None:
+        """The column that an operand names, if it is a bare name and there is one."""
+        return None if operand.column is None else self._columns.get(operand.column.upper())
+
     def compared(self, operand: Operand) -> Compared | None:
         """The column or expression an operand stands for; None for a constant."""
-        if operand.column is not None:
-            column = self._columns.get(operand.column.upper())
-            if column is not None:
-                return column
+        column = self.column(operand)
+        if column is not None:
+            return column
         if operand.literal is not None or operand.text in self._constants:
             return None
         return self._expressions[operand.text]
@@ -160,12 +196,10 @@ class Operands:
             start, end = found, found + len(words)
         return clause.error(type(error), error.message, start, end)
 
-    def _ask(
-        self, host: ExpressionHost, expressions: list[str], constants: dict[str, None], strings: list[str]
-    ) -> None:
+    def _ask(self, host: ExpressionHost, expressions: list[str], constants: dict[str, None]) -> None:
         try:
             types = host.types(expressions)
-            plain = host.plain(expressions + [self._columns[name].expression for name in strings])
+            plain = host.plain(expressions)
             valued = [
                 (text, kind)
                 for text, kind, ordered in zip(expressions, types, plain, strict=False)
@@ -179,9 +213,6 @@ class Operands:
         self._constants.update(dict.fromkeys(constants))
         for (text, kind), value in zip(valued, values, strict=True):
             self._constants[text] = _literal(kind, value)
-        for name, ordered in zip(strings, plain[len(expressions) :], strict=True):
-            column = self._columns[name]
-            self._columns[name] = Compared(column.expression, column.name, column.type, ordered)
 
     def _refuse_ambiguous(self, clause: Clause, operand: Operand) -> None:
         found = self._ambiguous[(operand.column or "").upper()]

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.conditions.nodes import (
     Between,
+    Call,
     Compare,
     Condition,
     Holds,
@@ -182,7 +183,10 @@ class _Parser:
         self.position += 1
         if isinstance(inner, Holds) and inner.operand.literal is None and inner.operand.column is None:
             place = self.span(first)
-            return Holds(Operand(self.text[slice(*place)], *place, names=inner.operand.names), *place)
+            operand = Operand(
+                self.text[slice(*place)], *place, names=inner.operand.names, call=inner.operand.call
+            )
+            return Holds(operand, *place)
         return inner
 
     def _closing(self, opening: int) -> int:
@@ -361,8 +365,8 @@ class _Parser:
             inner = self._classified(first + 1, last - 1)
             if inner.literal is not None and inner.text[0] != "-":
                 return Operand(text, start, end, inner.literal)
-            if inner.column is not None:
-                return Operand(text, start, end, None, inner.column, inner.names)
+            if inner.column is not None or inner.call is not None:
+                return Operand(text, start, end, None, inner.column, inner.names, inner.call)
         literal = _literal(text, tokens)
         if literal is not None:
             return Operand(text, start, end, literal)
@@ -371,7 +375,34 @@ class _Parser:
             for token in tokens
             if token.token_type not in (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)
         )
-        return Operand(_collapsed(text), start, end, names=names)
+        return Operand(_collapsed(text), start, end, names=names, call=self._call(first, last))
+
+    def _call(self, first: int, last: int) -> Call | None:
+        """The call of a function by a bare name, if that is what these tokens are."""
+        function = self.tokens[first].text.upper()
+        if (
+            last - first < 4
+            or not function.isidentifier()
+            or self.kinds[first] in (TokenType.IDENTIFIER, TokenType.STRING)
+            or self.kinds[first + 1] is not TokenType.L_PAREN
+            or self._closing(first + 1) != last - 1
+        ):
+            return None
+        separator = (
+            TokenType.IN
+            if function == "POSITION" and TokenType.IN in self.kinds[first:last]
+            else TokenType.COMMA
+        )
+        arguments: list[Operand] = []
+        begun = place = first + 2
+        while place < last:
+            if place == last - 1 or self.kinds[place] is separator:
+                if begun == place:
+                    return None
+                arguments.append(self._classified(begun, place))
+                begun = place + 1
+            place = self._closing(place) + 1 if self.kinds[place] in _OPENING else place + 1
+        return Call(function, tuple(arguments))
 
 
 def _literal(text: str, tokens: Sequence[Token]) -> Literal | None:

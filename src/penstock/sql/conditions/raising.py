@@ -6,8 +6,9 @@ Where an expression raises, its column is NULL and its error column TRUE.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from penstock.plan.trees import NEVER, Every, Some, Test, Tree
+from penstock.plan.trees import NEVER, EqualTexts, Every, Some, Test, Tree
 from penstock.plan.value_sets import FALSE, TRUE
 from penstock.sql.conditions.normal_form import every, some
 
@@ -15,7 +16,10 @@ from penstock.sql.conditions.normal_form import every, some
 def renumbered(tree: Tree, order: Mapping[int, int]) -> Tree:
     """A tree with its attributes by other numbers."""
     if isinstance(tree, Test):
-        return Test(order[tree.attribute], tree.values)
+        values = tree.values
+        if isinstance(values, EqualTexts):
+            values = replace(values, other=order[values.other])
+        return Test(order[tree.attribute], values)
     return type(tree)(tuple(renumbered(part, order) for part in tree.parts))
 
 

@@ -1,6 +1,6 @@
-"""Spark's lower(): ICU 78 with the letters of Unicode 17, whatever Unicode this Python knows.
+"""Spark's lower() and upper(): ICU 78 with the letters of Unicode 17, whatever Unicode this Python knows.
 
-Spark 4.3 computes it by `com.ibm.icu.lang.UCharacter.toLowerCase` (`spark.sql.icu.caseMappings.enabled`, on by default). Python
+Spark 4.3 computes them by `com.ibm.icu.lang.UCharacter.toLowerCase` and `toUpperCase` (`spark.sql.icu.caseMappings.enabled`, on by default). Python
 3.11 knows Unicode 14: 55 letters have a lower case since, and what stands beside a final sigma is looked up in other versions
 of two properties. The tables below are what differs, found by comparing both over all code points.
 """
@@ -43,6 +43,7 @@ _OTHER = ((0x295, 0x295), (0x1171E, 0x1171E))
 _LATER_LETTERS = {
     code: code + distance for first, last, distance in _LOWER for code in range(first, last + 1)
 }
+_EARLIER_LETTERS = {lower: upper for upper, lower in _LATER_LETTERS.items()}
 _LATER_KINDS = {
     chr(code): kind
     for kind, ranges in ((_Kind.CASED, _CASED), (_Kind.IGNORED, _IGNORED), (_Kind.OTHER, _OTHER))
@@ -66,6 +67,15 @@ def spark_lower(text: str) -> str:
         place = text.index("Σ", place + 1)
         lowered += ("ς" if _is_final(text, place) else "σ") + part
     return lowered
+
+
+def spark_upper(text: str) -> str:
+    """A text in upper case as Spark's upper() writes it.
+
+    >>> spark_upper("straße ﬁ")
+    'STRASSE FI'
+    """
+    return text.upper() if text.isascii() else text.translate(_EARLIER_LETTERS).upper()
 
 
 def _is_final(text: str, place: int) -> bool:
