@@ -17,8 +17,9 @@ from penstock.sql.text.lexing import quote
 from penstock.sql.text.literals import Kind, Literal
 
 ALLOWED_ALONE = (
-    "Allowed without Spark: comparisons, BETWEEN, IN, IS and patterns of a column with literals of its own type "
-    "family, text functions such as lower() and contains(), boolean columns, AND, OR and NOT."
+    "Allowed without Spark: comparisons, BETWEEN, IN and IS of a column with literals of its own type family; LIKE and ILIKE, "
+    "also ANY and ALL, with constant patterns; RLIKE with a constant regular expression of the subset in "
+    "docs/reference/predicates.md; text functions such as lower(), contains() and length(); boolean columns, AND, OR and NOT."
 )
 
 #: names that Spark computes although no parentheses follow
