@@ -20,7 +20,7 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.reporting.definitions import all_definitions, numbered
 from penstock.spark.results import window_schemas
-from penstock.spark.results.cataloguing import number_definitions, write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
@@ -45,8 +45,8 @@ def layout(tmp_path: Path) -> Layout:
 
 def declared(layout: Layout, condition: str, stream: str = STREAM, **more: Any) -> int:
     """Declares a view, as a run does; the number of its definition."""
-    views = number_definitions(layout, stream, SCHEMA, {"rule": selection(condition, **more)})
-    write_catalog(layout, {stream: SCHEMA}, {stream: views})
+    views = CatalogWriter(layout).number(stream, SCHEMA, {"rule": selection(condition, **more)})
+    CatalogWriter(layout).write({stream: SCHEMA}, {stream: views})
     found = views["rule"]
     assert isinstance(found, ViewDefinition)
     assert find_view(layout, "RULE")[1]["number"] == found.number
@@ -58,7 +58,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
     assert numbers == [1, 2, 1, 2, 3]
     assert declared(layout, "id > '3'") == 4, "blanks and names make no difference, texts do"
     assert declared(layout, "id > 1", projection=(("id", "id"),)) == 1, "nor does a SELECT list"
-    write_catalog(layout, {STREAM: SCHEMA}, {STREAM: {}})
+    CatalogWriter(layout).write({STREAM: SCHEMA}, {STREAM: {}})
     assert find_view(layout, "rule")[1]["dropped"]
     assert declared(layout, "id > 1") == 1, "a view that was dropped comes back"
     assert declared(layout, "id > 1", stream="other") == 5, "on another stream it is another one"
@@ -71,7 +71,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
 
 def test_a_number_is_durable_before_anything_is_bound_to_it(layout: Layout) -> None:
     declared(layout, "id > 1")
-    views = number_definitions(layout, STREAM, SCHEMA, {"rule": selection("id > 2")})
+    views = CatalogWriter(layout).number(STREAM, SCHEMA, {"rule": selection("id > 2")})
     # the run ends here, and the script is changed before the next one
     assert read_catalog(layout)["views"]["rule"]["number"] == 2
     assert declared(layout, "id > 3") == 3

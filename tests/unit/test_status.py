@@ -20,7 +20,7 @@ from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results.cataloguing import write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
@@ -183,7 +183,7 @@ def test_lanes_that_fail_are_problems_and_how_far_behind_they_are_is_known(layou
 
 def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> None:
     definition = WindowDefinition("daily", "1", "SELECT 1")
-    write_catalog(layout, {}, {"rides.fares": {"daily": definition}})
+    CatalogWriter(layout).write({}, {"rides.fares": {"daily": definition}})
     status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     for cut in (0, 1, 1):

@@ -15,6 +15,7 @@ from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
 from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
+from penstock.operators.coding.merging import merge_coded
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.rules.facts import RulePlan, compile_rules
 from penstock.operators.rules.matcher import RuleMatcher
@@ -70,6 +71,19 @@ class SelectionPlan:
 def compile_selections(selections: SelectionSet) -> SelectionPlan:
     """Compiles a selection set, once, in the driver."""
     return SelectionPlan(code_selections(selections), compile_rules(selections))
+
+
+def merge_selections(
+    one: SelectionPlan, other: SelectionPlan, order: npt.NDArray[np.int64], selections: SelectionSet
+) -> SelectionPlan:
+    """Compiles a selection set from what most of it and the rest of it were compiled to.
+
+    Args:
+        one, other: what was compiled, over columns of the same names.
+        order: int64[queries], see `merge_coded`.
+        selections: the set.
+    """
+    return SelectionPlan(merge_coded(one.coded, other.coded, order), compile_rules(selections))
 
 
 @dataclass(frozen=True, slots=True)

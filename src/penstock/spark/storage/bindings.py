@@ -7,12 +7,13 @@ finds the binding and is answered by the same views, whatever has been registere
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
+from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import BINDING, PLAN
@@ -73,6 +74,11 @@ class WindowDefinition:
     id: str
     sql: str
     beneath: tuple[tuple[str, str], ...] = ()
+
+
+def members(definition: ViewDefinition | WindowDefinition) -> dict[str, Any]:
+    """The attributes of a definition by name."""
+    return {each.name: getattr(definition, each.name) for each in fields(definition)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,8 @@ class PlanLog:
         self._plans = layout.plans(stream)
         self._bindings = layout.bindings(stream)
         self._stream = stream
+        #: selection views of the version stored last, with their JSON
+        self._texts: dict[str, tuple[ViewDefinition, Encoded]] = {}
 
     def newest(self) -> int | None:
         """Number of the newest stored plan version, or None.
@@ -194,9 +202,16 @@ class PlanLog:
         Raises:
             CheckpointError: another run has stored that version.
         """
+        known = self._texts
+        self._texts = {
+            name: each
+            if (each := known.get(name)) is not None and each[0] is view
+            else (view, encoded(_plain(view)))
+            for name, view in views.items()
+        }
         document = {
             "version": version,
-            "views": [_plain(view) for view in views.values()],
+            "views": encoded_list(text for _, text in self._texts.values()),
             # first definitions have the number 1: code and documents of before know of no other
             "numbers": {name: view.number for name, view in views.items() if view.number != 1},
             "windows": [asdict(window) for window in register.windows],
@@ -318,7 +333,7 @@ def _judged_by(believed: Believed) -> dict[str, int]:
 
 
 def _plain(view: ViewDefinition) -> dict[str, object]:
-    return {name: value for name, value in asdict(view).items() if name != "number"}
+    return {name: value for name, value in members(view).items() if name != "number"}
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:
