@@ -56,6 +56,7 @@ from penstock.sql.script.script import (
     parse_script,
     sources_of,
 )
+from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
@@ -157,6 +158,7 @@ class Declaring:
     def views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
         fresh: dict[str, str] = {}
+        shapes = SelectionShapes()
         taken = {name.upper() for name in (*staged.tables, *staged.streams)}
         written: dict[str, tuple[Query, str]] = {}
         for name, view in views.items():
@@ -164,7 +166,7 @@ class Declaring:
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
             if isinstance(view, str):
-                query, text = parse_query(view, self.aggregates), view
+                query, text = parse_query(view, self.aggregates, shapes), view
             else:
                 query, text = view.query, view.text
             known_as = staged.spelled.get(name.upper()) or fresh.setdefault(name.upper(), name)

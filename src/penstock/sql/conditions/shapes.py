@@ -30,12 +30,26 @@ from penstock.sql.text.literals import Kind, Literal, number, string
 
 #: no string stands beside a word or another string, which would make another literal of both
 _STRING = r"(?<![\w'])'[^'\\]*'(?![\w'])"
-_PLAIN = re.compile(rf"(?:[\w\s<>=!().,-]++|{_STRING})*+", re.ASCII)
+#: a regular expression of the texts that may have a shape
+PLAIN = rf"(?:[\w\s<>=!().,-]++|{_STRING})*+"
+_PLAIN = re.compile(PLAIN, re.ASCII)
 _CONSTANT = re.compile(rf"{_STRING}|(?<![\w.])\d+(?:\.\d+)?(?![\w.])", re.ASCII)
 _ONE_STRING = re.compile(r"'[^'\\]*'")
 #: may be more than Spark reads
 _LONG_NUMBER = re.compile(r"\d{19}")
 _MAX_SHAPES = 10_000
+
+
+def shape(text: str) -> str | None:
+    """The shape of a text; None where texts of its shape may have other tokens."""
+    if not _PLAIN.fullmatch(text) or "--" in text:
+        return None
+    return _CONSTANT.sub(_mark, text)
+
+
+def constants(text: str) -> list[int]:
+    """Where the constants of a text that has a shape end."""
+    return [match.end() for match in _CONSTANT.finditer(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +68,15 @@ class ConditionParser:
 
     def parse(self, text: str) -> Condition:
         """As `parse_condition`."""
-        if not _PLAIN.fullmatch(text) or "--" in text or _LONG_NUMBER.search(text):
+        key = shape(text)
+        if key is None or _LONG_NUMBER.search(text):
             return parse_condition(text)
-        shape = _CONSTANT.sub(_mark, text)
-        template = self._templates.get(shape)
-        ends = [match.end() for match in _CONSTANT.finditer(text)]
+        template = self._templates.get(key)
+        ends = constants(text)
         if template is None:
             condition = parse_condition(text)
             if len(self._templates) < _MAX_SHAPES and all(map(_is_plain, operands(condition))):
-                self._templates[shape] = _Template(condition, ends)
+                self._templates[key] = _Template(condition, ends)
             return condition
         return _Filling(text, template.ends, ends).condition(template.condition)
 
