@@ -18,7 +18,13 @@ def view(name: str, source: str, text: str = "") -> View:
 def chain() -> Declared:
     """base <- left, right; left, right <- top; a view beside them."""
     declared = Declared()
-    for name, source in (("base", "t"), ("left", "Base"), ("right", "BASE"), ("top", "Left"), ("beside", "t")):
+    for name, source in (
+        ("base", "t"),
+        ("left", "Base"),
+        ("right", "BASE"),
+        ("top", "Left"),
+        ("beside", "t"),
+    ):
         declared.put(name, view(name, source))
     return declared.copy()
 

@@ -172,8 +172,9 @@ class PlanLog:
         self._plans = layout.plans(stream)
         self._bindings = layout.bindings(stream)
         self._stream = stream
-        #: selection views of the version stored last, with their JSON
-        self._texts: dict[str, tuple[ViewDefinition, Encoded]] = {}
+        #: the selection views of the version stored last, and the JSON of each
+        self._stored: dict[str, ViewDefinition] = {}
+        self._texts: dict[str, Encoded] = {}
 
     def newest(self) -> int | None:
         """Number of the newest stored plan version, or None.
@@ -202,16 +203,9 @@ class PlanLog:
         Raises:
             CheckpointError: another run has stored that version.
         """
-        known = self._texts
-        self._texts = {
-            name: each
-            if (each := known.get(name)) is not None and each[0] is view
-            else (view, encoded(_plain(view)))
-            for name, view in views.items()
-        }
         document = {
             "version": version,
-            "views": encoded_list(text for _, text in self._texts.values()),
+            "views": self._encoded(views),
             # first definitions have the number 1: code and documents of before know of no other
             "numbers": {name: view.number for name, view in views.items() if view.number != 1},
             "windows": [asdict(window) for window in register.windows],
@@ -223,6 +217,16 @@ class PlanLog:
                 f"plan version {version} of stream {self._stream} was written by another run; "
                 "only one run may use a checkpoint at a time"
             )
+
+    def _encoded(self, views: Mapping[str, ViewDefinition]) -> Encoded:
+        """The JSON of selection views; only what differs from the version stored last is encoded."""
+        for name, view in views.items():
+            if self._stored.get(name) is not view:
+                self._texts[name] = encoded(_plain(view))
+        if list(self._texts) != list(views):
+            self._texts = {name: self._texts[name] for name in views}
+        self._stored = dict(views)
+        return encoded_list(self._texts.values())
 
     def load(self, version: int) -> dict[str, ViewDefinition]:
         """The selection views of a stored plan version.
