@@ -35,6 +35,7 @@ SHAPES = [
     "length(s) > {} AND s = {}",
     "s = {}AND i = {}",
     "{} = s",
+    "i > 1e+{} AND i < 1E-{} OR i = +{}",
 ]
 
 

@@ -27,6 +27,8 @@ QUERIES = [
     "SELECT window(x, '1 minute') FROM t WHERE i > 3",
     "SELECT i FROM t WHERE i > 4   ",
     "SELECT i FROM t WHERE i > 44",
+    "SELECT * FROM t WHERE i + 1 > 1e+5",
+    "SELECT * FROM t WHERE i + 20 > 1e+10",
 ]
 
 
@@ -77,7 +79,8 @@ def test_templates_are_used() -> None:
     shapes = SelectionShapes()
     for number in range(5):
         parse_query(f"SELECT i FROM t WHERE i > {number} AND s LIKE '%{number}%'", (), shapes)
-    assert len(shapes._templates) == 1
+        parse_query(f"SELECT * FROM t WHERE i + {number} > 1e+{number}", (), shapes)
+    assert len(shapes._templates) == 2
 
 
 def test_mistakes_behind_views_of_a_known_shape_are_in_their_place() -> None:

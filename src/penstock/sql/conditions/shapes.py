@@ -31,7 +31,7 @@ from penstock.sql.text.literals import Kind, Literal, number, string
 #: no string stands beside a word or another string, which would make another literal of both
 _STRING = r"(?<![\w'])'[^'\\]*'(?![\w'])"
 #: a regular expression of the texts that may have a shape
-PLAIN = rf"(?:[\w\s<>=!().,-]++|{_STRING})*+"
+PLAIN = rf"(?:[\w\s<>=!().,*+-]++|{_STRING})*+"
 _PLAIN = re.compile(PLAIN, re.ASCII)
 _CONSTANT = re.compile(rf"{_STRING}|(?<![\w.])\d+(?:\.\d+)?(?![\w.])", re.ASCII)
 _ONE_STRING = re.compile(r"'[^'\\]*'")
