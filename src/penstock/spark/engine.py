@@ -358,11 +358,11 @@ class Engine:
     @property
     def warnings(self) -> list[str]:
         """Return warnings: what is declared, allowed, and rarely meant; each begins with the name of a view or table."""
-        declared = self._declared
+        names = self._declared.names
         return [
             f"{name}: {text}"
-            for name, texts in declared.warnings.items()
-            if name in declared.names
+            for name, texts in self._declared.warnings.items()
+            if name in names
             for text in texts
         ]
 

@@ -248,10 +248,11 @@ class SelectionBinder:
         error_queries: list[Query] = []
         for name, tree in queries.items():
             ordered = renumbered(tree, order)
-            selections.append(self._warned(_query(name, unraised(ordered, errors))))
+            selections.append(_query(name, unraised(ordered, errors)))
             raised = raised_tree(ordered, errors)
             if raised != trees.NEVER:
                 error_queries.append(_query(name, raised))
+        self._warn_of_never(selections)
         derived_places = set(self._derived)
         return BoundSelections(
             SelectionSet(tuple(attributes), tuple(selections)),
@@ -268,12 +269,13 @@ class SelectionBinder:
             tuple(places),
         )
 
-    def _warned(self, query: Query) -> Query:
-        """The query; a warning is noted where it is never true and nothing says why."""
-        if not query.terms and query.tree is None and query.name not in (name for name, _ in self._warnings):
-            self._query, self._clause = query.name, self._last_clauses[query.name]
-            self._warn(NEVER, 0, len(self._clause.text))
-        return query
+    def _warn_of_never(self, queries: Sequence[Query]) -> None:
+        """Notes a warning of each query that is never true where nothing says why."""
+        said = {name for name, _ in self._warnings}
+        for query in queries:
+            if not query.terms and query.tree is None and query.name not in said:
+                self._query, self._clause = query.name, self._last_clauses[query.name]
+                self._warn(NEVER, 0, len(self._clause.text))
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
         """Whether each derived column may raise; checks that Spark gives it the type assumed."""
