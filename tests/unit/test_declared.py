@@ -55,12 +55,12 @@ def test_what_is_beneath_a_query() -> None:
 def test_a_dropped_view_that_others_select_from_is_a_loose_end() -> None:
     declared = chain()
     declared.drop("left")
-    with pytest.raises(InputError, match=r"^View top selects from left\. Drop top too\.$"):
+    with pytest.raises(InputError, match=r"^View top selects from Left\. Drop top too\.$"):
         declared.refuse_loose_ends()
     declared.drop("top")
     declared.refuse_loose_ends()
     declared.drop("base")
-    with pytest.raises(InputError, match="View right selects from base"):
+    with pytest.raises(InputError, match="View right selects from BASE"):
         declared.refuse_loose_ends()
     declared.put("BASE", view("BASE", "t"))
     declared.refuse_loose_ends()

@@ -275,10 +275,10 @@ class Declared:
         Raises:
             InputError: one does.
         """
-        for gone in self.touched:
-            if gone.upper() not in self.spelled:
-                for name in self.above.get(gone.upper(), ()):
-                    raise InputError(f"View {name} selects from {gone}. Drop {name} too.")
+        gone = {name.upper(): None for name in self.touched if name.upper() not in self.spelled}
+        for name in (name for each in gone for name in self.above.get(each, ())):
+            source = next(each for each, _ in sources_of(self.views[name].query) if each.upper() in gone)
+            raise InputError(f"View {name} selects from {source}. Drop {name} too.")
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
