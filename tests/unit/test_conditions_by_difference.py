@@ -123,3 +123,16 @@ def test_another_time_zone_binds_anew() -> None:
     conditions = {f"v{number}": f"a > {number}" for number in range(20)}
     plan = compiled(conditions)
     assert compile_conditions(conditions, SCHEMA, None, "Asia/Tokyo", plan).binder is not plan.binder  # type: ignore[arg-type]
+
+
+def test_rules_are_compiled_anew_only_where_one_changed() -> None:
+    conditions = {f"v{number}": f"a > {number}" for number in range(20)} | {"text": "s LIKE '%1%' OR a = 3"}
+    plan = compiled(conditions)
+    assert plan.plan.rules is not None
+    more = compiled({"first": "b < 7", **conditions}, plan)
+    assert more.plan.rules is not None
+    assert more.plan.rules.nodes is plan.plan.rules.nodes
+    assert more.plan.names[more.plan.rules.queries[0]] == "text"
+    assert answers(more.plan) == answers(compiled({"first": "b < 7", **conditions}).plan)
+    other = compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}, plan)
+    assert answers(other.plan) == answers(compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}).plan)

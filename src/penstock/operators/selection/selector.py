@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Literal
 
@@ -83,7 +83,22 @@ def merge_selections(
         order: int64[queries], see `merge_coded`.
         selections: the set.
     """
-    return SelectionPlan(merge_coded(one.coded, other.coded, order), compile_rules(selections))
+    rules = _same_rules(one, order) if other.rules is None else None
+    return SelectionPlan(
+        merge_coded(one.coded, other.coded, order), compile_rules(selections) if rules is None else rules
+    )
+
+
+def _same_rules(plan: SelectionPlan, order: npt.NDArray[np.int64]) -> RulePlan | None:
+    """The rules of a plan for its queries in another order; None where some are left out, or follow each other otherwise."""
+    if plan.rules is None:
+        return None
+    places = np.full(max(len(plan.names), int(order.max(initial=-1)) + 1), -1)
+    places[order] = np.arange(len(order))
+    queries = places[plan.rules.queries]
+    if queries.min() < 0 or np.any(np.diff(queries) < 0):
+        return None
+    return replace(plan.rules, queries=queries.astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
