@@ -20,11 +20,11 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.reporting.definitions import all_definitions, numbered
 from penstock.spark.results import window_schemas
-from penstock.spark.results.cataloguing import number_definitions, write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
-from penstock.spark.storage.bindings import PlanLog, ViewDefinition
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 
@@ -45,8 +45,8 @@ def layout(tmp_path: Path) -> Layout:
 
 def declared(layout: Layout, condition: str, stream: str = STREAM, **more: Any) -> int:
     """Declares a view, as a run does; the number of its definition."""
-    views = number_definitions(layout, stream, SCHEMA, {"rule": selection(condition, **more)})
-    write_catalog(layout, {stream: SCHEMA}, {stream: views})
+    views = CatalogWriter(layout).number(stream, SCHEMA, {"rule": selection(condition, **more)})
+    CatalogWriter(layout).write({stream: SCHEMA}, {stream: views})
     found = views["rule"]
     assert isinstance(found, ViewDefinition)
     assert find_view(layout, "RULE")[1]["number"] == found.number
@@ -58,7 +58,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
     assert numbers == [1, 2, 1, 2, 3]
     assert declared(layout, "id > '3'") == 4, "blanks and names make no difference, texts do"
     assert declared(layout, "id > 1", projection=(("id", "id"),)) == 1, "nor does a SELECT list"
-    write_catalog(layout, {STREAM: SCHEMA}, {STREAM: {}})
+    CatalogWriter(layout).write({STREAM: SCHEMA}, {STREAM: {}})
     assert find_view(layout, "rule")[1]["dropped"]
     assert declared(layout, "id > 1") == 1, "a view that was dropped comes back"
     assert declared(layout, "id > 1", stream="other") == 5, "on another stream it is another one"
@@ -71,7 +71,7 @@ def test_a_definition_has_the_number_that_it_had(layout: Layout) -> None:
 
 def test_a_number_is_durable_before_anything_is_bound_to_it(layout: Layout) -> None:
     declared(layout, "id > 1")
-    views = number_definitions(layout, STREAM, SCHEMA, {"rule": selection("id > 2")})
+    views = CatalogWriter(layout).number(STREAM, SCHEMA, {"rule": selection("id > 2")})
     # the run ends here, and the script is changed before the next one
     assert read_catalog(layout)["views"]["rule"]["number"] == 2
     assert declared(layout, "id > 3") == 3
@@ -168,3 +168,63 @@ def test_a_window_view_that_is_redefined_while_it_is_read_is_not_said_to_be_dama
     redefine(0)
     monkeypatch.setattr(window_schemas, "read_published", read_later)
     assert window_schemas.require_readable(layout, STREAM, "v", "id 0").operator == 0
+
+
+def test_plan_versions_have_their_views_in_order(layout: Layout) -> None:
+    one, two, three = (
+        ViewDefinition(name, f"{name}:1", f"SELECT {name}", "TRUE", (("id", name),))
+        for name in ("a", "b", "c")
+    )
+    other = ViewDefinition("a", "a:2", "SELECT 2", "id > 2", None, 2)
+    versions = (
+        {"a": one, "b": two},
+        {"a": other, "b": two, "c": three},
+        {"b": two, "c": three, "a": one},
+        {"c": three},
+        {},
+    )
+    log = PlanLog(layout, STREAM)
+    for number, views in enumerate(versions):
+        log.store(number, views)
+        assert list(PlanLog(layout, STREAM).load(number).items()) == list(views.items())
+
+
+def test_one_writer_keeps_the_catalog_as_several_would(layout: Layout, tmp_path: Path) -> None:
+    beside = Layout(tmp_path / "beside", tmp_path / "beside" / "_penstock" / "checkpoint")
+    beside.open()
+    writer = CatalogWriter(layout)
+    window = WindowDefinition("w", "w:1", "SELECT 1")
+    steps: tuple[dict[str, dict[str, Any]], ...] = (
+        {"t": {"rule": selection("id > 1"), "w": window}},
+        {"t": {"rule": selection("id > 2")}, "t.w": {"over": WindowDefinition("over", "o:1", "SELECT 2")}},
+        {"t": {}, "u": {"rule": selection("id > 2")}},
+        {"t": {"rule": selection("id > 1"), "w": window}, "u": {}},
+    )
+    for views in steps:
+        for each, folder in ((writer, layout), (CatalogWriter(beside), beside)):
+            numbered_ = {stream: each.number(stream, SCHEMA, own) for stream, own in views.items()}
+            each.write(dict.fromkeys(("t", "u"), SCHEMA), numbered_)
+            for entry in read_catalog(folder)["views"].values():
+                assert entry.get("dropped", "20")[:2] == "20"
+        said, expected = (_undated(read_catalog(folder)) for folder in (layout, beside))
+        assert said == expected
+
+
+def _undated(catalog: dict[str, Any]) -> dict[str, Any]:
+    """A catalog that only says which of its definitions were dropped."""
+    for entry in catalog["views"].values():
+        for each in (entry, *entry.get("others", ())):
+            if "dropped" in each:
+                each["dropped"] = True
+    return catalog
+
+
+def test_a_catalog_that_says_the_same_is_not_written(layout: Layout) -> None:
+    writer = CatalogWriter(layout)
+    views = writer.number(STREAM, SCHEMA, {"rule": selection("id > 1")})
+    writer.write({STREAM: SCHEMA}, {STREAM: views})
+    layout.catalog.unlink()
+    writer.write({STREAM: SCHEMA}, {STREAM: views})
+    assert not layout.catalog.exists()
+    writer.write({STREAM: SCHEMA}, {STREAM: {}})
+    assert "dropped" in read_catalog(layout)["views"]["rule"]

@@ -27,7 +27,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.bound_views import store_views, stored_views
-from penstock.spark.results.cataloguing import write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sessions.zone import keep_zone, kept_zone, require_zone
 from penstock.spark.sources.file_watch import FileWatch
@@ -144,7 +144,7 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: layout.manifests("s") / "newest",
     ),
     "CATALOG": (
-        lambda layout: write_catalog(layout, {"s": StructType()}, {}),
+        lambda layout: CatalogWriter(layout).write({"s": StructType()}, {}),
         lambda layout: read_catalog(layout),
         lambda layout: layout.catalog,
     ),

@@ -21,7 +21,7 @@ from penstock.monitor.report import status_lines
 from penstock.spark.reporting.catalog import find_view
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results.cataloguing import write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
@@ -210,7 +210,7 @@ def test_a_slow_disk_does_not_make_the_status_rarer(layout: Layout, monkeypatch:
 
 def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> None:
     definition = WindowDefinition("daily", "1", "SELECT 1")
-    write_catalog(layout, {}, {"rides.fares": {"daily": definition}})
+    CatalogWriter(layout).write({}, {"rides.fares": {"daily": definition}})
     status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     for cut in (0, 1, 1):

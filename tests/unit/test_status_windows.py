@@ -19,7 +19,7 @@ from penstock.monitor.report import status_lines
 from penstock.operators.windows.answers import Answer
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import Merged
-from penstock.spark.results.cataloguing import write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import SaidWindows, ViewCounts
@@ -166,16 +166,15 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
     assert "final with the next batch" not in told
     assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"large": 0, "silent": 0}
     schema = StructType()
-    write_catalog(
-        layout, {"orders": schema}, {"orders": {"silent": ViewDefinition("silent", "1", "", "TRUE", None)}}
+    CatalogWriter(layout).write(
+        {"orders": schema}, {"orders": {"silent": ViewDefinition("silent", "1", "", "TRUE", None)}}
     )
     told = lines(layout)
     assert "window view hours of orders: 0 early, 0 corrected, 0 final" in told
     assert "  dropped at 20" in told
     assert "not final" not in told
     assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"silent": 0}
-    write_catalog(
-        layout,
+    CatalogWriter(layout).write(
         {"orders": schema},
         {"orders": {name: ViewDefinition(name, "1", "", "TRUE", None) for name in ("silent", "large")}},
     )

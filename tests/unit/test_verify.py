@@ -22,7 +22,7 @@ from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.manifests import published_paths, read_published
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.results.cataloguing import write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
@@ -38,7 +38,7 @@ def layout(tmp_path: Path) -> Layout:
     """Two batches of a stream, and a log with a run of tuples."""
     found = Layout.of(tmp_path / "out", None)
     found.open()
-    write_catalog(found, {"s": StructType()}, {})
+    CatalogWriter(found).write({"s": StructType()}, {})
     publisher = Publisher(found, "s")
     for batch in range(2):
         rows = pa.table({"n": list(range(1_000))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
@@ -49,7 +49,10 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class Declared:
-    """Everything declared so far; names keep their case and are found without it."""
+    """Everything declared so far; names keep their case and are found without it.
+
+    Views are added by `put` and removed by `drop` alone.
+    """
 
     tables: dict[str, CreateTable] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
@@ -58,6 +61,12 @@ class Declared:
     sinks: list[Sink] = field(default_factory=list)
     #: by the view, table or stream they are about
     warnings: dict[str, list[str]] = field(default_factory=dict)
+    #: the views' names as declared, by name in upper case
+    spelled: dict[str, str] = field(default_factory=dict)
+    #: the views that select from a view directly, by its name in upper case
+    above: dict[str, dict[str, None]] = field(default_factory=dict)
+    #: the views that were added, redefined or dropped since the copy was made
+    touched: dict[str, None] = field(default_factory=dict)
 
     def copy(self) -> Declared:
         """A copy to change; a mistake half way then leaves nothing behind."""
@@ -68,7 +77,48 @@ class Declared:
             dict(self.views),
             list(self.sinks),
             dict(self.warnings),
+            dict(self.spelled),
+            {name: dict(views) for name, views in self.above.items()},
         )
+
+    def put(self, name: str, view: View) -> None:
+        """Adds a view, or redefines one."""
+        if name in self.views:
+            self._unlink(name)
+        self.views[name] = view
+        self.spelled[name.upper()] = name
+        self.touched[name] = None
+        for source, _ in sources_of(view.query):
+            if source.upper() in self.spelled:
+                self.above.setdefault(source.upper(), {})[name] = None
+
+    def drop(self, name: str) -> None:
+        """Removes a view; see `refuse_loose_ends`."""
+        self._unlink(name)
+        del self.views[name], self.spelled[name.upper()]
+        self.touched[name] = None
+
+    def _unlink(self, name: str) -> None:
+        for source, _ in sources_of(self.views[name].query):
+            self.above.get(source.upper(), {}).pop(name, None)
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The query of every view, by name in upper case."""
+        return _Queries(self)
+
+    def beneath(self, query: Query) -> tuple[tuple[str, str], ...]:
+        """The name and the text of the views that a query selects from, directly or through others."""
+        found: dict[str, tuple[str, str]] = {}
+        reached = [query]
+        while reached:
+            for source, _ in sources_of(reached.pop()):
+                name = self.spelled.get(source.upper())
+                if name is not None and name not in found:
+                    view = self.views[name]
+                    found[name] = name, view.definition.sql
+                    reached.append(view.query)
+        return tuple(found.values())
 
     @property
     def names(self) -> dict[str, str]:
@@ -87,10 +137,38 @@ class Declared:
     def on(self, stream: str) -> dict[str, ViewDefinition | WindowDefinition]:
         """The selection and window views on a stream, those with a deadline apart."""
         return {
-            name: view.definition
-            for name, view in self.views.items()
-            if view.stream == stream and isinstance(view.definition, ViewDefinition | WindowDefinition)
+            name: definition
+            for name in self.views
+            if (definition := self._defined_on(name, stream)) is not None
         }
+
+    def versions(self, before: Declared, name: str) -> list[View]:
+        """What a view was and what it is, where it was or is."""
+        return [declared.views[name] for declared in (before, self) if name in declared.views]
+
+    def touches(self, before: Declared, kind: type) -> bool:
+        """Whether a view was added, redefined or dropped whose definition is or was of a kind."""
+        return any(
+            isinstance(view.definition, kind) for name in self.touched for view in self.versions(before, name)
+        )
+
+    def changes(
+        self, before: Declared, stream: str
+    ) -> tuple[dict[str, ViewDefinition | WindowDefinition], list[str]]:
+        """What changed of the selection and window views on a stream: those that are new or others now, and those that left."""
+        old, new = (
+            {name: each for name in self.touched if (each := declared._defined_on(name, stream)) is not None}
+            for declared in (before, self)
+        )
+        changed = {name: definition for name, definition in new.items() if old.get(name) != definition}
+        return changed, [name for name in old if name not in new]
+
+    def _defined_on(self, name: str, stream: str) -> ViewDefinition | WindowDefinition | None:
+        view = self.views.get(name)
+        if view is None or view.stream != stream:
+            return None
+        definition = view.definition
+        return definition if isinstance(definition, ViewDefinition | WindowDefinition) else None
 
     @property
     def joins(self) -> dict[str, JoinDefinition]:
@@ -160,7 +238,7 @@ class Declared:
         Raises:
             UnknownNameError: there is no such view.
         """
-        found = next((known for known in self.views if known.upper() == name.upper()), None)
+        found = self.spelled.get(name.upper())
         if found is None:
             shown = sorted(self.views)
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
@@ -192,16 +270,15 @@ class Declared:
             raise place.error(UnsupportedError, message, 0, len(place.text))
 
     def refuse_loose_ends(self) -> None:
-        """Makes sure that every view still has what it selects from.
+        """Makes sure that no view selects from one that was dropped.
 
         Raises:
-            InputError: one has not.
+            InputError: one does.
         """
-        sources = {name.upper() for name in (*self.streams, *self.statics, *self.views)}
-        for name, view in self.views.items():
-            for source, _ in sources_of(view.query):
-                if source.upper() not in sources:
-                    raise InputError(f"View {name} selects from {source}. Drop {name} too.")
+        gone = {name.upper(): None for name in self.touched if name.upper() not in self.spelled}
+        for name in (name for each in gone for name in self.above.get(each, ())):
+            source = next(each for each, _ in sources_of(self.views[name].query) if each.upper() in gone)
+            raise InputError(f"View {name} selects from {source}. Drop {name} too.")
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
@@ -232,17 +309,35 @@ class Declared:
                     *now.at(),
                 )
 
-    def dependents(self, names: Collection[str]) -> list[str]:
-        """The views that select from one of these, directly or through others."""
-        found = {name.upper() for name in names}
-        order = []
-        grown = True
-        while grown:
-            grown = False
-            for name, view in self.views.items():
-                below = {source.upper() for source, _ in sources_of(view.query)}
-                if name.upper() not in found and not found.isdisjoint(below):
-                    found.add(name.upper())
-                    order.append(name)
-                    grown = True
-        return order
+    def dependents(self, names: Iterable[str]) -> list[str]:
+        """The views that select from one of these, directly or through others; each after those that it selects from."""
+        named = list(names)
+        seen = {name.upper() for name in named}
+        ended: list[str] = []
+
+        def visit(name: str) -> None:
+            for each in reversed(self.above.get(name.upper(), {})):
+                if each.upper() not in seen:
+                    seen.add(each.upper())
+                    visit(each)
+                    ended.append(each)
+
+        for name in reversed(named):
+            visit(name)
+        return ended[::-1]
+
+
+class _Queries(Mapping[str, Query]):
+    """The query of every view, by name in upper case: of what is declared when it is asked."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+
+    def __getitem__(self, name: str) -> Query:
+        return self._declared.views[self._declared.spelled[name]].query
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared.spelled)
+
+    def __len__(self) -> int:
+        return len(self._declared.spelled)

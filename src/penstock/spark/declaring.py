@@ -17,7 +17,6 @@ from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared, Stream, View
 from penstock.spark.definitions import (
-    beneath,
     check_projections,
     define_deadline,
     define_derived,
@@ -59,6 +58,7 @@ from penstock.sql.script.script import (
     parse_script,
     sources_of,
 )
+from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
@@ -128,7 +128,7 @@ class Declaring:
         targets = {insert_view(insert) for insert in parsed.inserts}
         dropped = [name for name in before if name not in wanted and name not in targets]
         for name in dropped:
-            del staged.views[name]
+            staged.drop(name)
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
         self.views(staged, changed)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
@@ -159,7 +159,8 @@ class Declaring:
 
     def views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
-        declared = {name.upper(): name for name in staged.views}
+        fresh: dict[str, str] = {}
+        shapes = SelectionShapes()
         taken = {name.upper() for name in (*staged.tables, *staged.streams)}
         written: dict[str, tuple[Query, str]] = {}
         for name, view in views.items():
@@ -167,35 +168,33 @@ class Declaring:
             if name.upper() in taken:
                 raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
             if isinstance(view, str):
-                query, text = parse_query(view, self.aggregates), view
+                query, text = parse_query(view, self.aggregates, shapes), view
             else:
                 query, text = view.query, view.text
-            if (known_as := declared.setdefault(name.upper(), name)) in written:
+            known_as = staged.spelled.get(name.upper()) or fresh.setdefault(name.upper(), name)
+            if known_as in written:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
             written[known_as] = (query, text)
-        known = {name.upper(): view.query for name, view in staged.views.items()}
-        texts = {name.upper(): (name, text) for name, text in staged.texts.items()}
-        for name in staged.dependents(written.keys() & staged.views.keys()):
+        known = staged.queries
+        for name in staged.dependents([name for name in written if name in staged.views]):
             view_ = staged.views[name]
             written.setdefault(name, (view_.query, view_.definition.sql))
-        texts.update({name.upper(): (name, text) for name, (_, text) in written.items()})
         users = {each: aggregate.signature for each, aggregate in self.aggregates.items()}
         new: dict[str, dict[str, SelectQuery]] = {}
         selections: dict[str, list[SelectQuery]] = {}
         for name, (query, text) in written.items():
-            known[name.upper()] = query
-            _refuse_circle(name, known)
+            _refuse_circle(name, query, known)
             flat = flatten(query, known)
-            below = beneath(query, texts, known)
+            below = staged.beneath(query)
             if not isinstance(flat, SelectQuery):
                 check_length("view", name)
             if isinstance(flat, JoinQuery):
-                staged.views[name] = self._joined(staged, name, (query, text), flat, below)
+                staged.put(name, self._joined(staged, name, (query, text), flat, below))
                 continue
             if isinstance(flat, WindowQuery) and flat.over is not None:
-                staged.views[name] = self._derived(staged, name, (query, text), flat, below, known)
+                staged.put(name, self._derived(staged, name, (query, text), flat, below))
                 continue
             stream = staged.stream_name(flat)
             source, host = staged.streams[stream].source, staged.streams[stream].host
@@ -210,7 +209,7 @@ class Declaring:
                 definition = define_selection(name, text, flat, source)
                 new.setdefault(stream, {})[name] = flat
                 selections.setdefault(stream, []).append(flat)
-            staged.views[name] = View(stream, query, definition)
+            staged.put(name, View(stream, query, definition))
         for stream, selected in selections.items():
             columns = staged.streams[stream].source.schema.fieldNames()
             check_projections(selected, columns, staged.streams[stream].host)
@@ -236,9 +235,12 @@ class Declaring:
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
         """Warns of deadlines that no window can meet."""
-        all_of_them = staged.deadlines
-        deadlines = {name: all_of_them[name][1] for name in declared if name in all_of_them}
-        short = {name: each.bound.view.query.deadline for name, each in deadlines.items()}
+        definitions = {name: staged.views[name].definition for name in declared}
+        short = {
+            name: each.bound.view.query.deadline
+            for name, each in definitions.items()
+            if isinstance(each, DeadlineDefinition)
+        }
         short = {name: seconds for name, seconds in short.items() if seconds < _SHORT_SECONDS}
         floor = order_floor(self._spark) if short else 0.0
         for name, seconds in short.items():
@@ -298,7 +300,6 @@ class Declaring:
         written: tuple[Query, str],
         flat: WindowQuery,
         below: tuple[tuple[str, str], ...],
-        known: Mapping[str, Query],
     ) -> View:
         """A window view over a window or join view, bound to the columns of that.
 
@@ -308,12 +309,12 @@ class Declaring:
             written: its query and text.
             flat: its query over the view beneath.
             below: (name, text) of the views beneath.
-            known: the query of every view, by name in upper case.
         """
         query, text = written
         source = staged.view_name(flat.source)
         check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
-        inner, view = flatten(known[source.upper()], known), staged.views[source]
+        view = staged.views[source]
+        inner = flatten(view.query, staged.queries)
         assert isinstance(view.definition, WindowDefinition | JoinDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
@@ -371,7 +372,7 @@ class Declaring:
             isinstance(query, SelectQuery)
             and query.projection is None
             and not query.conditions
-            and query.source.upper() in {name.upper() for name in staged.views}
+            and query.source.upper() in staged.spelled
         ):
             view = staged.view_name(query.source)
         else:
@@ -404,13 +405,13 @@ class Declaring:
         return Stream(source, SparkExpressionHost(self._spark, source.schema, declaring=True), probe)
 
 
-def _refuse_circle(name: str, views: Mapping[str, Query]) -> None:
+def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:
     passed: set[str] = set()
-    reached = [name.upper()]
+    reached = [query]
     while reached:
-        for source, _ in sources_of(views[reached.pop()]):
+        for source, _ in sources_of(reached.pop()):
             if source.upper() == name.upper():
                 raise InputError(f"View {name} selects from itself. Change its FROM.")
             if source.upper() in views and source.upper() not in passed:
                 passed.add(source.upper())
-                reached.append(source.upper())
+                reached.append(views[source.upper()])

@@ -30,7 +30,6 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import Query, sources_of
 from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
@@ -355,26 +354,6 @@ def _check_computable(
             field = f"{enclosed(call.arguments[0])}.{quoted(kind.field(0).name)}"
             message += f" Take it of each field, or of the one that decides: {aggregate.function}({field})."
         raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text)) from None
-
-
-def beneath(
-    query: Query, texts: Mapping[str, tuple[str, str]], known: Mapping[str, Query]
-) -> tuple[tuple[str, str], ...]:
-    """The views a query selects from, directly or through others.
-
-    Args:
-        query: the query as written.
-        texts: the name and the text of every view, by name in upper case.
-        known: the query of every view, by name in upper case.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    reached = [query]
-    while reached:
-        for source, _ in sources_of(reached.pop()):
-            if source.upper() in known and source.upper() not in found:
-                found[source.upper()] = texts[source.upper()]
-                reached.append(known[source.upper()])
-    return tuple(found.values())
 
 
 def _identity(name: str, *parts: object) -> str:

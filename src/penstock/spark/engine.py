@@ -27,6 +27,7 @@ from penstock.spark.functions import (
     register_aggregate,
     registering,
 )
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
@@ -36,6 +37,7 @@ from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import stream_source
+from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.spark.view_list import Views
 from penstock.trigger import Trigger
@@ -213,7 +215,7 @@ class Engine:
         with self._lock:
             staged = self._declared.copy()
             for name in names:
-                del staged.views[staged.view_name(name)]
+                staged.drop(staged.view_name(name))
             staged.refuse_loose_ends()
             self._install(staged)
         return self
@@ -356,11 +358,11 @@ class Engine:
     @property
     def warnings(self) -> list[str]:
         """Return warnings: what is declared, allowed, and rarely meant; each begins with the name of a view or table."""
-        declared = self._declared
+        names = self._declared.names
         return [
             f"{name}: {text}"
-            for name, texts in declared.warnings.items()
-            if name in declared.names
+            for name, texts in self._declared.warnings.items()
+            if name in names
             for text in texts
         ]
 
@@ -450,21 +452,22 @@ class Engine:
         if run is None or not run.active:
             return
         run.set_sinks(staged.sinks_by_stream())
-        if staged.joins != before.joins or staged.statics.keys() != before.statics.keys():
+        if staged.statics.keys() != before.statics.keys() or (
+            staged.touches(before, JoinDefinition) and staged.joins != before.joins
+        ):
             run.set_joins(staged.joins, staged.statics)
-        run.set_deadlines(staged.deadlines)
+        if staged.touches(before, DeadlineDefinition):
+            run.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():
-            old, new = before.on(name), staged.on(name)
             if name in run.queries:
-                changed = {
-                    view: definition for view, definition in new.items() if old.get(view) != definition
-                }
-                dropped = [view for view in old if view not in new]
+                changed, dropped = staged.changes(before, name)
                 if changed or dropped:
                     run.change(name, changed, dropped)
-            elif new or name in staged.mapped:
+            elif (new := staged.on(name)) or name in staged.mapped:
                 run.prepare(name, stream.source)
                 run.add_stream(name, stream.source, new, stream.probe)
+        if not any(view.derived for name in staged.touched for view in staged.versions(before, name)):
+            return
         derived = staged.derived
         for place in before.derived | derived:
             known, wanted = before.derived.get(place, {}), derived.get(place, {})

@@ -37,7 +37,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
-from penstock.spark.results.cataloguing import number_definitions, write_catalog
+from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks import Sink
@@ -110,6 +110,7 @@ class Execution:
         self._derived: Mapping[str, DerivedStream] = {}
         #: of streams that are prepared and not added yet, see `added_columns`
         self._added_columns: dict[str, list[str]] = {}
+        self._catalog = CatalogWriter(layout)
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
@@ -270,7 +271,7 @@ class Execution:
             self._name,
             self._functions,
         )
-        views = number_definitions(self.layout, name, source.schema, views)
+        views = self._catalog.number(name, source.schema, views)
         known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
@@ -312,7 +313,7 @@ class Execution:
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
         query = self.queries[stream]
-        add = number_definitions(self.layout, stream, query.source.schema, add)
+        add = self._catalog.number(stream, query.source.schema, add)
         query.plans.change(add, frozenset(drop))
         self._write_catalog()
         self.events.record(
@@ -507,7 +508,7 @@ class Execution:
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        write_catalog(self.layout, streams, views, self._joins.joins)
+        self._catalog.write(streams, views, self._joins.joins)
 
     def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
         """Hands a published batch to the sinks, by the views of the plan that answered it."""

@@ -67,7 +67,7 @@ def _columns(declared: Declared, name: str) -> list[str]:
     if view.derived is not None:
         return [output.name for output in view.derived.bound.outputs]
     stream = declared.streams[view.stream]
-    flat = flatten(view.query, {each.upper(): known.query for each, known in declared.views.items()})
+    flat = flatten(view.query, declared.queries)
     if isinstance(flat, WindowQuery):
         return list(rows_schema(flat, name, stream.source, stream.host).fieldNames())
     assert isinstance(flat, SelectQuery), "a join view has been told apart"

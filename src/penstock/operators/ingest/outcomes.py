@@ -93,9 +93,31 @@ class Outcomes:
         return cls(kinds, numbers, views, conditions)
 
     @classmethod
+    def numbered(cls, views: int, conditions: int = 0, errors: Sequence[int] = ()) -> Outcomes:
+        """The outcomes of the queries of views, of conditions, and of those that find what is lost to errors.
+
+        Args:
+            views, conditions: how many there are.
+            errors: the number, among views and conditions, of each query by which an error query loses tuples.
+        """
+        lost = np.asarray(errors, np.int32)
+        of_views = lost < views
+        error_kinds = np.where(of_views, Kind.VIEW_ERROR, Kind.CONDITION_ERROR)
+        return cls(
+            np.concatenate([np.repeat([Kind.VIEW, Kind.CONDITION], [views, conditions]), error_kinds]).astype(
+                np.uint8
+            ),
+            np.concatenate(
+                [np.arange(views), np.arange(conditions), np.where(of_views, lost, lost - views)]
+            ).astype(np.int32),
+            views,
+            conditions,
+        )
+
+    @classmethod
     def of_views(cls, views: int) -> Outcomes:
         """The outcomes of queries that are views, all of them."""
-        return cls.of([Outcome(Kind.VIEW, number) for number in range(views)])
+        return cls.numbered(views)
 
     def tell_apart(
         self, offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int32], rows: int

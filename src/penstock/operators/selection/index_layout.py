@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.index import ENTRY, LAST_BIN, Entries, Predicates
+from penstock.kernels.spans import spans
 from penstock.operators.coding.regions import CodedSelections
 
 Floats = npt.NDArray[np.float64]
@@ -274,7 +275,7 @@ def build_layout(terms: TermTable, frequencies: Frequencies, access: Ints, cost_
     accessed = live[is_access]
     scanned = np.flatnonzero(access == SCAN)
     ranges = terms.ranges[accessed]
-    range_number = _spans(terms.predicates.start[accessed], ranges)
+    range_number = spans(terms.predicates.start[accessed], ranges)
     entry_term = np.concatenate([scanned, np.repeat(term[is_access], ranges)])
     entry_low = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.low[range_number]])
     entry_high = np.concatenate([np.zeros(len(scanned), np.uint32), terms.predicates.high[range_number]])
@@ -375,10 +376,3 @@ def _equal_shares(count: Ints) -> npt.NDArray[np.uint8]:
     before = np.cumsum(count + 1) - (count + 1)
     bins: npt.NDArray[np.uint8] = (before * 256 // (before[-1] + count[-1] + 1)).astype(np.uint8)
     return bins
-
-
-def _spans(starts: Ints, lengths: Ints) -> Ints:
-    """start, start + 1, ... for each (start, length), end to end."""
-    ends = np.cumsum(lengths)
-    spans: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-    return spans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import thread_time_ns
 from typing import Literal
 
@@ -15,6 +15,7 @@ from penstock.kernels.compiled import filling
 from penstock.kernels.index import CHUNK_ROWS
 from penstock.kernels.lanes import LANES
 from penstock.operators.coding.encode import Codes, ColumnEncoder, code_type
+from penstock.operators.coding.merging import merge_coded
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, code_selections
 from penstock.operators.rules.facts import RulePlan, compile_rules
 from penstock.operators.rules.matcher import RuleMatcher
@@ -91,6 +92,34 @@ class AscMeasures:
         self.tuples += tuples
         self.evaluations += found.evaluations
         self.ns += ns
+
+
+def merge_selections(
+    one: SelectionPlan, other: SelectionPlan, order: npt.NDArray[np.int64], selections: SelectionSet
+) -> SelectionPlan:
+    """Compiles a selection set from what most of it and the rest of it were compiled to.
+
+    Args:
+        one, other: what was compiled, over columns of the same names.
+        order: int64[queries], see `merge_coded`.
+        selections: the set.
+    """
+    rules = _same_rules(one, order) if other.rules is None else None
+    return SelectionPlan(
+        merge_coded(one.coded, other.coded, order), compile_rules(selections) if rules is None else rules
+    )
+
+
+def _same_rules(plan: SelectionPlan, order: npt.NDArray[np.int64]) -> RulePlan | None:
+    """The rules of a plan for its queries in another order; None where some are left out, or follow each other otherwise."""
+    if plan.rules is None:
+        return None
+    places = np.full(max(len(plan.names), int(order.max(initial=-1)) + 1), -1)
+    places[order] = np.arange(len(order))
+    queries = places[plan.rules.queries]
+    if queries.min() < 0 or np.any(np.diff(queries) < 0):
+        return None
+    return replace(plan.rules, queries=queries.astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)

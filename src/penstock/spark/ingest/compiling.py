@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
-from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
-from penstock.operators.selection.selector import compile_selections
+from penstock.operators.ingest.outcomes import Outcomes
 from penstock.plan.expressions import Derived
 from penstock.plan.selection import SelectionSet
 from penstock.plan.spark_types import spark_name
@@ -19,6 +18,7 @@ from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.ingest.conditions import CompiledConditions, compile_conditions
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.spark.sources.source import Source
@@ -38,6 +38,7 @@ class CompiledPlan:
         windows: the window views it answers.
         derived: the columns Spark computes for all of them.
         failed: views of which Spark can plan an expression no more, and what it says; they match nothing.
+        selected: the conditions, bound and compiled, for the next version.
     """
 
     program: StreamProgram
@@ -46,6 +47,7 @@ class CompiledPlan:
     windows: CompiledWindows
     derived: tuple[Derived, ...]
     failed: Mapping[str, str]
+    selected: CompiledConditions
 
     def errors(self, counts: StageCounts) -> dict[str, int]:
         """Tuples that views lost to an expression that raised, by view.
@@ -133,6 +135,7 @@ class PlanCompiler:
         views: Mapping[str, ViewDefinition],
         register: WindowRegister,
         asked: DemandRegister = NO_DEMANDS,
+        base: CompiledPlan | None = None,
     ) -> CompiledPlan:
         """Compiles a plan version.
 
@@ -141,6 +144,7 @@ class PlanCompiler:
             views: its selection views.
             register: its window views.
             asked: its demands of tuples.
+            base: another version, compiled; conditions that both have are not bound again.
         """
         windows = compile_windows(
             version,
@@ -152,14 +156,13 @@ class PlanCompiler:
             self._source.event_time,
         )
         conditions = {name: view.condition for name, view in views.items()}
-        outcomes = {name: Outcome(Kind.VIEW, number) for number, name in enumerate(views)}
         demands = compile_demands(asked, self._schema, self._host, windows.conditions)
         for number, condition in enumerate((*windows.conditions, *demands.conditions)):
-            name = _condition_name(number, views)
-            conditions[name] = condition
-            outcomes[name] = Outcome(Kind.CONDITION, number)
-        bound = bind_selections(conditions, self._schema, self._host, self._timezone)
-        queries, error_queries = bound.selections.queries, bound.error_queries
+            conditions[_condition_name(number, views)] = condition
+        selected = compile_conditions(
+            conditions, self._schema, self._host, self._timezone, None if base is None else base.selected
+        )
+        bound = selected.bound
         windows = without_repeats(windows, bound.derived)
         derived = (*bound.derived, *windows.derived, *demands.derived)
         failures = self._host.failures([each.expression for each in derived])
@@ -167,13 +170,8 @@ class PlanCompiler:
         program = StreamProgram(
             stream=self._stream,
             version=version,
-            plan=compile_selections(SelectionSet(bound.selections.attributes, (*queries, *error_queries))),
-            outcomes=Outcomes.of(
-                [
-                    *(outcomes[query.name] for query in queries),
-                    *(outcomes[query.name].error for query in error_queries),
-                ]
-            ),
+            plan=selected.plan,
+            outcomes=Outcomes.numbered(len(views), len(conditions) - len(views), selected.erring),
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
             derived=DerivedLayout.of(derived) if derived else None,
@@ -183,7 +181,7 @@ class PlanCompiler:
             definitions=_numbers(views),
         )
         failed = _failed(failures, bound.selections, windows, conditions, views)
-        return CompiledPlan(program, bound, views, windows, derived, failed)
+        return CompiledPlan(program, bound, views, windows, derived, failed, selected)
 
     @property
     def _timezone(self) -> str:

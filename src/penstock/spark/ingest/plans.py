@@ -104,6 +104,8 @@ class StreamPlans:
         self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
         self._register = WindowRegister() if self._newest is None else log.load_windows(self._newest)
         self._demands = NO_DEMANDS if self._newest is None else log.load_demands(self._newest)
+        #: what the newest version is of
+        self._newest_parts = dict(self._views), self._register, self._demands
         self._changed = self._newest is None
 
     @property
@@ -362,17 +364,22 @@ class StreamPlans:
                     self._demands = self._demands.begun(batch)
                     self._log.store(version, self._views, begun, self._demands)
                     self._newest = version
+                    self._newest_parts = dict(self._views), begun, self._demands
                     self._changed = False
                     return version
 
     def _compile(self, version: int) -> CompiledPlan:
         began = time.perf_counter()
-        plan = self._compiler.compile(
-            version,
-            self._log.load(version),
-            self._log.load_windows(version),
-            self._log.load_demands(version),
-        )
+        with self._lock:
+            newest, parts = self._newest, self._newest_parts
+        if version != newest:
+            parts = (
+                self._log.load(version),
+                self._log.load_windows(version),
+                self._log.load_demands(version),
+            )
+        base = self._compiled[max(self._compiled)] if self._compiled else None
+        plan = self._compiler.compile(version, *parts, base)
         self._store_readers(plan)
         self._events.record(
             "plan_compiled",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,8 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES, catalog_entry
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
+from penstock.spark.storage.documents import encoded_member, encoded_object
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
@@ -22,65 +23,117 @@ from penstock.spark.storage.layout import Layout
 Definition = ViewDefinition | WindowDefinition
 
 
-def number_definitions(
-    layout: Layout, stream: str, schema: StructType, definitions: Mapping[str, Definition]
-) -> dict[str, Definition]:
-    """Views of a stream, selections with the numbers of their definitions, which the catalog has, durable on return.
+class CatalogWriter:
+    """Writes the catalog of a results folder that nobody else writes; entries that do not change are encoded once.
 
-    To be called before any batch is bound to them.
+    Args:
+        layout: the folder.
     """
-    known = _read(layout)
-    found: dict[str, Definition] = {}
-    is_new = False
-    for name, definition in definitions.items():
-        found[name] = definition
-        if isinstance(definition, ViewDefinition):
-            before = known["views"].get(name)
-            entry = numbered({**asdict(definition), "stream": stream}, before)
-            found[name] = replace(definition, number=entry["number"])
-            if before is None or before.get("number") != entry["number"]:
-                known["views"][name], is_new = entry, True
-    if is_new:
-        known["streams"].setdefault(stream, schema.jsonValue())
-        CATALOG.replace(layout.catalog, known)
-    return found
 
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._known: dict[str, Any] | None = None
+        #: each view's entry as a member of the document
+        self._texts: dict[str, str] = {}
+        #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run
+        self._answered: dict[str, dict[str, Definition | None]] = {}
+        self._joins: set[str] = set()
+        self._is_changed = False
 
-def write_catalog(
-    layout: Layout,
-    streams: Mapping[str, StructType],
-    views: Mapping[str, Mapping[str, Definition]],
-    joins: Sequence[RegisteredJoin] = (),
-) -> None:
-    """Tells readers of the folder which streams and views there are; dropped views stay readable."""
-    known = _read(layout)
-    for name, schema in streams.items():
-        known["streams"][name] = schema.jsonValue()
-        known.setdefault("queries", {})[name] = queries_name(schema.fieldNames())
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    # views over window views and joins, all of which are gone
-    over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
-    for entry in known["views"].values():
-        stream = entry.get("stream", "")
-        if stream.startswith(over) and stream not in views:
-            entry.setdefault("dropped", now)
-    for stream, definitions in views.items():
-        for name, entry in known["views"].items():
-            if entry.get("stream") == stream and name not in definitions:
-                entry.setdefault("dropped", now)
+    def number(
+        self, stream: str, schema: StructType, definitions: Mapping[str, Definition]
+    ) -> dict[str, Definition]:
+        """Views of a stream, selections with the numbers of their definitions, which the catalog has, durable on return.
+
+        To be called before any batch is bound to them.
+        """
+        known = self._read()
+        found: dict[str, Definition] = {}
         for name, definition in definitions.items():
-            entry = {**asdict(definition), "stream": stream}
-            known["views"][name] = numbered(entry, known["views"].get(name))
-    answered = {
-        each.definition.name: numbered(catalog_entry(each), known["views"].get(each.definition.name))
-        for each in joins
-    }
-    for name, entry in known["views"].items():
-        if LANES in entry and name not in answered:
-            entry.setdefault("dropped", now)
-    known["views"].update(answered)
-    CATALOG.replace(layout.catalog, known)
+            found[name] = definition
+            if isinstance(definition, ViewDefinition):
+                before = known["views"].get(name)
+                entry = numbered({**members(definition), "stream": stream}, before)
+                if entry["number"] != definition.number:
+                    found[name] = replace(definition, number=entry["number"])
+                if before is None or before.get("number") != entry["number"]:
+                    self._set(name, entry)
+        if self._is_changed:
+            known["streams"].setdefault(stream, schema.jsonValue())
+            self._store()
+        return found
 
+    def write(
+        self,
+        streams: Mapping[str, StructType],
+        views: Mapping[str, Mapping[str, Definition]],
+        joins: Sequence[RegisteredJoin] = (),
+    ) -> None:
+        """Tells readers of the folder which streams and views there are; dropped views stay readable."""
+        known = self._read()
+        queries = known.setdefault("queries", {})
+        for name, schema in streams.items():
+            said = schema.jsonValue(), queries_name(schema.fieldNames())
+            if said != (known["streams"].get(name), queries.get(name)):
+                known["streams"][name], queries[name] = said
+                self._is_changed = True
+        # views over window views and joins, all of which are gone
+        over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
+        for stream in self._answered:
+            if stream.startswith(over) and stream not in views:
+                self._answer(stream, {})
+        for stream, definitions in views.items():
+            self._answer(stream, definitions)
+        answered = {each.definition.name: catalog_entry(each) for each in joins}
+        for name in self._joins - answered.keys():
+            if LANES in known["views"][name]:
+                self._drop(name)
+        for name, entry in answered.items():
+            self._set(name, numbered(entry, known["views"].get(name)))
+        self._joins = set(answered)
+        if self._is_changed:
+            self._store()
 
-def _read(layout: Layout) -> dict[str, Any]:
-    return known_catalog(layout) or {"streams": {}, "views": {}}
+    def _answer(self, stream: str, definitions: Mapping[str, Definition]) -> None:
+        """Brings the entries of a stream's views to what these are now."""
+        views, before = self._read()["views"], self._answered.get(stream, {})
+        for name in before:
+            if name not in definitions and views[name].get("stream") == stream:
+                self._drop(name)
+        for name, definition in definitions.items():
+            if before.get(name) is not definition:
+                self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
+        self._answered[stream] = dict(definitions)
+
+    def _set(self, name: str, entry: dict[str, Any]) -> None:
+        text = encoded_member(name, entry)
+        if self._texts.get(name) != text:
+            self._read()["views"][name] = entry
+            self._texts[name] = text
+            self._is_changed = True
+
+    def _drop(self, name: str) -> None:
+        entry = self._read()["views"][name]
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._set(name, {**entry, "dropped": now})
+
+    def _store(self) -> None:
+        known = self._read()
+        CATALOG.replace(self._layout.catalog, {**known, "views": encoded_object(self._texts.values())})
+        self._is_changed = False
+
+    def _read(self) -> dict[str, Any]:
+        """The catalog as it was written last."""
+        if self._known is None:
+            found = known_catalog(self._layout)
+            self._is_changed = found is None
+            self._known = found or {"streams": {}, "views": {}}
+            for name, entry in self._known["views"].items():
+                self._texts[name] = encoded_member(name, entry)
+                if "dropped" in entry:
+                    continue
+                if LANES in entry:
+                    self._joins.add(name)
+                else:
+                    self._answered.setdefault(entry.get("stream", ""), {})[name] = None
+        return self._known

@@ -7,12 +7,13 @@ finds the binding and is answered by the same views, whatever has been registere
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
+from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import BINDING, PLAN
@@ -73,6 +74,11 @@ class WindowDefinition:
     id: str
     sql: str
     beneath: tuple[tuple[str, str], ...] = ()
+
+
+def members(definition: ViewDefinition | WindowDefinition) -> dict[str, Any]:
+    """The attributes of a definition by name."""
+    return {each.name: getattr(definition, each.name) for each in fields(definition)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,9 @@ class PlanLog:
         self._plans = layout.plans(stream)
         self._bindings = layout.bindings(stream)
         self._stream = stream
+        #: the selection views of the version stored last, and the JSON of each
+        self._stored: dict[str, ViewDefinition] = {}
+        self._texts: dict[str, Encoded] = {}
 
     def newest(self) -> int | None:
         """Number of the newest stored plan version, or None.
@@ -196,7 +205,7 @@ class PlanLog:
         """
         document = {
             "version": version,
-            "views": [_plain(view) for view in views.values()],
+            "views": self._encoded(views),
             # first definitions have the number 1: code and documents of before know of no other
             "numbers": {name: view.number for name, view in views.items() if view.number != 1},
             "windows": [asdict(window) for window in register.windows],
@@ -208,6 +217,16 @@ class PlanLog:
                 f"plan version {version} of stream {self._stream} was written by another run; "
                 "only one run may use a checkpoint at a time"
             )
+
+    def _encoded(self, views: Mapping[str, ViewDefinition]) -> Encoded:
+        """The JSON of selection views; only what differs from the version stored last is encoded."""
+        for name, view in views.items():
+            if self._stored.get(name) is not view:
+                self._texts[name] = encoded(_plain(view))
+        if list(self._texts) != list(views):
+            self._texts = {name: self._texts[name] for name in views}
+        self._stored = dict(views)
+        return encoded_list(self._texts.values())
 
     def load(self, version: int) -> dict[str, ViewDefinition]:
         """The selection views of a stored plan version.
@@ -330,7 +349,7 @@ def _judged_by(believed: Believed) -> dict[str, int]:
 
 
 def _plain(view: ViewDefinition) -> dict[str, object]:
-    return {name: value for name, value in asdict(view).items() if name != "number"}
+    return {name: value for name, value in members(view).items() if name != "number"}
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:

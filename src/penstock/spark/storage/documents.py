@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,43 @@ CHECKSUM = "crc"
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
 
 
+class Encoded(str):
+    """The JSON text of a value: what rarely changes is encoded once, however often the document is written."""
+
+    __slots__ = ()
+
+
+def encoded(value: Any, default: Callable[[Any], Any] | None = None) -> Encoded:
+    """A value as JSON; see `sealed`."""
+    if isinstance(value, Encoded):
+        return value
+    return Encoded(json.dumps(value, separators=(",", ":"), default=default))
+
+
+def encoded_list(values: Iterable[Encoded]) -> Encoded:
+    """A list of values."""
+    return Encoded(f"[{','.join(values)}]")
+
+
+def encoded_member(name: str, value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """A member of an object, as `encoded_object` takes it; see `sealed`."""
+    return f"{json.dumps(name)}:{encoded(value, default)}"
+
+
+def encoded_object(members: Iterable[str]) -> Encoded:
+    """An object of members."""
+    return Encoded(f"{{{','.join(members)}}}")
+
+
 def sealed(document: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> bytes:
     """A document as it is stored, with its checksum.
 
     Args:
-        document: its members, one at least.
+        document: its members, one at least; their values may be `Encoded`.
         default: what becomes of a value that JSON does not know; by default a TypeError.
     """
-    behind = json.dumps(document, separators=(",", ":"), default=default).encode()[1:]
+    members = (encoded_member(name, value, default) for name, value in document.items())
+    behind = encoded_object(members).encode()[1:]
     return b'{"%s":"%08x",%s' % (CHECKSUM.encode(), zlib.crc32(behind), behind)
 
 

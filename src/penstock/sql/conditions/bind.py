@@ -82,6 +82,7 @@ class BoundSelections:
             attributes of `selections`.
         warnings: (query, text) of what is allowed and seldom meant; none unless `declaring`.
         columns: the stream's columns that conditions compare, also where none depends on them in the end.
+        places: a number for each attribute, the same in all that one binder binds.
     """
 
     selections: SelectionSet
@@ -89,6 +90,7 @@ class BoundSelections:
     error_queries: tuple[Query, ...]
     warnings: tuple[tuple[str, str], ...] = ()
     columns: tuple[Attribute, ...] = ()
+    places: tuple[int, ...] = ()
 
 
 def bind_selections(
@@ -113,12 +115,7 @@ def bind_selections(
         SqlError: with the place underlined: no condition, an unknown column, values that do not
             compare, or, without a host, an expression that only Spark can compute.
     """
-    binder = _Binder(schema, host, timezone, declaring)
-    clauses = {name: _clauses(view) for name, view in views.items()}
-    parsed = {name: [binder.parse(clause) for clause in parts] for name, parts in clauses.items()}
-    binder.analyse([pair for parts in parsed.values() for pair in parts])
-    parsed.update(binder.misread(parsed))
-    return binder.bound({name: binder.tree(name, parts) for name, parts in parsed.items()})
+    return SelectionBinder(schema, host, timezone, declaring=declaring).bind(views)
 
 
 def _clauses(view: SelectQuery | str) -> Sequence[Clause]:
@@ -133,11 +130,20 @@ class _LeftToSparkError(Exception):
     """A clause that is no composition of predicates."""
 
 
-class _Binder:
-    """The attributes in use so far, and how predicates become value sets over them."""
+class SelectionBinder:
+    """Binds conditions some at a time: an expression is the same derived column in all of them, and is analysed once.
+
+    It has the attributes in use so far, and knows how predicates become value sets over them. Arguments as of
+    `bind_selections`.
+    """
 
     def __init__(
-        self, schema: pa.Schema, host: ExpressionHost | None, timezone: str, declaring: bool
+        self,
+        schema: pa.Schema,
+        host: ExpressionHost | None,
+        timezone: str = "UTC",
+        *,
+        declaring: bool = False,
     ) -> None:
         self.operands = Operands(schema, host)
         self._texts = TextTests(
@@ -159,7 +165,17 @@ class _Binder:
         self._last_clauses: dict[str, Clause] = {}
         self._normal_form = NormalForm(self._resolve)
 
-    def parse(self, clause: Clause) -> _Parsed:
+    def bind(self, views: Mapping[str, SelectQuery | str]) -> BoundSelections:
+        """See `bind_selections`."""
+        self._warnings, self._last_clauses = {}, {}
+        clauses = {name: _clauses(view) for name, view in views.items()}
+        parsed = {name: [self._parse(clause) for clause in parts] for name, parts in clauses.items()}
+        pairs = [pair for parts in parsed.values() for pair in parts]
+        self.operands.analyse(pairs, lambda predicate: self._texts.read(predicate) is not None)
+        parsed.update(self._misread(parsed))
+        return self._bound({name: self._tree(name, parts) for name, parts in parsed.items()})
+
+    def _parse(self, clause: Clause) -> _Parsed:
         """The tree of a clause."""
         try:
             return clause, self._parser.parse(clause.text)
@@ -170,10 +186,6 @@ class _Binder:
             self._unread[clause.text.strip()] = placed
             return clause, None
 
-    def analyse(self, parsed: Sequence[_Parsed]) -> None:
-        """Learns about the operands of many conditions; raises as `Operands.analyse`."""
-        self.operands.analyse(parsed, lambda predicate: self._texts.read(predicate) is not None)
-
     def _reads_words(self, regex: str) -> bool:
         """Whether a regular expression has no `\\b`, or Spark's Java reads it as the kernel does."""
         try:
@@ -181,7 +193,7 @@ class _Binder:
         except (UnprovenError, RecursionError):
             return False
 
-    def tree(self, query: str, parts: Sequence[_Parsed]) -> Tree:
+    def _tree(self, query: str, parts: Sequence[_Parsed]) -> Tree:
         """The conjunction of some clauses of a query as a tree."""
         self._query = query
         found: list[Tree] = []
@@ -201,7 +213,7 @@ class _Binder:
         self._last_clauses[query] = self._clause
         return every(found)
 
-    def misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
+    def _misread(self, parsed: Mapping[str, list[_Parsed]]) -> dict[str, list[_Parsed]]:
         """Queries with clauses that Spark reads otherwise than we do; those left to it as a whole.
 
         Only clauses with more than columns and literals are in doubt.
@@ -221,13 +233,15 @@ class _Binder:
                 reread.setdefault(name, list(parsed[name]))[number] = (clause, None)
         return reread
 
-    def bound(self, queries: Mapping[str, Tree]) -> BoundSelections:
+    def _bound(self, queries: Mapping[str, Tree]) -> BoundSelections:
         """The queries over all attributes, with an error column for what may raise."""
         used = {
             each for tree in queries.values() for test in trees.tests(tree) for each in trees.tested(test)
         }
         order = {position: number for number, position in enumerate(sorted(used))}
+        places = list(order)
         attributes = [self._attributes[position] for position in order]
+        columns = {self._attributes[position].name: position for position in reversed(self._derived)}
         positions = [position for position in self._derived if position in used]
         computed = list(
             {self._attributes[position].name: self._attributes[position] for position in positions}.values()
@@ -242,6 +256,7 @@ class _Binder:
             derived.append(Derived(column.name, column.expression, column.type, error))
             if error is not None:
                 names[column.name] = len(attributes)
+                places.append(-1 - columns[column.name])
                 attributes.append(Attribute(error, pa.bool_(), quote(error)))
         errors = {
             order[position]: names[self._attributes[position].name]
@@ -252,10 +267,11 @@ class _Binder:
         error_queries: list[Query] = []
         for name, tree in queries.items():
             ordered = renumbered(tree, order)
-            selections.append(self._warned(_query(name, unraised(ordered, errors))))
+            selections.append(_query(name, unraised(ordered, errors)))
             raised = raised_tree(ordered, errors)
             if raised != trees.NEVER:
                 error_queries.append(_query(name, raised))
+        self._warn_of_never(selections)
         derived_places = set(self._derived)
         return BoundSelections(
             SelectionSet(tuple(attributes), tuple(selections)),
@@ -269,14 +285,16 @@ class _Binder:
                     if place not in derived_places
                 }.values()
             ),
+            tuple(places),
         )
 
-    def _warned(self, query: Query) -> Query:
-        """The query; a warning is noted where it is never true and nothing says why."""
-        if not query.terms and query.tree is None and query.name not in (name for name, _ in self._warnings):
-            self._query, self._clause = query.name, self._last_clauses[query.name]
-            self._warn(NEVER, 0, len(self._clause.text))
-        return query
+    def _warn_of_never(self, queries: Sequence[Query]) -> None:
+        """Notes a warning of each query that is never true where nothing says why."""
+        said = {name for name, _ in self._warnings}
+        for query in queries:
+            if not query.terms and query.tree is None and query.name not in said:
+                self._query, self._clause = query.name, self._last_clauses[query.name]
+                self._warn(NEVER, 0, len(self._clause.text))
 
     def _raising(self, computed: Sequence[Attribute]) -> list[bool]:
         """Whether each derived column may raise; checks that Spark gives it the type assumed."""

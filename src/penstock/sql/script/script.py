@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.sql.conditions.shapes import PLAIN
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.literals import string
@@ -45,6 +48,12 @@ _BEGINNINGS = (
     (TokenType.CREATE, TokenType.TABLE),
     (TokenType.CREATE, TokenType.VIEW),
     (TokenType.INSERT, TokenType.INTO),
+)
+
+#: a view whose text may have a known shape
+_VIEW = re.compile(
+    rf"\s*(?P<create>CREATE)\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
+    re.ASCII | re.IGNORECASE,
 )
 
 #: what a view may be
@@ -174,9 +183,7 @@ def parse_script(
     kinds = {name.upper(): kind for name, kind in known.items()}
     statements: list[Statement] = []
     targets: dict[str, tuple[int, int]] = {}
-    for tokens in _split(text, tokenize(text)):
-        parser = _StatementParser(text, tokens, aggregates)
-        statement = parser.parse()
+    for parser, statement in _statements(text, aggregates):
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
         else:
@@ -205,6 +212,52 @@ def parse_script(
     return Script(text, tuple(statements))
 
 
+def _statements(text: str, aggregates: Collection[str]) -> Iterator[tuple[_StatementParser, Statement]]:
+    """The statements of a script, each with its parser; views of a shape that is known need none of their tokens."""
+    shapes = SelectionShapes()
+    position = 0
+    while position < len(text):
+        view = _VIEW.match(text, position)
+        if view is not None and (query := shapes.find(text, *view.span("query"))) is not None:
+            parser = _StatementParser(text, (), aggregates, name_place=view.span("name"))
+            yield (
+                parser,
+                CreateView(view["name"], query, view["query"], view.start("create"), view.end("query")),
+            )
+            position = view.end()
+            continue
+        end, tokens = _next_statements(text, position)
+        for part in _split(text, tokens):
+            parser = _StatementParser(text, part, aggregates)
+            statement = parser.parse()
+            if (
+                view is not None
+                and isinstance(statement, CreateView)
+                and isinstance(statement.query, SelectQuery)
+            ):
+                shapes.learn(text, *view.span("query"), statement.query)
+            yield parser, statement
+        position = end
+
+
+def _next_statements(text: str, position: int) -> tuple[int, Sequence[Token]]:
+    """The tokens of the next statement, or of all that follow where its end cannot be told without them, and where they end."""
+    end = text.find(";", position) + 1
+    if end:
+        with suppress(SqlError):
+            tokens = tokenize(text[position:end])
+            if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+                return end, _shifted(tokens, position)
+    return len(text), _shifted(tokenize(text[position:], position, text), position)
+
+
+def _shifted(tokens: Sequence[Token], by: int) -> Sequence[Token]:
+    for token in tokens:
+        token.start += by
+        token.end += by
+    return tokens
+
+
 def _refuse_read_targets(
     text: str, statements: Sequence[Statement], targets: Mapping[str, tuple[int, int]]
 ) -> None:
@@ -221,22 +274,29 @@ def _refuse_read_targets(
                 raise UnsupportedError(message, text, *targets[source.upper()])
 
 
-def parse_query(text: str, aggregates: Collection[str] = ()) -> Query:
+def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionShapes | None = None) -> Query:
     """Parses the text of one query.
 
     Args:
         text: the query.
         aggregates: names of the user's aggregates.
+        shapes: of selections that were parsed with the same aggregates; this one is added.
 
     Raises:
         SqlError: as `parse_script`.
     """
+    place = len(text) - len(text.lstrip()), len(text.rstrip())
+    if shapes is not None and (known := shapes.find(text, *place)) is not None:
+        return known
     tokens = tokenize(text)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
         raise SqlError("The query is missing.", text, 0, len(text))
-    return _parse(text, tokens, aggregates)
+    query = _parse(text, tokens, aggregates)
+    if shapes is not None and isinstance(query, SelectQuery):
+        shapes.learn(text, *place, query)
+    return query
 
 
 def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:

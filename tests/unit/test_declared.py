@@ -1,0 +1,93 @@
+"""What is declared: names, what selects from what, and what a change touches."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import InputError, UnknownNameError
+from penstock.spark.declared import Declared, View
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.sql.script.script import parse_query
+
+
+def view(name: str, source: str, text: str = "") -> View:
+    definition = ViewDefinition(name, f"{name}:{text}", text, "TRUE", None)
+    return View("t", parse_query(f"SELECT * FROM {source}"), definition)
+
+
+def chain() -> Declared:
+    """base <- left, right; left, right <- top; a view beside them."""
+    declared = Declared()
+    for name, source in (
+        ("base", "t"),
+        ("left", "Base"),
+        ("right", "BASE"),
+        ("top", "Left"),
+        ("beside", "t"),
+    ):
+        declared.put(name, view(name, source))
+    return declared.copy()
+
+
+def test_names_are_found_in_any_case() -> None:
+    assert chain().view_name("BESIDE") == "beside"
+    with pytest.raises(UnknownNameError, match=r"View x does not exist\. Existing views: base, beside"):
+        chain().view_name("x")
+    assert chain().queries["TOP"] == chain().views["top"].query
+    assert "top" not in chain().queries
+
+
+def test_dependents_follow_what_they_select_from() -> None:
+    declared = chain()
+    assert declared.dependents(["base"]) == ["left", "top", "right"]
+    declared.put("left", view("left", "right"))
+    assert declared.dependents(["base"]) == ["right", "left", "top"]
+    assert declared.dependents(["base", "left"]) == ["right", "top"]
+    assert declared.dependents(["top", "beside"]) == []
+
+
+def test_what_is_beneath_a_query() -> None:
+    beneath = chain().beneath(parse_query("SELECT * FROM top"))
+    assert [name for name, _ in beneath] == ["top", "left", "base"]
+    assert chain().beneath(parse_query("SELECT * FROM t")) == ()
+
+
+def test_a_dropped_view_that_others_select_from_is_a_loose_end() -> None:
+    declared = chain()
+    declared.drop("left")
+    with pytest.raises(InputError, match=r"^View top selects from Left\. Drop top too\.$"):
+        declared.refuse_loose_ends()
+    declared.drop("top")
+    declared.refuse_loose_ends()
+    declared.drop("base")
+    with pytest.raises(InputError, match="View right selects from BASE"):
+        declared.refuse_loose_ends()
+    declared.put("BASE", view("BASE", "t"))
+    declared.refuse_loose_ends()
+    assert declared.dependents(["BASE"]) == ["right"]
+
+
+def test_a_copy_changes_nothing() -> None:
+    before = chain()
+    staged = before.copy()
+    staged.drop("top")
+    staged.drop("left")
+    assert before.dependents(["base"]) == ["left", "top", "right"]
+    assert before.spelled["TOP"] == "top"
+    assert not before.touched
+
+
+def test_changes_are_those_of_touched_views() -> None:
+    before = chain()
+    staged = before.copy()
+    staged.drop("top")
+    staged.put("beside", view("beside", "t"))
+    staged.put("right", view("right", "base", "other"))
+    staged.put("new", view("new", "t"))
+    staged.put("fleeting", view("fleeting", "t"))
+    staged.drop("fleeting")
+    changed, dropped = staged.changes(before, "t")
+    assert (list(changed), dropped) == (["right", "new"], ["top"])
+    assert staged.changes(before, "u") == ({}, [])
+    assert staged.touches(before, ViewDefinition)
+    assert not staged.touches(before, WindowDefinition)
