@@ -231,7 +231,7 @@ def main() -> int:
     console.print(f"Writing {arguments.rules:,} rules and {arguments.events:,} events to {output} ...")
     rules = write(output, arguments.rules, arguments.events)
     console.print("Starting Spark ...")
-    engine = Engine(build_session("local[2]"))
+    engine = Engine(build_session("local[2]", {}))
     began = time.monotonic()
     engine.execute(script(output))
     declared = time.monotonic() - began

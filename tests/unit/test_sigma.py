@@ -148,7 +148,7 @@ def test_what_cannot_be_converted_is_listed_with_its_reason(tmp_path: Path) -> N
         "f": rule("it:\n    Image: x\ncondition: it and"),
         "g": "title: Twice\ncorrelation:\n    type: event_count\n    rules: [x]\n    group-by: [User]\n    timespan: 1m\n"
         "    condition:\n        gte: 2\n",
-        "h": f"{good}\n---\n{rule(good.partition('detection:')[2].strip(), 2)}\n---\n{good}",
+        "h": "\n---\n".join((good, good.replace("000001", "000002"), good)),
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.yml").write_text(text)

@@ -122,7 +122,7 @@ def _condition(rule: SigmaRule, backend: SparkSqlBackend, has_pipelines: bool) -
 def _free_name(stem: str, rule: SigmaRule, taken: Collection[str]) -> str:
     """The name of a rule's view: its file's, with the rule's id where that is taken."""
     names = (stem, *((f"{stem}_{rule.id}",) if rule.id else ()))
-    free = next((each for each in names if each.upper() not in taken), None)
+    free: str | None = next((each for each in names if each.upper() not in taken), None)
     if free is None:
         raise _UnconvertedError("another rule has the same name, and no id tells them apart")
     return free

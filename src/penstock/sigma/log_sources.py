@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sigma.pipelines.common import windows_logsource_mapping
 from sigma.processing.conditions import LogsourceCondition
@@ -60,7 +60,7 @@ _FURTHER: Mapping[str, _Condition] = {
     "registry_set": {"EventType": "SetValue"},
 }
 #: the channels of each service: pySigma's, and some that it does not know
-_SERVICES: Mapping[str, str | list[str]] = {
+_SERVICES: Mapping[str, Sequence[str]] = {
     **windows_logsource_mapping,
     "smbclient-connectivity": "Microsoft-Windows-SmbClient/Connectivity",
     "smbserver-connectivity": "Microsoft-Windows-SMBServer/Connectivity",
@@ -88,7 +88,8 @@ def renamed(fields: Mapping[str, str]) -> ProcessingPipeline:
     """
     if not fields:
         return ProcessingPipeline()
-    return ProcessingPipeline([ProcessingItem(FieldMappingTransformation(dict(fields)))])
+    columns: dict[str | None, str | list[str]] = {**fields}
+    return ProcessingPipeline([ProcessingItem(FieldMappingTransformation(columns))])
 
 
 def is_known(source: SigmaLogSource) -> bool:
@@ -108,4 +109,4 @@ def _conditions() -> Iterator[tuple[str, str, _Condition]]:
         condition["EventID"] = numbers[0] if len(numbers) == 1 else list(numbers)  # type: ignore[arg-type]
         yield "category", category, condition | _FURTHER.get(category, {})
     for service, channels in _SERVICES.items():
-        yield "service", service, {"Channel": channels}
+        yield "service", service, {"Channel": channels if isinstance(channels, str) else list(channels)}

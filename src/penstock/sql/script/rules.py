@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from penstock.sql.script.script import (
 from penstock.sql.text.lexing import name_of
 
 _BREAK = "\n"
+#: how a text of statements begins, behind comments
+_STATEMENTS = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*(CREATE|INSERT)\b", re.IGNORECASE | re.DOTALL)
 _EXPECTED = "Expected a condition, a SELECT, or CREATE VIEW statements."
 
 
@@ -88,7 +91,8 @@ def rules_of_file(
     try:
         statements = split_statements(text)
     except SqlError as error:
-        yield RefusedRule(None, file, place_of(error, file, file, text, 1), reason_of(error))
+        known = None if _STATEMENTS.match(text) else name
+        yield RefusedRule(known, file, place_of(error, file, file, text, 1), reason_of(error))
         return
     if not statements or statements[0][0].token_type not in (TokenType.CREATE, TokenType.INSERT):
         yield rule_of_text(text, file, file, name, stream, aggregates, 1)
@@ -156,7 +160,7 @@ def place_of(error: InputError, file: str, place: str, text: str, line: int | No
         text: the text that the rule was read from.
         line: the number of its first line in the file; None where it has no lines of its own.
     """
-    if line is None or not isinstance(error, SqlError) or error.text != text:
+    if line is None or not isinstance(error, SqlError) or not error.text or error.text != text:
         return place
     return f"{file}:{text.count(_BREAK, 0, error.start) + line}"
 
