@@ -203,7 +203,7 @@ def test_a_pipeline_has_the_condition_of_another_log_source(tmp_path: Path) -> N
     found = convert_folder(rules, {}, [pipeline])
     assert [each.where for each in found.rules] == ["`kind` ILIKE 'exec' AND `Image` ILIKE 'x'"]
     pipeline.write_text("transformations: 3")
-    with pytest.raises(InputError, match=r"linux\.yaml: this is no pipeline of pySigma"):
+    with pytest.raises(InputError, match=r"linux\.yaml: not a pySigma pipeline"):
         convert_folder(rules, {}, [pipeline])
 
 

@@ -146,7 +146,7 @@ def _pipeline(path: Path) -> ProcessingPipeline:
     try:
         return ProcessingPipeline.from_yaml(_text(path), source_path=str(path))
     except (SigmaError, yaml.YAMLError, TypeError) as error:
-        raise InputError(f"--pipeline {path}: this is no pipeline of pySigma: {_reason(error)}") from error
+        raise InputError(f"--pipeline {path}: not a pySigma pipeline: {_reason(error)}") from error
 
 
 def _text(path: Path) -> str:

@@ -88,7 +88,8 @@ def renamed(fields: Mapping[str, str]) -> ProcessingPipeline:
     """
     if not fields:
         return ProcessingPipeline()
-    columns: dict[str | None, str | list[str]] = {**fields}
+    columns: dict[str | None, str | list[str]] = {}
+    columns.update(fields.items())
     return ProcessingPipeline([ProcessingItem(FieldMappingTransformation(columns))])
 
 

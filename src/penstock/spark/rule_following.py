@@ -49,7 +49,7 @@ def _follow(
             if not run.active:
                 return
             for path in gone - away:
-                run.events.record("rules_unread", rules=path, told="their folder is gone")
+                run.events.record("rules_unread", rules=path, told="their folder does not exist any more")
             away = gone
             try:
                 changes = apply(due) if due else []
