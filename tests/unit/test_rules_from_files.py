@@ -296,6 +296,17 @@ def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     assert engine.declared.views == {"A": "a view of the script"}
 
 
+def test_a_name_in_another_case_is_the_same_view(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    (tmp_path / "a.sql").rename(tmp_path / "A.sql")
+    (tmp_path / "A.sql").write_text("value = 2")
+    changes = engine.look()
+    assert (changes.added, changes.redefined, changes.dropped) == ([], ["a"], [])
+    assert engine.conditions == {"a": "value = 2"}
+
+
 def test_a_view_that_another_selects_from_is_not_dropped(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
     engine = Engine(f"{tmp_path}/*.sql")

@@ -43,8 +43,17 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         declare: adds or redefines views.
     """
     before = staged.rules[path]
-    rules, refused = before.files.rules()
-    free = {name: rule for name, rule in rules.items() if not _clash(staged, before, rule, refused)}
+    found, refused = before.files.rules()
+    # a file whose name changed in case only has the view that it had
+    known = {name.upper(): name for name in before.views}
+    rules = {known.get(name.upper(), name): rule for name, rule in found.items()}
+    others = {name.upper(): name for name in staged.names if name not in before.views}
+    free = {name: rule for name, rule in rules.items() if name.upper() not in others}
+    refused += [
+        rule.refused(InputError(f"{others[name.upper()]} exists already. Choose another name."))
+        for name, rule in rules.items()
+        if name not in free
+    ]
     changed = {
         name: rule
         for name, rule in free.items()
@@ -91,15 +100,6 @@ def _declared(
         yield from _declared(staged, dict(pairs[half:]), declare)
     else:
         staged.views, staged.warnings = trial.views, trial.warnings
-
-
-def _clash(staged: Declared, own: RuleSet, rule: Rule, refused: list[RefusedRule]) -> bool:
-    """Whether something else has a rule's name, which then is refused."""
-    taken = next((name for name in staged.names if name.upper() == rule.name.upper()), None)
-    if taken is None or taken in own.views:
-        return False
-    refused.append(rule.refused(InputError(f"{taken} exists already. Choose another name.")))
-    return True
 
 
 def _gone(before: RuleSet, rules: Collection[str], refused: list[RefusedRule]) -> list[str]:
