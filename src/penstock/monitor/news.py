@@ -36,6 +36,7 @@ _SILENT = frozenset(
         "is_known",
         "segment",
         "action",
+        "refused",
     ]
 )
 #: kinds that the screen of a run counts or reports itself
@@ -55,6 +56,8 @@ _COUNTED = frozenset(
         "event_times_ahead",
     ]
 )
+#: what a change of rules did to views
+_CHANGES = ("added", "redefined", "dropped")
 #: kinds in words, where the name of the kind does not say it
 _WORDS = {
     "source_unreachable": "source unreachable",
@@ -167,6 +170,8 @@ class News:
         again = (event["kind"], event.get("view", ""))
         if event["kind"] == "lane_retried" and event["attempt"] > 1:
             # the view's own line says so as long as it lasts
+            return False
+        if event["kind"] == "rules_changed" and not any(event.get(what) for what in _CHANGES):
             return False
         if event["kind"] in MEASURED | _COUNTED or again in self._repeated:
             return False

@@ -460,6 +460,8 @@ class Engine:
         run = self._execution
         if self._declared.rules and run is not None and self._followed is not run:
             self._followed = run
+            for path, rules in self._declared.rules.items():
+                run.rules_changed(RuleChanges(path, standing=rules.refused))
             follow_files(run, self._lock, lambda: self._declared.rules, self._apply_rules)
 
     def _apply_rules(self, paths: Sequence[str]) -> list[RuleChanges]:

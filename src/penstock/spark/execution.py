@@ -328,13 +328,14 @@ class Execution:
         for each in changes.refused[:_MOST_REFUSED]:
             told = f"{each.place}: {each.reason}"
             self.events.record("rule_refused", rules=changes.path, view=each.name, told=told)
-        names = {
-            what: names[:_MOST_NAMED]
-            for what in ("added", "redefined", "dropped")
-            if (names := getattr(changes, what))
-        }
-        if names:
-            self.events.record("rules_changed", rules=changes.path, **names)
+        self.events.record(
+            "rules_changed",
+            rules=changes.path,
+            added=changes.added[:_MOST_NAMED],
+            redefined=changes.redefined[:_MOST_NAMED],
+            dropped=changes.dropped[:_MOST_NAMED],
+            refused=[str(each) for each in changes.standing[:_MOST_REFUSED]],
+        )
 
     def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
         """Answers these join views and no others, with what comes to their streams from now on.

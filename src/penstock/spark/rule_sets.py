@@ -22,6 +22,7 @@ class RuleChanges:
         path: of the statement.
         added, redefined, dropped: names of views.
         refused: rules with mistakes that were not known; the views of old ones remain as they were.
+        standing: all rules with mistakes, known or not.
     """
 
     path: str
@@ -29,6 +30,7 @@ class RuleChanges:
     redefined: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     refused: list[RefusedRule] = field(default_factory=list)
+    standing: tuple[RefusedRule, ...] = ()
 
 
 def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
@@ -78,6 +80,7 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         [name for name in good if name in before.views],
         dropped,
         [each for each in refused if each not in before.refused],
+        tuple(refused),
     )
 
 
