@@ -18,7 +18,7 @@ def check(
     engine, _ = open_script(script, master, conf, tune, functions)
     if engine.refused_rules:
         wrong = counted(len(engine.refused_rules), "rule")
-        raise InputError("\n".join([*engine.refused_rules, f"{script}: {wrong} with mistakes"]))
+        raise InputError("\n".join([f"{script}: {wrong} with mistakes", *engine.refused_rules]))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
     for warning in unused(engine.declared):
