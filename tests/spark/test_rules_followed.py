@@ -96,6 +96,6 @@ def test_check_prints_a_line_for_each_rule_with_a_mistake(
     first, *lines = [line for line in capsys.readouterr().err.splitlines() if ".sql" in line]
     assert first.endswith("script.sql: 2 rules with mistakes")
     assert [line.partition(": ")[0] for line in lines] == [
-        f"{folder}/rules/cut.sql:1",
         f"{folder}/rules/broken.sql:2",
+        f"{folder}/rules/cut.sql:1",
     ]
