@@ -285,6 +285,16 @@ def test_a_folder_that_is_gone_takes_no_view_away(tmp_path: Path) -> None:
     assert engine.look().dropped == ["a"]
 
 
+def test_a_reason_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    rule = files(f"{tmp_path}/a.sql").rules()[0]["a"]
+    reason = rule.refused(
+        InputError(f"Column x does not exist. Existing columns: {', '.join(map(str, range(999)))}")
+    ).reason
+    assert len(reason) <= 300
+    assert reason.endswith(" ...")
+
+
 def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
     engine = Engine(f"{tmp_path}/*.sql")

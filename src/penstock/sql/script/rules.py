@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from penstock.sql.text.lexing import name_of
 _BREAK = "\n"
 #: how a text of statements begins, behind comments
 _STATEMENTS = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*(CREATE|INSERT)\b", re.IGNORECASE | re.DOTALL)
+#: characters of a reason
+_LONGEST_REASON = 300
 _EXPECTED = "Expected a condition, a SELECT, or CREATE VIEW statements."
 
 
@@ -166,9 +169,9 @@ def place_of(error: InputError, file: str, place: str, text: str, line: int | No
 
 
 def reason_of(error: InputError) -> str:
-    """Return what is wrong, in one line."""
+    """Return what is wrong, in one line that does not list hundreds of columns."""
     told = error.message if isinstance(error, SqlError) else str(error)
-    return " ".join(told.split())
+    return textwrap.shorten(told, _LONGEST_REASON, placeholder=" ...")
 
 
 def _declared(tokens: Sequence[Token]) -> str | None:
