@@ -18,7 +18,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -41,6 +41,9 @@ demo-joins: java $(INSTALLED) ## replay the same flights joined with the weather
 
 demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that two cores bear, answered in time or given up
 	$(BIN)/penstock demo deadlines
+
+demo-rules: java $(INSTALLED) ## 1,200 invented text rules from files over invented events, the same answers by DuckDB
+	$(BIN)/python examples/rules.py
 
 test: java $(INSTALLED) kafka-jars ## run the tests in their short form, Kafka included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)

@@ -49,11 +49,13 @@ ROOMS = {
         "definitions",
         "declared",
         "insertions",
+        "rule_sets",
         "declaring",
         "execution",
         "run_status",
         "run",
         "view_list",
+        "rule_following",
         "engine",
     ),
 }

@@ -223,6 +223,20 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
     assert "window view daily of fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
+def test_rules_with_mistakes_are_a_problem_until_they_are_mended(layout: Layout) -> None:
+    mistake = "rules/a.sql:3: a: Column x does not exist."
+    for refused in ([mistake], []):
+        status = StatusFile(layout, dict, every_seconds=60)
+        log = EventLog(layout.events, told=status.book.note)
+        log.record("run_started")
+        log.record("rules_changed", rules="rules/*.sql", refused=refused)
+        status.close()
+        problems = [line for line in problem_lines(folder_status(layout.output)) if line.startswith("rules ")]
+        assert problems == [
+            f"rules rules/*.sql: 1 rule with mistakes left out, such as {each}" for each in refused
+        ]
+
+
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:
     book = StatusBook()
     book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})

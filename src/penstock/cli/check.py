@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
+from penstock.errors import InputError
 from penstock.monitor.figures import counted
 
 
@@ -15,6 +16,9 @@ def check(
 ) -> None:
     """Check a script: names, types, sources and sinks. Starts nothing."""
     engine, _ = open_script(script, master, conf, tune, functions)
+    if engine.refused_rules:
+        wrong = counted(len(engine.refused_rules), "rule")
+        raise InputError("\n".join([f"{script}: {wrong} with mistakes", *engine.refused_rules]))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
     for warning in unused(engine.declared):

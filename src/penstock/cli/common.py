@@ -89,7 +89,7 @@ def open_script(
 
     registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
     parsed = parse_script(text, aggregates=aggregates)
-    if purpose == "run" and not parsed.views and not parsed.inserts:
+    if purpose == "run" and parsed.is_empty:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     if any(table.source.lower() == "kafka" for table in parsed.tables):
         pairs |= _connector(pairs)
@@ -103,9 +103,11 @@ def open_script(
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
-    """Print the warnings of an engine."""
+    """Print the warnings of an engine, and the rules of files that it does not answer."""
     for warning in engine.warnings:
         console.print(f"warning: {warning}", style="yellow")
+    for refused in engine.refused_rules:
+        console.print(f"rule left out: {refused}", style="red")
 
 
 def read_settings(tune: list[str] | None) -> Settings:

@@ -13,6 +13,7 @@ import typer
 from penstock.cli.check import check
 from penstock.cli.demo import demo
 from penstock.cli.explain import explain
+from penstock.cli.import_rules import import_rules
 from penstock.cli.results import results
 from penstock.cli.run import run
 from penstock.cli.screen import kept_clean, tell, tell_unforeseen
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 for command in (run, check, explain, results, status, quarantine, verify, simulate, demo):
     app.command()(command)
+app.command("import")(import_rules)
 
 
 def _tell_version(is_asked: bool) -> None:

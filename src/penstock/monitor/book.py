@@ -173,6 +173,7 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     document.update(state="running", started=event.get("time"), reason=None)
     if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
         document.pop("starting", None)
+    document.pop("refused_rules", None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
@@ -363,6 +364,10 @@ def _reachable(document: Document, event: Mapping[str, Any]) -> None:
     _stream(document, event["stream"]).update(state="running", outage=None)
 
 
+def _rules_changed(document: Document, event: Mapping[str, Any]) -> None:
+    document.setdefault("refused_rules", {})[event["rules"]] = event.get("refused") or []
+
+
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
@@ -431,6 +436,7 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "sequence_sampled": _sampled,
     "source_unreachable": _unreachable,
     "source_reachable": _reachable,
+    "rules_changed": _rules_changed,
     "stream_retried": _retried,
     "lag": _lag,
     "rows_set_aside": _set_aside,

@@ -37,6 +37,7 @@ _SILENT = frozenset(
         "is_known",
         "segment",
         "action",
+        "refused",
     ]
 )
 #: kinds that the screen of a run counts or reports itself
@@ -58,6 +59,8 @@ _COUNTED = frozenset(
 )
 #: kinds of which each attempt brings another
 _RETRIES = frozenset(["stream_retried", "backfill_retried"])
+#: what a change of rules did to views
+_CHANGES = ("added", "redefined", "dropped")
 #: kinds in words, where the name of the kind does not say it
 _WORDS = {
     "source_unreachable": "source unreachable",
@@ -85,6 +88,9 @@ _WORDS = {
     "static_table_lost": "lost; its last version remains in use",
     "static_table_back": "readable again",
     "expression_raised": "an expression failed for some tuples",
+    "rules_changed": "rules changed",
+    "rule_refused": "rule refused; an earlier definition of its view remains",
+    "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
     "event_times_unusable": "tuples without a usable event time, left out of windows",
     "event_times_ahead": "event times too far ahead of the clock; they do not advance the stream's time",
@@ -175,6 +181,8 @@ class News:
             if at - self._retried.get(part, -AGAIN_SECONDS) < AGAIN_SECONDS:
                 return False
             self._retried[part] = at
+        if event["kind"] == "rules_changed" and not any(event.get(what) for what in _CHANGES):
+            return False
         if event["kind"] in MEASURED | _COUNTED or again in self._repeated:
             return False
         if REPEATED.get(event["kind"]) == "view":

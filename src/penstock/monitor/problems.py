@@ -35,6 +35,9 @@ def problem_lines(document: Document) -> Iterator[str]:
             yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
+    for path, refused in document.get("refused_rules", {}).items():
+        if refused:
+            yield f"rules {path}: {counted(len(refused), 'rule')} with mistakes left out, such as {refused[0]}"
     for name, view in document["views"].items():
         if not view.get("dropped"):
             yield from _of_view(name, view)

@@ -11,12 +11,14 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.sinks import Sink
 from penstock.spark.sources.probes import Probe
+from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.inputs import Relation
-from penstock.sql.script.script import CreateTable, Query, Script, sources_of
+from penstock.sql.script.rules import RefusedRule, Rule
+from penstock.sql.script.script import CreateTable, CreateViews, Query, Script, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 
@@ -47,6 +49,21 @@ class View:
     derived: DerivedView | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleSet:
+    """The views of a CREATE VIEWS statement.
+
+    Attributes:
+        files: the files; they may have changed since.
+        views: the rules in force, by the name of their view.
+        refused: what was not declared, and why.
+    """
+
+    files: RuleFiles
+    views: Mapping[str, Rule] = field(default_factory=dict)
+    refused: tuple[RefusedRule, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Declared:
     """Everything declared so far; names keep their case and are found without it.
@@ -58,6 +75,8 @@ class Declared:
     streams: dict[str, Stream] = field(default_factory=dict)
     statics: dict[str, StaticTable] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
+    #: by the path of their CREATE VIEWS statement
+    rules: dict[str, RuleSet] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
     #: by the view, table or stream they are about
     warnings: dict[str, list[str]] = field(default_factory=dict)
@@ -75,11 +94,18 @@ class Declared:
             dict(self.streams),
             dict(self.statics),
             dict(self.views),
+            dict(self.rules),
             list(self.sinks),
             dict(self.warnings),
             dict(self.spelled),
             {name: dict(views) for name, views in self.above.items()},
         )
+
+    def adopt(self, changed: Declared) -> None:
+        """Takes the views and warnings of a copy that was changed."""
+        self.views, self.spelled, self.above = changed.views, changed.spelled, changed.above
+        self.warnings = changed.warnings
+        self.touched.update(changed.touched)
 
     def put(self, name: str, view: View) -> None:
         """Adds a view, or redefines one."""
@@ -268,6 +294,11 @@ class Declared:
         if name in {each.upper() for each in self.statics}:
             message = f"Table {query.source} is static; a view needs a stream. Join a stream with it."
             raise place.error(UnsupportedError, message, 0, len(place.text))
+
+    def has_rules(self, statement: CreateViews) -> bool:
+        """Whether the views of a CREATE VIEWS statement are declared, as it is."""
+        known = self.rules.get(statement.path)
+        return known is not None and known.files.statement == statement
 
     def refuse_loose_ends(self) -> None:
         """Makes sure that no view selects from one that was dropped.

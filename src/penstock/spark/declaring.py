@@ -15,7 +15,7 @@ from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.declared import Declared, Stream, View
+from penstock.spark.declared import Declared, RuleSet, Stream, View
 from penstock.spark.definitions import (
     check_projections,
     define_deadline,
@@ -35,10 +35,12 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.rule_sets import RuleChanges, follow_rules
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.event_times import reads_any
 from penstock.spark.sources.probes import Probe, open_probe
+from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
 from penstock.spark.sources.table_checks import table_warnings
@@ -51,6 +53,7 @@ from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.script import (
     CreateTable,
     CreateView,
+    CreateViews,
     InsertInto,
     Query,
     Script,
@@ -108,6 +111,7 @@ class Declaring:
         parsed = parse_script(script, known=staged.names, aggregates=self.aggregates)
         self._tables(staged, parsed.tables, parsed)
         self.views(staged, {view.name: view for view in parsed.views})
+        self._rules(staged, parsed.rules)
         for insert in parsed.inserts:
             self._insert(staged, insert)
 
@@ -119,18 +123,24 @@ class Declaring:
         """
         before = staged.texts
         parsed = parse_script(script, aggregates=self.aggregates)
-        if not (parsed.views or parsed.inserts):
+        if parsed.is_empty:
             raise InputError("The script has no view. To end all views, stop the run.")
         staged.refuse_other_tables(parsed)
         known = {name.upper() for name in staged.tables}
         self._tables(staged, [table for table in parsed.tables if table.name.upper() not in known], parsed)
         wanted = {view.name: view for view in parsed.views}
         targets = {insert_view(insert) for insert in parsed.inserts}
-        dropped = [name for name in before if name not in wanted and name not in targets]
+        kept_rules = {rules.path for rules in parsed.rules if staged.has_rules(rules)}
+        ruled = {name for path in kept_rules for name in staged.rules[path].views}
+        staged.rules = {path: rules for path, rules in staged.rules.items() if path in kept_rules}
+        dropped = [
+            name for name in before if name not in wanted and name not in targets and name not in ruled
+        ]
         for name in dropped:
             staged.drop(name)
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
         self.views(staged, changed)
+        added = self._rules(staged, [rules for rules in parsed.rules if rules.path not in kept_rules])
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
         present = {(sink.name, sink.text) for sink in staged.sinks}
@@ -139,11 +149,26 @@ class Declaring:
                 self._insert(staged, insert)
         staged.refuse_loose_ends()
         return Reconciled(
-            added=[name for name in changed if name not in before],
+            added=[name for name in (*changed, *added) if name not in before],
             redefined=[name for name in changed if name in before],
-            dropped=dropped,
-            kept=len(before) - len(dropped),
+            dropped=[name for name in dropped if name not in staged.views],
+            kept=len(staged.views.keys() & before.keys()),
         )
+
+    def follow(self, staged: Declared, path: str) -> RuleChanges:
+        """Brings the views of a CREATE VIEWS statement, by its path, to what its files were when they were last read."""
+        return follow_rules(staged, path, self.views)
+
+    def _rules(self, staged: Declared, statements: Iterable[CreateViews]) -> list[str]:
+        """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names."""
+        names = []
+        for statement in statements:
+            if statement.path in staged.rules:
+                message = f"Rules from {statement.path} are declared already. Remove one of the statements."
+                raise DuplicateNameError(message, *statement.at())
+            staged.rules[statement.path] = RuleSet(RuleFiles(statement, self.aggregates))
+            names += self.follow(staged, statement.path).added
+        return names
 
     def stream(self, staged: Declared, name: str, source: Source) -> None:
         """Adds a stream.

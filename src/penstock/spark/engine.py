@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -29,6 +29,8 @@ from penstock.spark.functions import (
 )
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.rule_following import follow_files
+from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
@@ -92,6 +94,8 @@ class Engine:
         self._declaring = Declaring(spark, self._settings)
         self._execution: Execution | None = None
         self._lock = threading.RLock()
+        #: the run beside which files of rules are followed
+        self._followed: Execution | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(list(self.views)[:_MOST_NAMED])
@@ -120,9 +124,10 @@ class Engine:
             self._execution.stop()
 
     def execute(self, script: str) -> Engine:
-        """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, INSERT INTO.
+        """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, CREATE VIEWS, INSERT INTO.
 
-        On a running engine new streams start at once, and new views take effect from the next batch on.
+        On a running engine new streams start at once, and new views take effect from the next batch on. A run follows the files of
+        CREATE VIEWS; their rules with mistakes are left out (`refused_rules`).
 
         Args:
             script: SQL statements.
@@ -366,6 +371,11 @@ class Engine:
             for text in texts
         ]
 
+    @property
+    def refused_rules(self) -> list[str]:
+        """Return the rules of files that were not declared, a line each: place, name of the view, reason."""
+        return [str(each) for rules in self._declared.rules.values() for each in rules.refused]
+
     def explain(self) -> str:
         """Describe what would run where and why; start nothing."""
         return self._declaring.explain(self._declared)
@@ -444,13 +454,31 @@ class Engine:
                 raise
             finally:
                 run.is_starting = False
+            self._follow_rules()
             return Run(run)
+
+    def _follow_rules(self) -> None:
+        """Makes sure that the files of rules are followed while the run lasts."""
+        run = self._execution
+        if self._declared.rules and run is not None and self._followed is not run:
+            self._followed = run
+            for path, rules in self._declared.rules.items():
+                run.rules_changed(RuleChanges(path, standing=rules.refused))
+            follow_files(run, self._lock, lambda: self._declared.rules, self._apply_rules)
+
+    def _apply_rules(self, paths: Sequence[str]) -> list[RuleChanges]:
+        """Brings the views of CREATE VIEWS statements, by their paths, to what their files have."""
+        staged = self._declared.copy()
+        changes = [self._declaring.follow(staged, path) for path in paths]
+        self._install(staged)
+        return changes
 
     def _install(self, staged: Declared) -> None:
         before, self._declared = self._declared, staged
         run = self._execution
         if run is None or not run.active:
             return
+        self._follow_rules()
         run.set_sinks(staged.sinks_by_stream())
         if staged.statics.keys() != before.statics.keys() or (
             staged.touches(before, JoinDefinition) and staged.joins != before.joins

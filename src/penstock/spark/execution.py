@@ -38,6 +38,7 @@ from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
+from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks import Sink
@@ -59,6 +60,8 @@ Definition = ViewDefinition | WindowDefinition
 _LOOK_SECONDS = 0.2
 #: views that an event names
 _MOST_NAMED = 1000
+#: refused rules of one look at their files that are events
+_MOST_REFUSED = 100
 
 
 class Execution:
@@ -320,6 +323,20 @@ class Execution:
             "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
         )
         self._fit_lanes()
+
+    def rules_changed(self, changes: RuleChanges) -> None:
+        """Notes what a look at files of rules changed."""
+        for each in changes.refused[:_MOST_REFUSED]:
+            told = f"{each.place}: {each.reason}"
+            self.events.record("rule_refused", rules=changes.path, view=each.name, told=told)
+        self.events.record(
+            "rules_changed",
+            rules=changes.path,
+            added=changes.added[:_MOST_NAMED],
+            redefined=changes.redefined[:_MOST_NAMED],
+            dropped=changes.dropped[:_MOST_NAMED],
+            refused=[str(each) for each in changes.standing[:_MOST_REFUSED]],
+        )
 
     def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
         """Answers these join views and no others, with what comes to their streams from now on.

@@ -26,8 +26,20 @@ from penstock.sql.windows.query import WindowQuery
 
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
-    "CREATE VIEW name AS SELECT ..., INSERT INTO name SELECT ..."
+    "CREATE VIEW name AS SELECT ..., CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
 )
+
+#: formats of files with rules, by the ending of their names
+RULE_FORMATS = {
+    "sql": "sql",
+    "csv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "parquet": "parquet",
+}
+#: what the columns of a table of rules are called, unless options name them
+_RULE_COLUMNS = {"name": "name", "condition": "condition"}
 
 #: sources of tables that INSERT INTO writes to
 SINKS = ("kafka", "console")
@@ -68,8 +80,34 @@ class Column:
     type_sql: str
 
 
+class _Placed:
+    """A statement that knows where its parts stand in the script."""
+
+    __slots__ = ()
+    start: int
+    end: int
+    text: str
+    places: dict[str, tuple[int, int]]
+
+    def at(self, part: str = "") -> tuple[str, int, int]:
+        """The script and the place of a part in it, for a `SqlError`; the first one's where there is no such part."""
+        return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
+
+    @contextmanager
+    def pointing(self) -> Iterator[None]:
+        """Gives mistakes that know of no place in a text the statement's."""
+        try:
+            yield
+        except SqlError as error:
+            if error.text:
+                raise
+            raise type(error)(error.message, *self.at()) from error
+        except InputError as error:
+            raise SqlError(str(error), *self.at()) from error
+
+
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(_Placed):
     """`CREATE TABLE name [(columns)] USING source OPTIONS (...)`.
 
     Attributes:
@@ -91,22 +129,6 @@ class CreateTable:
     text: str = field(default="", repr=False, compare=False)
     places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
-    def at(self, part: str = "") -> tuple[str, int, int]:
-        """The script and the place of a part in it, for a `SqlError`; the name's where there is no such part."""
-        return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
-
-    @contextmanager
-    def pointing(self) -> Iterator[None]:
-        """Gives mistakes that know of no place in a text the statement's."""
-        try:
-            yield
-        except SqlError as error:
-            if error.text:
-                raise
-            raise type(error)(error.message, *self.at()) from error
-        except InputError as error:
-            raise SqlError(str(error), *self.at()) from error
-
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
@@ -127,6 +149,31 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateViews(_Placed):
+    """`CREATE VIEWS FROM 'path' [ON stream] [USING format] [OPTIONS (name 'column', condition 'column')]`.
+
+    Attributes:
+        path: the files: a name, a folder or a pattern.
+        stream: what conditions are over; None: files have whole statements.
+        format: `sql`, `csv`, `json` or `parquet`.
+        name_column, condition_column: columns of a table of rules.
+        start, end: place in the script.
+        text: the script.
+        places: where parts of the statement stand in it: "" the path, and `on`.
+    """
+
+    path: str
+    stream: str | None
+    format: str
+    name_column: str
+    condition_column: str
+    start: int = field(compare=False)
+    end: int = field(compare=False)
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class InsertInto:
     """`INSERT INTO table query`: the query's rows also go to a declared table."""
 
@@ -137,7 +184,7 @@ class InsertInto:
     end: int
 
 
-Statement = CreateTable | CreateView | InsertInto
+Statement = CreateTable | CreateView | CreateViews | InsertInto
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +203,16 @@ class Script:
     def views(self) -> tuple[CreateView, ...]:
         """The views in order."""
         return tuple(item for item in self.statements if isinstance(item, CreateView))
+
+    @property
+    def rules(self) -> tuple[CreateViews, ...]:
+        """The CREATE VIEWS statements in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateViews))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it declares nothing that runs."""
+        return not (self.views or self.rules or self.inserts)
 
     @property
     def inserts(self) -> tuple[InsertInto, ...]:
@@ -186,6 +243,9 @@ def parse_script(
     for parser, statement in _statements(text, aggregates):
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
+        elif isinstance(statement, CreateViews):
+            if statement.stream is not None and statement.stream.upper() not in names:
+                raise UnknownNameError(_missing(statement.stream, names), *statement.at("on"))
         else:
             for source, clause in sources_of(statement.query):
                 if source.upper() not in names:
@@ -265,13 +325,35 @@ def _refuse_read_targets(
     for statement in statements:
         if isinstance(statement, CreateTable):
             continue
-        for source, _ in sources_of(statement.query):
+        for source in _read_by(statement):
             if source.upper() in targets:
                 message = (
                     f"INSERT INTO cannot write to {source}, because the script reads it as a stream. Declare another table "
                     "USING kafka or console."
                 )
                 raise UnsupportedError(message, text, *targets[source.upper()])
+
+
+def _read_by(statement: CreateView | CreateViews | InsertInto) -> Iterator[str]:
+    """The names of what a statement reads."""
+    if isinstance(statement, CreateViews):
+        yield from () if statement.stream is None else (statement.stream,)
+    else:
+        yield from (source for source, _ in sources_of(statement.query))
+
+
+def split_statements(text: str) -> list[Sequence[Token]]:
+    """Splits a text into the tokens of its statements.
+
+    Raises:
+        SqlError: it cannot be split into tokens, or a `;` is missing.
+    """
+    return list(_split(text, tokenize(text)))
+
+
+def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()) -> Statement:
+    """Parses one statement of a text, without a look at the others; raises as `parse_script`."""
+    return _StatementParser(text, tokens, aggregates).parse()
 
 
 def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionShapes | None = None) -> Query:
@@ -391,6 +473,8 @@ class _StatementParser:
                 if not self._accept(TokenType.ALIAS):
                     raise self._fail("Expected AS here.")
                 return CreateView(name, *self._query())
+            if self._accept_word("VIEWS"):
+                return self._views()
             raise self._refuse()
         if self._accept(TokenType.INSERT):
             if not self._accept(TokenType.INTO):
@@ -427,9 +511,8 @@ class _StatementParser:
         source = self._name("the name of a source").lower()
         options: dict[str, str] = {}
         while self.position < len(self.tokens):
-            if self.tokens[self.position].text.upper() != "OPTIONS":
+            if not self._accept_word("OPTIONS"):
                 raise self._fail("Expected OPTIONS (key 'value', ...) or the end of the statement here.")
-            self.position += 1
             self._options(options)
         return CreateTable(
             name,
@@ -440,6 +523,51 @@ class _StatementParser:
             self.tokens[-1].end + 1,
             self.script,
             {**self.places, "": self.name_place},
+        )
+
+    def _views(self) -> CreateViews:
+        if not self._accept(TokenType.FROM):
+            raise self._fail("Expected FROM and the path of files with rules here.")
+        begin = self._place()[0]
+        if self._kind() not in (TokenType.STRING, TokenType.RAW_STRING):
+            raise self._fail("Expected the path of files with rules here, in quotes.")
+        path = self._string()
+        self.places[""] = begin, self.tokens[self.position - 1].end + 1
+        stream, form = None, RULE_FORMATS.get(path.rpartition(".")[2].lower())
+        if self._accept(TokenType.ON):
+            self.places["on"] = self._place()
+            stream = self._name("the name of a stream")
+        if self._accept(TokenType.USING):
+            place = self._place()
+            form = RULE_FORMATS.get(self._name("the format of the rules").lower())
+            if form is None:
+                message = "Rules have the format sql, csv, json or parquet."
+                raise UnsupportedError(message, self.script, *place)
+        if form is None:
+            message = "The path does not end in a format of rules. Add USING sql, csv, json or parquet."
+            raise SqlError(message, self.script, *self.places[""])
+        columns = dict(_RULE_COLUMNS)
+        if self._accept_word("OPTIONS"):
+            given: dict[str, str] = {}
+            self._options(given)
+            unknown = next((key for key in given if key not in columns or form == "sql"), None)
+            if unknown is not None:
+                allowed = "none, for files of SQL" if form == "sql" else ", ".join(columns)
+                message = f"Rules have no option {unknown}. Allowed: {allowed}."
+                raise UnsupportedError(message, self.script, *self.places[unknown])
+            columns |= given
+        if self.position < len(self.tokens):
+            raise self._fail("Expected ON stream, USING format, OPTIONS or the end of the statement here.")
+        return CreateViews(
+            path,
+            stream,
+            form,
+            columns["name"],
+            columns["condition"],
+            self.tokens[0].start,
+            self.tokens[-1].end + 1,
+            self.script,
+            self.places,
         )
 
     def _columns(self) -> tuple[Column, ...]:
@@ -532,6 +660,12 @@ class _StatementParser:
 
     def _accept(self, kind: TokenType) -> bool:
         if self._kind() is not kind:
+            return False
+        self.position += 1
+        return True
+
+    def _accept_word(self, word: str) -> bool:
+        if self._kind() is None or self.tokens[self.position].text.upper() != word:
             return False
         self.position += 1
         return True

@@ -1,0 +1,101 @@
+"""Rules in files on Spark: declared beside mistakes, followed while a stream runs, read again at a restart, checked by command."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.cli.main import main
+from penstock.spark.engine import Engine
+
+pytestmark = pytest.mark.spark
+
+_ANSWERED_SECONDS = 300.0
+
+
+def _script(folder: Path) -> str:
+    return (
+        f"CREATE TABLE orders (id INT, city STRING) USING csv OPTIONS (path '{folder}/in'); "
+        f"CREATE VIEWS FROM '{folder}/rules/*.sql' ON orders; "
+        f"CREATE VIEW every AS SELECT id FROM orders;"
+    )
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + _ANSWERED_SECONDS
+    while not is_so():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two rules and a file of orders."""
+    for name in ("in", "rules"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "rules" / "swiss.sql").write_text("city IN ('Bern', 'Basel')")
+    (tmp_path / "rules" / "north.sql").write_text("city ILIKE 'oslo%'")
+    (tmp_path / "rules" / "broken.sql").write_text("-- by Kim\ntown = 'Bern'")
+    (tmp_path / "in" / "0.csv").write_text("1,Bern\n2,Oslo\n3,Rome\n")
+    return tmp_path
+
+
+def test_a_stream_follows_its_rules_and_a_restart_reads_them_again(spark: SparkSession, folder: Path) -> None:
+    engine = Engine(spark).execute(_script(folder))
+    assert list(engine.views) == ["every", "north", "swiss"]
+    (refused,) = engine.refused_rules
+    assert refused.startswith(f"{folder}/rules/broken.sql:2: broken: Column town does not exist")
+    with engine.start(folder / "out") as run:
+        rows = lambda view: [row.id for row in run.results(view).orderBy("id").collect()]  # noqa: E731
+        _await(lambda: run.status().streams["orders"].tuples == 3)
+        assert (rows("swiss"), rows("north")) == ([1], [2])
+        (folder / "rules" / "broken.sql").write_text("city = 'Rome'")
+        (folder / "rules" / "swiss.sql").write_text("city = 'Basel'")
+        (folder / "rules" / "north.sql").unlink()
+        _await(lambda: len(run.events("rules_changed")) > 1)
+        _await(lambda: list(engine.views) == ["every", "swiss", "broken"])
+        assert engine.refused_rules == []
+        (folder / "rules" / "swiss.sql").write_text("city = Basel")
+        _await(lambda: len(run.events("rule_refused")) > 0)
+        (event,) = run.events("rule_refused")
+        assert event["view"] == "swiss"
+        assert "swiss.sql:1: Column Basel does not exist" in event["told"]
+        (folder / "in" / "1.csv").write_text("4,Rome\n5,Basel\n6,Oslo\n")
+        _await(lambda: run.status().streams["orders"].tuples == 6)
+        assert (rows("swiss"), rows("broken")) == ([5], [4])
+    again = Engine(spark).execute(_script(folder))
+    assert list(again.views) == ["every", "broken"]
+
+
+def test_a_watched_script_keeps_its_rules(spark: SparkSession, folder: Path) -> None:
+    engine = Engine(spark).execute(_script(folder))
+    changes = engine.reconcile(_script(folder).replace("every AS SELECT id", "every AS SELECT city"))
+    assert (changes.redefined, changes.dropped) == (["every"], [])
+    changes = engine.reconcile(_script(folder).replace("*.sql", "north.sql"))
+    assert sorted(changes.dropped) == ["swiss"]
+    assert sorted(engine.views) == ["every", "north"]
+
+
+def test_check_prints_a_line_for_each_rule_with_a_mistake(
+    spark: SparkSession,  # noqa: ARG001 - the command uses it
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "rules" / "cut.sql").write_text("city =")
+    (folder / "script.sql").write_text(_script(folder))
+    monkeypatch.setattr(sys, "argv", ["penstock", "check", str(folder / "script.sql")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    first, *lines = [line for line in capsys.readouterr().err.splitlines() if ".sql" in line]
+    assert first.endswith("script.sql: 2 rules with mistakes")
+    assert [line.partition(": ")[0] for line in lines] == [
+        f"{folder}/rules/broken.sql:2",
+        f"{folder}/rules/cut.sql:1",
+    ]

@@ -1,0 +1,336 @@
+"""CREATE VIEWS: what the statement says, what its files have, and how views follow them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.spark.declared import Declared, RuleSet
+from penstock.spark.rule_sets import RuleChanges, follow_rules
+from penstock.spark.sources.rule_files import RuleFiles
+from penstock.sql.script.rules import RefusedRule, Rule
+from penstock.sql.script.script import CreateView, CreateViews, parse_script
+
+TABLE = "CREATE TABLE cups USING rate; "
+
+
+def statement(text: str) -> CreateViews:
+    """The CREATE VIEWS statement behind a table `cups`."""
+    return parse_script(TABLE + text).rules[0]
+
+
+def test_the_statement_names_files_stream_format_and_columns() -> None:
+    found = statement("CREATE VIEWS FROM 'rules/*.sql' ON cups")
+    assert (found.path, found.stream, found.format) == ("rules/*.sql", "cups", "sql")
+    found = statement(
+        "create views from 'rules.txt' on CUPS using csv options (name 'id', condition = 'where')"
+    )
+    assert (found.format, found.name_column, found.condition_column) == ("csv", "id", "where")
+    assert statement("CREATE VIEWS FROM 'a.jsonl'").format == "json"
+    assert statement("CREATE VIEWS FROM 'a.sql'").stream is None
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "message"),
+    [
+        ("CREATE VIEWS 'a.sql'", "'a.sql'", "Expected FROM"),
+        ("CREATE VIEWS FROM a", "a", "in quotes"),
+        ("CREATE VIEWS FROM 'rules' ON cups", "'rules'", "Add USING sql, csv, json or parquet"),
+        ("CREATE VIEWS FROM 'a.sql' ON mugs", "mugs", "mugs does not exist"),
+        ("CREATE VIEWS FROM 'a' USING orc", "orc", "sql, csv, json or parquet"),
+        ("CREATE VIEWS FROM 'a.csv' ON cups OPTIONS (names 'x')", "names", "Allowed: name, condition."),
+        ("CREATE VIEWS FROM 'a.sql' ON cups OPTIONS (name 'x')", "name", "none, for files of SQL"),
+        ("CREATE VIEWS FROM 'a.sql' ON cups WHERE", "WHERE", "the end of the statement"),
+    ],
+)
+def test_mistakes_in_the_statement_are_underlined(text: str, marked: str, message: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        statement(text)
+    assert message in caught.value.message
+    assert caught.value.text[caught.value.start : caught.value.end] == marked
+
+
+def files(path: str, stream: str | None = "cups", form: str = "", **options: str) -> RuleFiles:
+    """The files of a statement over the stream `cups`."""
+    text = (
+        f"CREATE VIEWS FROM '{path}'"
+        + (f" ON {stream}" if stream else "")
+        + (f" USING {form}" if form else "")
+    )
+    if options:
+        text += f" OPTIONS ({', '.join(f'''{key} '{value}' ''' for key, value in options.items())})"
+    return RuleFiles(statement(text), ())
+
+
+def queries(found: RuleFiles) -> dict[str, str]:
+    """The query of each rule, without blanks."""
+    rules, _ = found.rules()
+    return {name: " ".join(rule.view.text.split()) for name, rule in rules.items()}
+
+
+def refusals(found: RuleFiles) -> list[str]:
+    """What is refused, a line each."""
+    return [str(each) for each in found.rules()[1]]
+
+
+def test_a_file_is_a_condition_a_query_or_statements(tmp_path: Path) -> None:
+    (tmp_path / "hot-cup.sql").write_text("-- too hot\nvalue > 90 -- degrees\n;")
+    (tmp_path / "full.sql").write_text("SELECT value FROM cups WHERE value = 1;")
+    (tmp_path / "many.sql").write_text(
+        "-- by Kim\nCREATE VIEW a AS SELECT * FROM cups WHERE value = 2;\nCREATE VIEW `b c` AS SELECT * FROM a;"
+    )
+    (tmp_path / ".hidden.sql").write_text("broken")
+    (tmp_path / "notes.txt").write_text("broken")
+    found = files(f"{tmp_path}/*.sql")
+    assert refusals(found) == []
+    assert queries(found) == {
+        "full": "SELECT value FROM cups WHERE value = 1",
+        "hot-cup": "SELECT * FROM `cups` WHERE -- too hot value > 90",
+        "a": "SELECT * FROM cups WHERE value = 2",
+        "b c": "SELECT * FROM a",
+    }
+    assert queries(files(str(tmp_path), form="sql")) == queries(found)
+
+
+def test_mistakes_have_a_file_a_line_and_a_reason_of_one_line(tmp_path: Path) -> None:
+    texts = {
+        "a.sql": "value IN (SELECT 1)",
+        "b.sql": "\n\n'open",
+        "c.sql": "",
+        "d.sql": "value = 1; value = 2",
+        "e.sql": "CREATE VIEW x AS SELECT * FROM cups;\nCREATE VIEW y AS\n  SELECT FROM;\nCREATE TABLE z USING rate;",
+        "f.sql": "\nSELECT * FROM cups WHERE (SELECT 1)",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "g.sql").write_bytes(b"value = '\xff'")
+    found = files(f"{tmp_path}/*.sql")
+    assert list(queries(found)) == ["x"]
+    told = [each.removeprefix(f"{tmp_path}/") for each in refusals(found)]
+    begins = [
+        "a.sql:1: a: ",
+        "b.sql:3: ",
+        "c.sql: c: The rule is empty",
+        "d.sql: d: This is more than one rule",
+    ]
+    begins += ["e.sql:3: y: ", "e.sql:4: A file of rules has CREATE VIEW statements only", "f.sql:2: f: "]
+    begins += ["g.sql: the file cannot be read: it is not UTF-8 text"]
+    assert len(told) == len(begins)
+    assert all(each.startswith(begin) for each, begin in zip(told, begins, strict=True)), told
+    assert not any("\n" in each for each in told)
+    (tmp_path / "a.sql").write_text("value > 1")
+    assert "Name its stream" in refusals(files(f"{tmp_path}/a.sql", stream=None))[0]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_rows_of_a_table_are_rules(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"rules.{form}"
+    rows = [
+        {"id": "a", "where": "value = 1\nOR value = 2", "by": "Kim"},
+        {"id": "b", "where": "value IN (SELECT 1)", "by": "Pat"},
+        {"id": "A", "where": "value = 3", "by": "Pat"},
+        {"id": "c", "where": None, "by": "Pat"},
+    ]
+    if form == "csv":
+        path.write_text(
+            'id,where,by\na,"value = 1\nOR value = 2",Kim\nb,value IN (SELECT 1),Pat\nA,value = 3,Pat\nc\n'
+        )
+    elif form == "json":
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    found = files(str(path), name="id", condition="where")
+    assert queries(found) == {"a": "SELECT * FROM `cups` WHERE value = 1 OR value = 2"}
+    mark, numbers = {
+        "csv": (":", (3, 4, 5, 6)),
+        "json": (":", (1, 2, 3, 4)),
+        "parquet": (" row ", (1, 2, 3, 4)),
+    }[form]
+    first, second, third, fourth = (f"{path}{mark}{number}" for number in numbers)
+    told = refusals(found)
+    assert told[0].startswith(f"{second}: b: ")
+    assert f"{third}: A: {first} declares a already. Rename one of them." in told
+    assert f"{fourth}: c: the row has no text in column where" in told
+    assert "it has no column name" in refusals(files(str(path)))[0] or form == "json"
+
+
+def test_paths_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    for path in (f"{tmp_path}/none.sql", f"{tmp_path}/none/*.sql", "s3a://bucket/*.sql"):
+        with pytest.raises(ConnectionFailedError):
+            files(path)
+    assert queries(files(f"{tmp_path}/*.sql")) == {}
+
+
+class Engine:
+    """Declares views without Spark: conditions with `wrong` in them are mistakes."""
+
+    def __init__(self, path: str) -> None:
+        found = files(path)
+        self.declared = Declared(rules={found.statement.path: RuleSet(found)})
+        self.declared.streams["cups"] = None  # type: ignore[assignment]
+        self.path = path
+        self.files = found
+        #: numbers of views that were declared in one step
+        self.steps: list[int] = []
+
+    def declare(self, staged: Declared, views: Mapping[str, CreateView]) -> None:
+        """Adds views, or none of them."""
+        self.steps.append(len(views))
+        for name, view in views.items():
+            staged.views[name] = view  # type: ignore[assignment]
+            if "wrong" in view.text:
+                raise SqlError("Column wrong does not exist.", view.text, view.text.index("wrong"), view.end)
+
+    def follow(self) -> RuleChanges:
+        """What the files have by now."""
+        return follow_rules(self.declared, self.path, self.declare)
+
+    def look(self) -> RuleChanges:
+        """What two looks at the files find."""
+        assert not self.files.look()
+        assert self.files.look()
+        return self.follow()
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The condition of each view."""
+        views: Mapping[str, Any] = self.declared.views
+        return {name: view.text.rpartition("\n")[2] for name, view in views.items()}
+
+
+def test_views_follow_their_files(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.sql").write_text(f"value = '{name}'")
+    engine = Engine(f"{tmp_path}/*.sql")
+    assert engine.follow().added == ["a", "b", "c"]
+    assert not engine.files.look()
+    (tmp_path / "a.sql").write_text("value = 'other'")
+    (tmp_path / "b.sql").unlink()
+    (tmp_path / "d.sql").write_text("value = 'd'")
+    (tmp_path / "c.sql").write_text("value = 'c")
+    changes = engine.look()
+    assert (changes.added, changes.redefined, changes.dropped) == (["d"], ["a"], ["b"])
+    assert [each.name for each in changes.refused] == ["c"]
+    assert engine.conditions == {"a": "value = 'other'", "c": "value = 'c'", "d": "value = 'd'"}
+    (tmp_path / "c.sql").write_text("value = wrong")
+    changes = engine.look()
+    assert changes.refused == [
+        RefusedRule("c", f"{tmp_path}/c.sql", f"{tmp_path}/c.sql:1", "Column wrong does not exist.")
+    ]
+    assert engine.conditions["c"] == "value = 'c'"
+    (tmp_path / "c.sql").write_text("value = 'mended'")
+    changes = engine.look()
+    assert (changes.redefined, changes.refused) == (["c"], [])
+    assert engine.declared.rules[engine.path].refused == ()
+
+
+def test_a_file_that_changes_at_each_look_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    for number in range(5):
+        (tmp_path / "a.sql").write_text("value = 1" + "1" * (number + 1))
+        assert not engine.files.look()
+    assert engine.files.look()
+    assert engine.follow().redefined == ["a"]
+
+
+def test_mistakes_are_found_by_halves_and_all_others_are_declared(tmp_path: Path) -> None:
+    wrong = {17, 18, 199}
+    (tmp_path / "all.sql").write_text(
+        "".join(
+            f"CREATE VIEW v{number} AS SELECT * FROM cups\nWHERE {'wrong' if number in wrong else 'value'} = {number};\n"
+            for number in range(200)
+        )
+    )
+    engine = Engine(f"{tmp_path}/all.sql")
+    changes = engine.follow()
+    assert len(changes.added) == 197
+    assert [(each.name, each.place) for each in changes.refused] == [
+        (f"v{number}", f"{tmp_path}/all.sql:{2 * number + 1}") for number in sorted(wrong)
+    ]
+    assert sum(engine.steps) < 200 * (len(wrong) + 2)
+
+
+def test_a_file_that_does_not_say_what_it_declares_takes_no_view_away(tmp_path: Path) -> None:
+    path = tmp_path / "all.sql"
+    good = "CREATE VIEW a AS SELECT * FROM cups; CREATE VIEW b AS SELECT * FROM cups;"
+    path.write_text(good)
+    engine = Engine(str(path))
+    engine.follow()
+    path.write_text("CREATE VIEW a AS SELECT * FROM cups WHERE 'open")
+    assert engine.look().dropped == []
+    path.write_text(good.partition(" CREATE VIEW b")[0])
+    assert engine.look().dropped == ["b"]
+
+
+def test_a_folder_that_is_gone_takes_no_view_away(tmp_path: Path) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "a.sql").write_text("value = 1")
+    engine = Engine(f"{folder}/*.sql")
+    engine.follow()
+    folder.rename(tmp_path / "away")
+    assert [engine.files.look() for _ in range(3)] == [False, False, False]
+    assert engine.files.is_away
+    (tmp_path / "away").rename(folder)
+    (folder / "a.sql").unlink()
+    assert engine.look().dropped == ["a"]
+
+
+def test_a_reason_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    rule = files(f"{tmp_path}/a.sql").rules()[0]["a"]
+    reason = rule.refused(
+        InputError(f"Column x does not exist. Existing columns: {', '.join(map(str, range(999)))}")
+    ).reason
+    assert len(reason) <= 300
+    assert reason.endswith(" ...")
+
+
+def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.declared.views["A"] = "a view of the script"  # type: ignore[assignment]
+    changes = engine.follow()
+    assert [str(each) for each in changes.refused] == [
+        f"{tmp_path}/a.sql: a: A exists already. Choose another name."
+    ]
+    assert engine.declared.views == {"A": "a view of the script"}
+
+
+def test_a_name_in_another_case_is_the_same_view(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    (tmp_path / "a.sql").rename(tmp_path / "A.sql")
+    (tmp_path / "A.sql").write_text("value = 2")
+    changes = engine.look()
+    assert (changes.added, changes.redefined, changes.dropped) == ([], ["a"], [])
+    assert engine.conditions == {"a": "value = 2"}
+
+
+def test_a_view_that_another_selects_from_is_not_dropped(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+
+    def refuse(_: Declared) -> None:
+        raise InputError("View b selects from a. Drop b too.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Declared, "refuse_loose_ends", refuse)
+        (tmp_path / "a.sql").unlink()
+        changes = engine.look()
+    assert (changes.dropped, [each.reason for each in changes.refused]) == (
+        [],
+        ["View b selects from a. Drop b too."],
+    )
+    assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
