@@ -184,7 +184,7 @@ class Engine:
         """Adds views, or none of them."""
         self.steps.append(len(views))
         for name, view in views.items():
-            staged.views[name] = view  # type: ignore[assignment]
+            staged.put(name, view)  # type: ignore[arg-type]
             if "wrong" in view.text:
                 raise SqlError("Column wrong does not exist.", view.text, view.text.index("wrong"), view.end)
 
@@ -298,12 +298,12 @@ def test_a_reason_is_cut(tmp_path: Path) -> None:
 def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
     engine = Engine(f"{tmp_path}/*.sql")
-    engine.declared.views["A"] = "a view of the script"  # type: ignore[assignment]
+    engine.declared.put("A", parse_script(TABLE + "CREATE VIEW A AS SELECT * FROM cups").views[0])  # type: ignore[arg-type]
     changes = engine.follow()
     assert [str(each) for each in changes.refused] == [
         f"{tmp_path}/a.sql: a: A exists already. Choose another name."
     ]
-    assert engine.declared.views == {"A": "a view of the script"}
+    assert list(engine.declared.views) == ["A"]
 
 
 def test_a_name_in_another_case_is_the_same_view(tmp_path: Path) -> None:
