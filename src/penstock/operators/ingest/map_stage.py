@@ -18,17 +18,12 @@ import pyarrow as pa
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
-from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
+from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
-from penstock.operators.windows.pane_stage import (
-    EventTimes,
-    PanePlan,
-    PaneProgram,
-    PaneStage,
-    Rows,
-    event_times,
-)
+from penstock.operators.windows.event_times import EventTimes, event_times
+from penstock.operators.windows.pane_stage import PaneProgram, PaneStage
+from penstock.operators.windows.satisfied import Satisfied
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
@@ -128,7 +123,7 @@ class StageCounts:
         encode_ns, match_ns, pane_ns, write_ns: processor time by part.
         view_pairs: pairs a view, int64[views].
         view_errors: tuples a view lost to an expression that raised, int64[views].
-        window_errors: the same of each window operator, int64[operators].
+        window_errors: the same of each of the window operators' conditions, int64[`PaneProgram.members`].
         demand_errors: the same of each demand of tuples, int64[demands].
         null_event_times, future_event_times: tuples kept from the windows because their event time is
             NULL or beyond what is kept ahead.
@@ -169,11 +164,11 @@ class StageCounts:
     @classmethod
     def none(cls, program: StreamProgram) -> StageCounts:
         """The counts of no tuples."""
-        operators = len(program.windows.operators) if program.windows else 0
+        members = len(program.windows.members) if program.windows else 0
         return cls(
             view_pairs=np.zeros(program.outcomes.views, np.int64),
             view_errors=np.zeros(program.outcomes.views, np.int64),
-            window_errors=np.zeros(operators, np.int64),
+            window_errors=np.zeros(members, np.int64),
             demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
         )
 
@@ -198,8 +193,10 @@ class MapStage:
         self._outcomes = program.outcomes
         self._views = pa.array(program.views, pa.string())
         self._definitions = pa.array(program.definitions, pa.int32())
-        self._conditions = self._numbers(program.windows.operators if program.windows else ())
-        self._demanded = self._numbers(program.tuples.plans if program.tuples else ())
+        self._conditions = self._numbers(program.windows.members if program.windows else ())
+        self._demanded = self._numbers(
+            [plan.selection for plan in program.tuples.plans] if program.tuples else ()
+        )
         self.tuples = TupleStage(program.tuples) if program.tuples else None
         self.panes = PaneStage(program.windows) if program.windows else None
         self.begin()
@@ -265,7 +262,7 @@ class MapStage:
         if is_matched and self.program.plan.names:
             told = self._match([batch.column(name) for name in self._attributes], rows)
         else:
-            told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32))
+            told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), Satisfied.none(rows))
             self.counts.skipped += 0 if is_matched else rows
         degrees = np.diff(told.offsets)
         mask = degrees > 0
@@ -276,9 +273,9 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        times = self._take_in(batch, told.selected, steps)
+        times = self._take_in(batch, told.satisfied, steps)
         if self.tuples is not None:
-            self.tuples.add(batch, told.selected, None if times is None else times.not_future)
+            self.tuples.add(batch, told.satisfied, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
         np.cumsum(degrees[mask], out=list_offsets[1:])
         names = pa.DictionaryArray.from_arrays(pa.array(told.queries), self._views)
@@ -314,7 +311,7 @@ class MapStage:
         return self.counts
 
     def _take_in(
-        self, batch: pa.RecordBatch, selected: Sequence[Rows] | None, steps: Steps | None
+        self, batch: pa.RecordBatch, satisfied: Satisfied | None, steps: Steps | None
     ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
@@ -326,8 +323,8 @@ class MapStage:
         else:
             began = time.perf_counter_ns()
             times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
-            if selected is not None:
-                self.too_late = self.panes.add(batch, times, selected, steps)
+            if satisfied is not None:
+                self.too_late = self.panes.add(batch, times, satisfied, steps)
             if steps is not None:
                 believed = slice(None) if times.believed is None else times.believed
                 own = times_by_step(times.values[believed], steps[believed], self._time_floor)
@@ -368,10 +365,10 @@ class MapStage:
             self.counts.window_errors += errors[self._conditions]
             self.counts.demand_errors += errors[self._demanded]
 
-    def _numbers(self, plans: Sequence[PanePlan | TuplePlan]) -> npt.NDArray[np.int64]:
-        """The condition of each plan; the last number of all, which none has, for every tuple."""
+    def _numbers(self, conditions: Sequence[int | None]) -> npt.NDArray[np.int64]:
+        """The same numbers; for None, every tuple, the last of all, which no condition has."""
         every = self._outcomes.conditions
-        return np.asarray([every if plan.selection is None else plan.selection for plan in plans], np.int64)
+        return np.asarray([every if each is None else each for each in conditions], np.int64)
 
     def _take_sample(self, attributes: list[pa.Array], rows: int) -> None:
         wanted = self.program.settings.sample_tuples

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.lifecycle import ends_of
-from penstock.operators.windows.panes import Panes
+from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
@@ -78,7 +78,7 @@ class Judge:
         panes: what has arrived.
     """
 
-    def __init__(self, plan: WindowPlan, policy: SlackPolicy, since: int, panes: Panes) -> None:
+    def __init__(self, plan: WindowPlan, policy: SlackPolicy, since: int, panes: WindowPanes) -> None:
         self._plan = plan
         self.policy = policy
         self._since = since

@@ -77,6 +77,11 @@ class WindowHistory:
         self._known_values: dict[str, _ValueHistory] = {}
         self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
+    def of_groups(self, column: str) -> Ints:
+        """int64[groups]: a column that is the same in all rows of a group."""
+        numbers: Ints = self.partials.column(column).to_numpy()[self._order][self._segments[:-1]]
+        return numbers
+
     @property
     def nbytes(self) -> int:
         """Size in memory of the rows."""
