@@ -125,6 +125,8 @@ class StageCounts:
         view_errors: tuples a view lost to an expression that raised, int64[views].
         window_errors: the same of each of the window operators' conditions, int64[`PaneProgram.members`].
         demand_errors: the same of each demand of tuples, int64[demands].
+        set_tuples, set_partials: tuples that were aggregated by the set of the windows' conditions that they satisfy, and the
+            partials that came of it before these were spread over the conditions.
         null_event_times, future_event_times: tuples kept from the windows because their event time is
             NULL or beyond what is kept ahead.
         ahead_event_times: tuples too far ahead of the clock and of the stream for their event time to be believed: the
@@ -151,6 +153,8 @@ class StageCounts:
     view_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     demand_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    set_tuples: int = 0
+    set_partials: int = 0
     null_event_times: int = 0
     future_event_times: int = 0
     ahead_event_times: int = 0
@@ -305,6 +309,9 @@ class MapStage:
         if self.panes is not None:
             self.counts.window_errors += self.panes.raised
             self.panes.raised = np.zeros_like(self.panes.raised)
+            self.counts.set_tuples += self.panes.set_tuples
+            self.counts.set_partials += self.panes.set_partials
+            self.panes.set_tuples = self.panes.set_partials = 0
         if self.tuples is not None:
             self.counts.demand_errors += self.tuples.raised
             self.tuples.raised = np.zeros_like(self.tuples.raised)

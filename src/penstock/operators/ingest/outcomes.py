@@ -125,6 +125,11 @@ class Outcomes:
 
 def _offsets(chosen: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Where the rows of the chosen matches begin."""
+    count = int(np.count_nonzero(chosen))
+    if count == len(chosen):
+        return offsets
+    if not count:
+        return np.zeros_like(offsets)
     return np.concatenate(([0], np.cumsum(chosen)))[offsets]
 
 

@@ -209,8 +209,10 @@ class Judge:
         for end in own:
             del state.watched[end]
 
-    def _hear(self, ends: Iterable[int]) -> None:
+    def _hear(self, ends: Sequence[int]) -> None:
         """Finds out what windows were worth of which more has arrived than was heard."""
+        if not ends:
+            return
         size = self._plan.windows.size
         watched = self.state.watched
         arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}

@@ -157,6 +157,8 @@ class PaneStage:
         ]
         #: tuples each of the program's `members` lost to an expression that raised
         self.raised = np.zeros(len(self.program.members), np.int64)
+        #: tuples aggregated by their set of conditions, and partials by set
+        self.set_tuples = self.set_partials = 0
 
     def add(
         self, batch: pa.RecordBatch, times: EventTimes, satisfied: Satisfied, steps: Steps | None = None
@@ -206,7 +208,10 @@ class PaneStage:
         """The task's partials: (shard, envelope) pairs."""
         found = []
         for held in self._held:
-            for kind, table in held.tables().items():
+            tables = held.tables()
+            self.set_tuples += held.set_tuples
+            self.set_partials += held.set_partials
+            for kind, table in tables.items():
                 for shard, own in enumerate(_split(table, held.keys, self.program.shards)):
                     found += [
                         (shard, Envelope(held.plan.id, kind, _stream(own.slice(start, _ENVELOPE_ROWS))))
@@ -231,6 +236,7 @@ class _Held:
         self._values: dict[str, list[pa.Table]] = {name: [] for name in plan.parts.values}
         self._loose = 0
         self._settled = 0
+        self.set_tuples = self.set_partials = 0
 
     def select(self, satisfied: Satisfied) -> Rows | None:
         """The rows of a batch that satisfy the condition, ascending; None: all."""
@@ -346,12 +352,14 @@ class _HeldBySets(_Held):
         return found
 
     def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:
+        self.set_tuples += tuples.num_rows
         return tuples.append_column(SET, pa.array(self._numbers[rows].astype(np.int32) - 1))
 
     def _spread_all(self) -> None:
         """Spreads what is held over the conditions, and forgets the sets."""
         for kind, table in super().tables().items():
             if kind == PARTIALS:
+                self.set_partials += table.num_rows
                 own = spread(self.plan.parts, table, self._sets, self._groups)
             else:
                 own = spread_values(table, self._sets, self._groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.windows.aggregates import SELECTION, Parts
-from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.pane import Pane, PaneChange
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
@@ -33,7 +33,6 @@ _FEW_ROWS = 256
 #: ... nor where so few are of one group; rows of one arrival are of different groups
 _ROWS_A_GROUP = 2
 _Kept = TypeVar("_Kept", "WindowContents", WindowHistory)
-_Share = TypeVar("_Share", int, tuple[int, int])
 
 
 class WindowContents:
@@ -346,51 +345,6 @@ class Panes:
         """A pane as others have it."""
         self.forget_shared()
         self._panes[start] = others._panes[start]
-
-
-def merged_windows(
-    parts: Parts,
-    contents: Mapping[_Share, Content],
-    windows: Sequence[tuple[int, Sequence[_Share]]],
-    keys: Sequence[str],
-    sampled: Callable[[Content], Content] = lambda content: content,
-) -> Content:
-    """The rows of some windows, merged by `keys`, END among them; those of a window together.
-
-    Args:
-        parts: what is kept of each group.
-        contents: rows of panes, each once.
-        windows: the end of each, ascending, and the contents it holds; these follow each other in order.
-        keys: see above.
-        sampled: which rows of the windows are merged.
-    """
-    shares = sorted(contents)
-    every = together(contents[share] for share in shares)
-
-    def of_windows(table: pa.Table, counts: Sequence[int]) -> pa.Table:
-        first = dict(zip(shares, np.cumsum([0, *counts]).tolist(), strict=False))
-        count = dict(zip(shares, counts, strict=True))
-        places = [np.arange(first[own[0]], first[own[-1]] + count[own[-1]]) for _, own in windows]
-        ends = np.repeat([end for end, _ in windows], list(map(len, places)))
-        taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
-        return taken.append_column(END, pa.array(ends))
-
-    partials = of_windows(every.partials, [contents[share].partials.num_rows for share in shares])
-    values = {
-        name: of_windows(
-            table,
-            [
-                contents[share].values[name].num_rows if name in contents[share].values else 0
-                for share in shares
-            ],
-        )
-        for name, table in every.values.items()
-    }
-    merged = sampled(Content(partials, values)).merged(parts, keys)
-    own = merged.partials.column(END).to_numpy()
-    if (own[1:] >= own[:-1]).all():
-        return merged
-    return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
 
 
 def different(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from penstock.operators.routing.routers import hashes_of
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts, shared_codes
-from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
-from penstock.operators.windows.panes import Panes, different, merged_windows
+from penstock.operators.windows.panes import Panes, different
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.sampling import MOST_GROUPS, largest_hashes
@@ -177,6 +177,7 @@ class Selections:
         if self._version == self._panes.version:
             return
         self._version = self._panes.version
+        self._nbytes = self._panes.nbytes
         known, self._sorted = self._sorted, {}
         for start in self._panes:
             content = self._panes.content(start)
@@ -196,7 +197,7 @@ class Selections:
         """What is known of windows of some selections, this one among them; of no others where that is much."""
         self._follow()
         overlap = max(1, size // self._pane)
-        width = max(1, -(-self._count // (1 + self._panes.nbytes * overlap // _BLOCK_BYTES)))
+        width = max(1, -(-self._count // (1 + self._nbytes * overlap // _BLOCK_BYTES)))
         first = selection // width * width
         known = self._known.get(size)
         if known is None or known.first != first:

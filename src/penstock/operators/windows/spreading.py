@@ -106,7 +106,8 @@ def _pairs(
     while first < len(order) or not len(order):
         reached = int(np.searchsorted(so_far, done + _MOST_PAIRS, "right"))
         ends = np.append(first_of_group[first_of_group > first], len(order))
-        last = int(ends[max(0, np.searchsorted(ends, reached, "right") - 1)])
+        place = int(np.searchsorted(ends, reached, "right")) - 1
+        last = int(ends[max(0, place)])
         pairs = int(so_far[last - 1]) - done if last else 0
         rows, cells, first_rows = (np.empty(pairs, np.int64) for _ in range(3))
         selections = np.empty(pairs, np.int32)

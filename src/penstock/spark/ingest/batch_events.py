@@ -56,6 +56,8 @@ class BatchEvents:
             evaluations=counts.evaluations if counts.asc_tuples else None,
             asc_tuples=counts.asc_tuples,
             skipped=counts.skipped,
+            set_tuples=counts.set_tuples,
+            set_partials=counts.set_partials,
             bind_seconds=round(spent.bind, 4),
             run_seconds=round(spent.run, 4),
             publish_seconds=round(spent.publish, 4),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ BEFORE = "_before"
 _SECOND = 1_000_000
 #: fewer rows are written faster without, and not larger
 _WORTH_A_DICTIONARY = 10_000
+#: files that are written and synced at a time
+_WRITERS = 8
 
 
 @dataclass(slots=True)
@@ -187,8 +190,11 @@ class ResultStage:
             self._answers.setdefault((operator, answer.view), []).append(answer)
 
     def close(self) -> list[StagedResults]:
-        """Writes a file for each view."""
-        return [self._staged(*place, answers) for place, answers in self._answers.items()]
+        """Writes a file for each view; several at a time, for each waits for the disk."""
+        with ThreadPoolExecutor(_WRITERS, "penstock-stage") as writers:
+            return list(
+                writers.map(lambda each: self._staged(*each[0], each[1]), list(self._answers.items()))
+            )
 
     def _staged(self, operator: int, name: str, answers: list[Answer]) -> StagedResults:
         view = self.views(operator)[name]
