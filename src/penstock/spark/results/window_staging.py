@@ -43,6 +43,9 @@ BEFORE = "_before"
 _SECOND = 1_000_000
 #: fewer rows are written faster without, and not larger
 _WORTH_A_DICTIONARY = 10_000
+#: fewer bytes are written in half the time as they are; merging files compresses them
+_WORTH_COMPRESSING = 64 << 10
+_COMPRESSED: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 #: files that are written and synced at a time
 _WRITERS = 8
 
@@ -212,8 +215,7 @@ def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
     pq.write_table(
         table,
         path,
-        compression="zstd",
-        compression_level=1,
+        **(_COMPRESSED if table.nbytes >= _WORTH_COMPRESSING else {"compression": None}),
         store_schema=False,
         write_page_checksum=True,
         use_dictionary=table.num_rows >= _WORTH_A_DICTIONARY,
