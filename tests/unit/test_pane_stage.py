@@ -82,7 +82,7 @@ def run(found: PaneStage, batches: Sequence[pa.RecordBatch], selected: bool) -> 
 
 def _satisfied(chosen: Any) -> Satisfied:
     """One condition, by whether each row satisfies it."""
-    return Satisfied(np.append(0, np.cumsum(chosen)), np.zeros(np.count_nonzero(chosen), np.int32), 1)
+    return Satisfied.by_row(np.append(0, np.cumsum(chosen)), np.zeros(np.count_nonzero(chosen), np.int32), 1)
 
 
 def _selected(batch: pa.RecordBatch) -> Any:

@@ -115,7 +115,7 @@ def test_each_condition_gets_what_it_would_get_alone(
         for rows in (0, 1, 80, 50):
             tuples = batch(rng, rows)
             holds = rng.random((rows, CONDITIONS)) < rng.choice([0.0, 0.3, 0.8], CONDITIONS)
-            satisfied = Satisfied(
+            satisfied = Satisfied.by_row(
                 np.append(0, np.cumsum(holds.sum(1))), np.nonzero(holds)[1].astype(np.int32), CONDITIONS
             )
             times = event_times(tuples.column("ts"), 10_000)

@@ -59,7 +59,7 @@ def batch(tuples: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
 def satisfied(rows: int, chosen: Sequence[int]) -> Satisfied:
     """One condition, by the rows that satisfy it."""
     offsets = np.append(0, np.cumsum(np.isin(np.arange(rows), chosen)))
-    return Satisfied(offsets, np.zeros(len(chosen), np.int32), 1)
+    return Satisfied.by_row(offsets, np.zeros(len(chosen), np.int32), 1)
 
 
 @given(tuples=rows, cuts=st.lists(st.integers(0, 30)), held=st.integers(1, 20))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
@@ -195,6 +196,7 @@ class MapStage:
         self._selector = Selector(program.plan, program.settings.strategy)
         self._attributes = program.attributes
         self._outcomes = program.outcomes
+        self._classes = ConditionClasses.of(program.plan, program.outcomes, self._selector)
         self._views = pa.array(program.views, pa.string())
         self._definitions = pa.array(program.definitions, pa.int32())
         self._conditions = self._numbers(program.windows.members if program.windows else ())
@@ -351,6 +353,14 @@ class MapStage:
         return times
 
     def _match(self, attributes: list[pa.Array], rows: int) -> ToldApart:
+        if self.sample is None and rows:
+            self._take_sample(attributes, rows)
+        if self._classes is not None and rows:
+            began = time.perf_counter_ns()
+            satisfied = self._classes.match(attributes, rows)
+            self.counts.match_ns += time.perf_counter_ns() - began
+            if satisfied is not None:
+                return ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), satisfied)
         matches = self._selector.match(attributes, rows, MOST_PAIRS)
         figures = self._selector.figures
         assert figures is not None, "figures of the batch just matched"
@@ -360,8 +370,6 @@ class MapStage:
         if matches.evaluations is not None:
             counts.evaluations += matches.evaluations
             counts.asc_tuples += rows
-        if self.sample is None and rows:
-            self._take_sample(attributes, rows)
         return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
 
     def _count_errors(self, told: ToldApart) -> None:

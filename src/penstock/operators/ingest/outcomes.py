@@ -113,7 +113,7 @@ class Outcomes:
         kinds, numbers = self.kinds[found], self.numbers[found]
         holds = others.copy()
         holds[others] = kinds == Kind.CONDITION
-        satisfied = Satisfied(_offsets(holds, offsets), self.numbers[queries[holds]], self.conditions)
+        satisfied = Satisfied.by_row(_offsets(holds, offsets), self.numbers[queries[holds]], self.conditions)
         return ToldApart(
             _offsets(~others, offsets),
             queries[~others],

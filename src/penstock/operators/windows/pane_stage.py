@@ -6,7 +6,7 @@ task the rows of each shard become Arrow IPC streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -179,24 +179,34 @@ class PaneStage:
         member = 0
         for held in self._held:
             first, member = member, member + max(1, len(held.plan.selections))
-            rows = held.select(satisfied)
-            if rows is not None and not len(rows):
-                continue
-            for name in held.plan.raising:
-                raised = batch.column(name).to_numpy(zero_copy_only=False)
-                if raised.any():
-                    self.raised[first:member] += held.count(rows, raised)
-                    rows = _those(rows, ~raised)
-            if times.usable is not None:
-                rows = _those(rows, times.usable)
-            if in_time is not None and too_late is not None:
-                too_late[_those(rows, ~in_time)] = True
-                rows = _those(rows, in_time)
-            if self.program.span is not None:
-                begin, end = self.program.span
-                rows = _those(rows, (times.values >= begin) & (times.values <= end))
-            held.add(batch, times.values, rows, steps)
+            for rows in held.select(satisfied):
+                kept = self._kept(held, rows, batch, times, self.raised[first:member])
+                if in_time is not None and too_late is not None:
+                    too_late[_those(kept, ~in_time)] = True
+                    kept = _those(kept, in_time)
+                held.add(batch, times.values, kept, steps)
         return too_late if too_late is not None and too_late.any() else None
+
+    def _kept(
+        self,
+        held: _Held,
+        rows: Rows | None,
+        batch: pa.RecordBatch,
+        times: EventTimes,
+        raised: npt.NDArray[np.int64],
+    ) -> Rows | None:
+        """Those of some rows of which no expression raised, with usable event times in the program's span."""
+        for name in held.plan.raising:
+            own = batch.column(name).to_numpy(zero_copy_only=False)
+            if own.any():
+                raised += held.count(rows, own)
+                rows = _those(rows, ~own)
+        if times.usable is not None:
+            rows = _those(rows, times.usable)
+        if self.program.span is not None:
+            first, last = self.program.span
+            rows = _those(rows, (times.values >= first) & (times.values <= last))
+        return rows
 
     def _in_time(self, times: EventTimes) -> npt.NDArray[np.bool_] | None:
         """Where a tuple is not too late; None: everywhere."""
@@ -238,12 +248,15 @@ class _Held:
         self._settled = 0
         self.set_tuples = self.set_partials = 0
 
-    def select(self, satisfied: Satisfied) -> Rows | None:
-        """The rows of a batch that satisfy the condition, ascending; None: all."""
+    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
+        """The rows of a batch that satisfy the condition, ascending; None: all. They are to be added before the next are asked for."""
         if not self.plan.selections:
-            return None
+            yield None
+            return
         (condition,) = self.plan.selections
-        return satisfied.rows_of(condition)
+        rows = satisfied.rows_of(condition)
+        if len(rows):
+            yield rows
 
     def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """int64[selections]: how many of the rows that were selected last are chosen."""
@@ -321,22 +334,27 @@ class _HeldBySets(_Held):
         self._numbers = np.zeros(0, np.uint32)
         self._spread: dict[str, list[pa.Table]] = {}
 
-    def select(self, satisfied: Satisfied) -> Rows:
-        """The rows of a batch that satisfy some of the conditions, ascending."""
-        self._selected = satisfied.of(self.plan.selections)
-        rows, selections = self._selected
-        self._numbers = np.zeros(satisfied.rows, np.uint32)
-        if self._sets.nbytes > _SETS_BYTES:
-            self._spread_all()
-        self._sets.number(selections.copy(), rows, self._numbers)
-        return np.flatnonzero(self._numbers)
+    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
+        """The rows of a batch that satisfy some of the conditions, ascending, those of each part once."""
+        places = satisfied.places(self.plan.selections)
+        for part in satisfied.parts:
+            if self._sets.nbytes > _SETS_BYTES:
+                self._spread_all()
+            classes, selections = self._pairs = part.pairs(places)
+            signatures = np.zeros(len(part.offsets) - 1, np.uint32)
+            self._sets.number(selections.copy(), classes, signatures)
+            self._part, self._numbers = part, part.of_rows(signatures)
+            rows = np.flatnonzero(self._numbers)
+            if len(rows):
+                yield rows
 
     def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """int64[selections]: how many of the rows that were selected last are chosen."""
-        own, selections = self._selected
-        is_left = np.zeros(len(chosen), np.bool_)
-        is_left[rows] = chosen[rows]
-        return np.bincount(selections[is_left[own]], minlength=len(self.plan.selections))
+        classes, selections = self._pairs
+        own = np.flatnonzero(chosen) if rows is None else rows[chosen[rows]]
+        of_classes = own if self._part.classes is None else self._part.classes[own]
+        times = np.bincount(of_classes, minlength=len(self._part.offsets) - 1)[classes]
+        return np.bincount(selections, times, len(self.plan.selections)).astype(np.int64)
 
     def tables(self) -> dict[str, pa.Table]:
         """All partials by kind of envelope; nothing where no tuple came."""

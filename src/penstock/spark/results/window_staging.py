@@ -195,11 +195,10 @@ class ResultStage:
     def close(self) -> list[StagedResults]:
         """Writes a file for each view; several at a time, for each waits for the disk."""
         with ThreadPoolExecutor(_WRITERS, "penstock-stage") as writers:
-            return list(
-                writers.map(lambda each: self._staged(*each[0], each[1]), list(self._answers.items()))
-            )
+            return list(writers.map(self._staged, self._answers, self._answers.values()))
 
-    def _staged(self, operator: int, name: str, answers: list[Answer]) -> StagedResults:
+    def _staged(self, place: tuple[int, str], answers: list[Answer]) -> StagedResults:
+        operator, name = place
         view = self.views(operator)[name]
         raw = not is_plain(view)
         rows = raw_rows(view, answers)
