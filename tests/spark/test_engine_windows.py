@@ -136,6 +136,7 @@ def test_views_that_differ_in_their_condition_share_an_operator(spark: SparkSess
         .add_views({**views, **other})
         .start(out, trigger=Trigger.available_now(ended=True))
     )
+    assert ", keys key, each tuple aggregated once for 5 conditions" in run.explain()
     run.await_termination()
     for name, sql in {**views, **other}.items():
         assert_equal_to_spark(spark, run.results(name), [data], sql)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from itertools import pairwise
+from math import ceil
 
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.lifecycle import ends_of
@@ -222,19 +222,17 @@ class Judge:
         if not unheard:
             return
         for history in self._panes.histories(unheard, size):
-            slacks = history.required_slack(self._plan.aggregates, self._plan.bound, (1.0, _CLOSER))
-            groups = np.diff(history.bounds)
-            window = np.repeat(np.arange(len(groups)), groups)
-            required, closer = (each[np.lexsort((each, window))] for each in slacks)
-            # the least that so large a share of a window's groups are no larger than
-            ranks = np.ceil((1 - self._plan.bound.delta) * groups).astype(np.int64) - 1
-            settled = closer[history.bounds[:-1] + ranks].tolist()
-            for end, own_settled, needed in zip(
-                history.ends, settled, np.split(required, history.bounds[1:-1]), strict=True
-            ):
+            required, closer = history.ascending_slack(
+                self._plan.aggregates, self._plan.bound, (1.0, _CLOSER)
+            )
+            for end, (first, last) in zip(history.ends, pairwise(map(int, history.bounds)), strict=True):
                 own = watched[end]
                 share = self._panes.coverage(end - size, end, own.first)
-                own.outcome = WindowOutcome(end, own.slack, share, needed, own_settled)
+                # the least that so large a share of the window's groups are no larger than
+                rank = ceil((1 - self._plan.bound.delta) * (last - first)) - 1
+                own.outcome = WindowOutcome(
+                    end, own.slack, share, required[first:last], int(closer[first + rank])
+                )
                 own.heard = arrived[end]
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:

@@ -18,7 +18,7 @@ from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts, shared
 from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.panes import Panes, different
-from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory, ascending
 from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.sampling import MOST_GROUPS, largest_hashes
 from penstock.plan.times import BEFORE_ALL
@@ -95,19 +95,20 @@ class _Histories:
     def __init__(self, history: WindowHistory) -> None:
         self._history = history
         self.places = _runs(history.of_groups(END), history.of_groups(SELECTION))
+        self._bounds = np.array([0, *(last for _, last in self.places.values())])
         self._required: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
 
-    def required_slack(
+    def ascending_slack(
         self,
         aggregates: tuple[Aggregate, ...],
         bound: ErrorBound,
         shares: tuple[float, ...],
         place: tuple[int, int],
     ) -> Ints:
-        """The required slacks of one window of one selection."""
+        """The required slacks of one window of one selection, in ascending order."""
         asked = aggregates, bound, shares
         if asked not in self._required:
-            self._required[asked] = self._history.required_slack(*asked)
+            self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
         return self._required[asked][:, place[0] : place[1]]
 
 
@@ -273,13 +274,13 @@ class _WindowSlack:
     def __init__(self, histories: _Histories, end: int, selection: int) -> None:
         self._histories, self._place = histories, histories.places[end, selection]
         self.ends = [end]
-        self.bounds = np.array([0, self._place[1] - self._place[0]])
+        self.bounds = [0, self._place[1] - self._place[0]]
 
-    def required_slack(
-        self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...] = (1.0,)
+    def ascending_slack(
+        self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...]
     ) -> Ints:
-        """int64[shares, groups]: the required slack of each group."""
-        return self._histories.required_slack(aggregates, bound, shares, self._place)
+        """int64[shares, groups]: the required slacks of the groups, in ascending order."""
+        return self._histories.ascending_slack(aggregates, bound, shares, self._place)
 
 
 def _in_order(content: Content) -> Content:

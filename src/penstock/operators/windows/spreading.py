@@ -38,7 +38,7 @@ Longs = npt.NDArray[np.int64]
 #: the set of a row's conditions, in a table of partials that is not spread yet
 SET = "set"
 #: pairs of a row and a condition that are merged at a time, unless one group has more
-_MOST_PAIRS = 1 << 22
+_MOST_PAIRS = 1 << 18
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -102,21 +102,29 @@ def _pairs(
     sizes: Longs = np.diff(starts)
     so_far: Longs = np.cumsum(sizes[numbers[order]])
     first_of_group = np.flatnonzero(np.append(True, np.diff(groups[order]) != 0)[: len(order)])
-    first, done = 0, 0
+    first, done, room = 0, 0, -1
     while first < len(order) or not len(order):
         reached = int(np.searchsorted(so_far, done + _MOST_PAIRS, "right"))
         ends = np.append(first_of_group[first_of_group > first], len(order))
         place = int(np.searchsorted(ends, reached, "right")) - 1
         last = int(ends[max(0, place)])
         pairs = int(so_far[last - 1]) - done if last else 0
-        rows, cells, first_rows = (np.empty(pairs, np.int64) for _ in range(3))
-        selections = np.empty(pairs, np.int32)
+        if pairs > room:
+            # the same memory for all groups: fresh one costs more than what is written to it
+            room = pairs
+            rows, cells, first_rows = (np.empty(room, np.int64) for _ in range(3))
+            selections = np.empty(room, np.int32)
         cell_of = np.full(conditions, -1, np.int64)
         _, count = spread_rows(
             order[first:last], groups, numbers, starts, pool, cell_of, rows, cells, selections, first_rows
         )
         own = table.select(list(keys)).take(pa.array(first_rows[:count]))
-        yield own.add_column(0, SELECTION, pa.array(selections[:count])), rows, cells, count
+        yield (
+            own.add_column(0, SELECTION, pa.array(selections[:count].copy())),
+            rows[:pairs],
+            cells[:pairs],
+            count,
+        )
         if not len(order):
             return
         first, done = last, int(so_far[last - 1])
