@@ -18,7 +18,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -74,6 +74,9 @@ bench-groups: $(INSTALLED) ## windows of 10, 1,000 and 100,000 groups in virtual
 
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
 	$(call benchmarks,windows_spark windows_latency)
+
+bench-shared-windows: java $(INSTALLED) ## 1, 50 and 500 window views that differ in WHERE alone: share of one view's rate, processor time by part
+	$(BIN)/python benchmarks/shared_windows.py
 
 bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
 	$(call benchmarks,joins_spark joins_skew joins_views)

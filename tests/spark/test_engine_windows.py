@@ -117,6 +117,35 @@ def test_final_results_equal_spark_over_all_tuples(
     run.stop()
 
 
+def test_views_that_differ_in_their_condition_share_an_operator(spark: SparkSession, tmp_path: Path) -> None:
+    data, out = write(tmp_path / "data", range(8)), tmp_path / "out"
+    conditions = (
+        "value > 0.2",
+        "value < 0.05",
+        "key = 3",
+        "name = 'a' AND value BETWEEN 0.5 AND 0.7",
+        "value > 2",
+    )
+    views = {
+        f"v{number}": "SELECT key, window(ts, '1 second', '500 milliseconds') AS w, sum(value) AS s, count(*) AS n, "
+        f"max(name) AS last, count(DISTINCT name) AS names FROM tuples WHERE {condition} GROUP BY key, w"
+        for number, condition in enumerate(conditions)
+    }
+    other = {
+        "other": views["v0"].replace("sum(value)", "avg(value)").replace("0.2", "0.3"),
+        "every": VIEWS["sums"],
+    }
+    engine = engine_on(spark, data).add_views({**views, **other})
+    assert ", keys key, each tuple aggregated once for 5 conditions" in engine.explain()
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
+    run.await_termination()
+    for name, sql in {**views, **other}.items():
+        assert_equal_to_spark(spark, run.results(name), [data], sql)
+    run.stop()
+    layout = Layout(out, out / "_penstock/checkpoint")
+    assert len(list(layout.keyed("tuples").glob("operator-*.json"))) == 3
+
+
 def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: Path) -> None:
     data, out = write(tmp_path / "data", range(10)), tmp_path / "out"
     text = "SELECT window(ts, '1 second') AS w, {}(key + 9000000000000000000) AS s FROM tuples GROUP BY w"

@@ -23,7 +23,9 @@ from penstock.operators.windows.arrival_steps import (
     times_by_step,
 )
 from penstock.operators.windows.clocks import StreamTime
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
+from penstock.operators.windows.event_times import event_times
+from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
+from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -47,7 +49,7 @@ MAP_STAGE = PaneProgram(
     (
         PanePlan(
             7,
-            None,
+            (),
             (PaneColumn("k", "_k0", pa.int64()),),
             (PaneColumn("v", "_x0", pa.float64()),),
             (),
@@ -89,7 +91,7 @@ def record(
             }
         )
         taken = event_times(batch.column("t"), AFTER_ALL)
-        stage.add(batch, taken, [], numbers if has_steps else None)
+        stage.add(batch, taken, Satisfied.none(batch.num_rows), numbers if has_steps else None)
         if has_steps:
             found = merged_by_step(found, times_by_step(taken.values, numbers, BEFORE_ALL))
         envelopes += [envelope for _, envelope in stage.envelopes()]

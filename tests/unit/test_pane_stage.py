@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from penstock.operators.hashing import key_hashes
 from penstock.operators.windows import pane_stage
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage, event_times
+from penstock.operators.windows.event_times import event_times
+from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
 from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
 
@@ -60,7 +62,7 @@ def stage(selection: int | None, *, keyed: bool = True) -> PaneStage:
     keys = (PaneColumn("level", "_k0", pa.float64()), PaneColumn("name", "_k1", pa.string()))
     plan = PanePlan(
         id=7,
-        selection=selection,
+        selections=() if selection is None else (selection,),
         keys=keys if keyed else (),
         arguments=(PaneColumn("amount", "_x0", pa.int32()), PaneColumn("kind", "_x1", pa.float64())),
         raising=("failed",),
@@ -73,9 +75,14 @@ def stage(selection: int | None, *, keyed: bool = True) -> PaneStage:
 
 def run(found: PaneStage, batches: Sequence[pa.RecordBatch], selected: bool) -> list[tuple[int, Envelope]]:
     for batch in batches:
-        chosen = [np.flatnonzero(_selected(batch))] if selected and batch.num_rows else []
+        chosen = _satisfied(_selected(batch)) if selected else Satisfied.none(batch.num_rows)
         found.add(batch, event_times(batch.column("ts"), LIMIT), chosen)
     return found.envelopes()
+
+
+def _satisfied(chosen: Any) -> Satisfied:
+    """One condition, by whether each row satisfies it."""
+    return Satisfied.by_row(np.append(0, np.cumsum(chosen)), np.zeros(np.count_nonzero(chosen), np.int32), 1)
 
 
 def _selected(batch: pa.RecordBatch) -> Any:
@@ -221,7 +228,7 @@ def test_times_that_no_window_holds_are_too_late_or_ahead(limit: int, zone: str 
     assert times.usable.tolist() == [True, True, True, True, False, False, False]
     assert times.believed.tolist() == [False, True, False, True, False, False, False]
     batch = table([(None, 0.5, "a", 1, 0.5, False)] * len(moments))
-    too_late = stage(None).add(batch, times, [])
+    too_late = stage(None).add(batch, times, Satisfied.none(len(moments)))
     assert too_late is not None
     assert too_late.tolist() == [True, False, True, False, False, False, False]
     alone = event_times(pa.array([-(2**63)], pa.int64()).cast(pa.timestamp("us", zone)), limit)
@@ -234,12 +241,11 @@ def test_tuples_that_are_too_late_are_in_no_pane_and_told() -> None:
     for selection in (None, 0):
         found = stage(selection)
         found.begin(too_late_before=100)
-        too_late = found.add(
-            batch, event_times(batch.column("ts"), LIMIT), [np.array([0, 1, 2, 5])] if selection == 0 else []
-        )
+        chosen = np.isin(np.arange(6), [0, 1, 2, 5])
+        too_late = found.add(batch, event_times(batch.column("ts"), LIMIT), _satisfied(chosen))
         assert too_late is not None
         late, kept = ([1, 3], 2) if selection is None else ([1], 1)
         assert np.flatnonzero(too_late).tolist() == late
         assert sum(row["rows"] for _, row in read(found.envelopes(), PARTIALS)) == kept
         found.begin(too_late_before=90)
-        assert found.add(batch, event_times(batch.column("ts"), LIMIT), [np.arange(6)]) is None
+        assert found.add(batch, event_times(batch.column("ts"), LIMIT), _satisfied(np.ones(6, bool))) is None

@@ -17,7 +17,9 @@ from penstock.operators.ingest import tuple_stage
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import Run, RunPlan, write_run
-from penstock.operators.windows.pane_stage import PaneColumn, event_times
+from penstock.operators.windows.event_times import event_times
+from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.satisfied import Satisfied
 
 TIME = pa.timestamp("us", "UTC")
 RUN = RunPlan(("k",), "ts", HashRouter(("k",), 2))
@@ -54,6 +56,12 @@ def batch(tuples: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
+def satisfied(rows: int, chosen: Sequence[int]) -> Satisfied:
+    """One condition, by the rows that satisfy it."""
+    offsets = np.append(0, np.cumsum(np.isin(np.arange(rows), chosen)))
+    return Satisfied.by_row(offsets, np.zeros(len(chosen), np.int32), 1)
+
+
 @given(tuples=rows, cuts=st.lists(st.integers(0, 30)), held=st.integers(1, 20))
 def test_each_demand_gets_its_tuples_once(tuples: list[tuple[Any, ...]], cuts: list[int], held: int) -> None:
     stage = TupleStage(TupleProgram((LARGE, ALL)))
@@ -77,7 +85,7 @@ def test_each_demand_gets_its_tuples_once(tuples: list[tuple[Any, ...]], cuts: l
         for low, high in pairwise(edges):
             piece = batch(tuples).slice(low, high - low)
             chosen = [row for row, (a, *_) in enumerate(tuples[low:high]) if a is not None and a > 0]
-            stage.add(piece, [np.asarray(chosen, np.int64)] if chosen else [])
+            stage.add(piece, satisfied(piece.num_rows, chosen))
             take(all_held=False)
         take(all_held=True)
         take(all_held=True)
@@ -95,7 +103,7 @@ def test_what_is_too_far_ahead_is_kept_by_no_demand_and_what_has_no_time_is() ->
     times = event_times(piece.column("ts"), limit=10, kept_ahead=10)
     assert times.future == 1
     stage = TupleStage(TupleProgram((LARGE, ALL)))
-    stage.add(piece, [np.array([0, 1, 2])], times.not_future)
+    stage.add(piece, satisfied(piece.num_rows, [0, 1, 2]), times.not_future)
     kept = {plan.id: table for plan, table in stage.runs(all_held=True)}
     assert kept[LARGE.id].column("k").to_pylist() == [1, 3]
     assert kept[ALL.id].column("v").to_pylist() == [1, 3]

@@ -191,9 +191,12 @@ def number_sets(
         end = begin + 1
         while end < len(members) and values[end] == values[begin]:
             end += 1
-        if end - begin > 32:
+        ascending = begin + 1
+        while ascending < end and members[ascending - 1] <= members[ascending]:
+            ascending += 1
+        if end - begin > 32 and ascending < end:
             members[begin:end].sort()
-        else:
+        elif ascending < end:
             for place in range(begin + 1, end):
                 member = members[place]
                 other = place

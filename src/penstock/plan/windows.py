@@ -83,6 +83,7 @@ class WindowPlan:
         keys: (column, type) of each grouping key but the window, in order.
         aggregates: what is computed a window and group.
         bound: the error its early answers may have.
+        selection: number of its condition among those of its operator, None where all tuples of the operator are its own.
     """
 
     name: str
@@ -91,3 +92,4 @@ class WindowPlan:
     keys: tuple[tuple[str, pa.DataType], ...]
     aggregates: tuple[Aggregate, ...]
     bound: ErrorBound
+    selection: int | None = None

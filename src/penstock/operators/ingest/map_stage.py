@@ -16,19 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
-from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, TupleStage
+from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
-from penstock.operators.windows.pane_stage import (
-    EventTimes,
-    PanePlan,
-    PaneProgram,
-    PaneStage,
-    Rows,
-    event_times,
-)
+from penstock.operators.windows.event_times import EventTimes, event_times
+from penstock.operators.windows.pane_stage import PaneProgram, PaneStage
+from penstock.operators.windows.satisfied import Satisfied
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
@@ -128,8 +124,10 @@ class StageCounts:
         encode_ns, match_ns, pane_ns, write_ns: processor time by part.
         view_pairs: pairs a view, int64[views].
         view_errors: tuples a view lost to an expression that raised, int64[views].
-        window_errors: the same of each window operator, int64[operators].
+        window_errors: the same of each of the window operators' conditions, int64[`PaneProgram.members`].
         demand_errors: the same of each demand of tuples, int64[demands].
+        set_tuples, set_partials: tuples that were aggregated by the set of the windows' conditions that they satisfy, and the
+            partials that came of it before these were spread over the conditions.
         null_event_times, future_event_times: tuples kept from the windows because their event time is
             NULL or beyond what is kept ahead.
         ahead_event_times: tuples too far ahead of the clock and of the stream for their event time to be believed: the
@@ -162,6 +160,8 @@ class StageCounts:
     view_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     demand_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    set_tuples: int = 0
+    set_partials: int = 0
     null_event_times: int = 0
     future_event_times: int = 0
     ahead_event_times: int = 0
@@ -175,12 +175,12 @@ class StageCounts:
     @classmethod
     def none(cls, program: StreamProgram) -> StageCounts:
         """The counts of no tuples."""
-        operators = len(program.windows.operators) if program.windows else 0
+        members = len(program.windows.members) if program.windows else 0
         return cls(
             coding_ns=np.zeros(len(program.plan.codings), np.int64),
             view_pairs=np.zeros(program.outcomes.views, np.int64),
             view_errors=np.zeros(program.outcomes.views, np.int64),
-            window_errors=np.zeros(operators, np.int64),
+            window_errors=np.zeros(members, np.int64),
             demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
         )
 
@@ -208,10 +208,13 @@ class MapStage:
         self._selector = Selector(program.plan, program.settings.strategy)
         self._attributes = program.attributes
         self._outcomes = program.outcomes
+        self._classes = ConditionClasses.of(program.plan, program.outcomes, self._selector)
         self._views = pa.array(program.views, pa.string())
         self._definitions = pa.array(program.definitions, pa.int32())
-        self._conditions = self._numbers(program.windows.operators if program.windows else ())
-        self._demanded = self._numbers(program.tuples.plans if program.tuples else ())
+        self._conditions = self._numbers(program.windows.members if program.windows else ())
+        self._demanded = self._numbers(
+            [plan.selection for plan in program.tuples.plans] if program.tuples else ()
+        )
         self.tuples = TupleStage(program.tuples) if program.tuples else None
         self.panes = PaneStage(program.windows) if program.windows else None
         self.begin()
@@ -282,7 +285,7 @@ class MapStage:
         if is_matched and self.program.plan.names:
             told = self._match([batch.column(name) for name in self._attributes], rows)
         else:
-            told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32))
+            told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), Satisfied.none(rows))
             self.counts.skipped += 0 if is_matched else rows
         degrees = np.diff(told.offsets)
         mask = degrees > 0
@@ -293,9 +296,9 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        times = self._take_in(batch, told.selected, steps)
+        times = self._take_in(batch, told.satisfied, steps)
         if self.tuples is not None:
-            self.tuples.add(batch, told.selected, None if times is None else times.not_future)
+            self.tuples.add(batch, told.satisfied, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
         np.cumsum(degrees[mask], out=list_offsets[1:])
         names = pa.DictionaryArray.from_arrays(pa.array(told.queries), self._views)
@@ -325,13 +328,16 @@ class MapStage:
         if self.panes is not None:
             self.counts.window_errors += self.panes.raised
             self.panes.raised = np.zeros_like(self.panes.raised)
+            self.counts.set_tuples += self.panes.set_tuples
+            self.counts.set_partials += self.panes.set_partials
+            self.panes.set_tuples = self.panes.set_partials = 0
         if self.tuples is not None:
             self.counts.demand_errors += self.tuples.raised
             self.tuples.raised = np.zeros_like(self.tuples.raised)
         return self.counts
 
     def _take_in(
-        self, batch: pa.RecordBatch, selected: Sequence[Rows] | None, steps: Steps | None
+        self, batch: pa.RecordBatch, satisfied: Satisfied | None, steps: Steps | None
     ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
@@ -343,8 +349,8 @@ class MapStage:
         else:
             began = time.perf_counter_ns()
             times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
-            if selected is not None:
-                self.too_late = self.panes.add(batch, times, selected, steps)
+            if satisfied is not None:
+                self.too_late = self.panes.add(batch, times, satisfied, steps)
             if steps is not None:
                 believed = slice(None) if times.believed is None else times.believed
                 own = times_by_step(times.values[believed], steps[believed], self._time_floor)
@@ -364,6 +370,14 @@ class MapStage:
         return times
 
     def _match(self, attributes: list[pa.Array], rows: int) -> ToldApart:
+        if self.sample is None and rows:
+            self._take_sample(attributes, rows)
+        if self._classes is not None and rows:
+            began = time.perf_counter_ns()
+            satisfied = self._classes.match(attributes, rows)
+            self.counts.match_ns += time.perf_counter_ns() - began
+            if satisfied is not None:
+                return ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), satisfied)
         matches = self._selector.match(attributes, rows, MOST_PAIRS)
         figures = self._selector.figures
         assert figures is not None, "figures of the batch just matched"
@@ -378,8 +392,6 @@ class MapStage:
         elif figures.strategy == "index":
             counts.index_tuples += rows
             counts.index_ns += figures.encode_ns + figures.match_ns
-        if self.sample is None and rows:
-            self._take_sample(attributes, rows)
         return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
 
     def _count_errors(self, told: ToldApart) -> None:
@@ -390,10 +402,10 @@ class MapStage:
             self.counts.window_errors += errors[self._conditions]
             self.counts.demand_errors += errors[self._demanded]
 
-    def _numbers(self, plans: Sequence[PanePlan | TuplePlan]) -> npt.NDArray[np.int64]:
-        """The condition of each plan; the last number of all, which none has, for every tuple."""
+    def _numbers(self, conditions: Sequence[int | None]) -> npt.NDArray[np.int64]:
+        """The same numbers; for None, every tuple, the last of all, which no condition has."""
         every = self._outcomes.conditions
-        return np.asarray([every if plan.selection is None else plan.selection for plan in plans], np.int64)
+        return np.asarray([every if each is None else each for each in conditions], np.int64)
 
     def _take_sample(self, attributes: list[pa.Array], rows: int) -> None:
         wanted = self.program.settings.sample_tuples

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.operators.windows.pane_stage import Rows
+from penstock.operators.windows.satisfied import Satisfied
 
 
 class Kind(IntEnum):
@@ -50,15 +49,14 @@ class ToldApart:
 
     Attributes:
         offsets, queries: those of views: row i satisfies the views queries[offsets[i]:offsets[i + 1]].
-        selected: for each condition of window views the rows that satisfy it, ascending; empty where no row satisfies
-            any.
+        satisfied: the conditions of window views that the rows satisfy.
         view_errors, condition_errors: rows lost to an expression that raised, int64[views] and int64[conditions];
             None where there are none.
     """
 
     offsets: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int32]
-    selected: Sequence[Rows] = ()
+    satisfied: Satisfied
     view_errors: npt.NDArray[np.int64] | None = None
     condition_errors: npt.NDArray[np.int64] | None = None
 
@@ -129,28 +127,32 @@ class Outcomes:
             rows: number of rows.
         """
         if self.views == len(self.kinds):
-            return ToldApart(offsets, queries)
+            return ToldApart(offsets, queries, Satisfied.none(rows))
         others = queries >= self.views
         if not others.any():
-            return ToldApart(offsets, queries)
+            return ToldApart(offsets, queries, Satisfied.none(rows))
         found = queries[others]
         kinds, numbers = self.kinds[found], self.numbers[found]
-        selected: list[Rows] = []
-        if self.conditions:
-            holds = kinds == Kind.CONDITION
-            satisfied = numbers[holds]
-            order = np.argsort(satisfied, kind="stable")
-            places = np.repeat(np.arange(rows), np.diff(offsets))[others][holds][order]
-            ends = np.searchsorted(satisfied[order], np.arange(self.conditions + 1))
-            selected = [places[low:high] for low, high in pairwise(ends.tolist())]
-        before = np.concatenate(([0], np.cumsum(~others)))
+        holds = others.copy()
+        holds[others] = kinds == Kind.CONDITION
+        satisfied = Satisfied.by_row(_offsets(holds, offsets), self.numbers[queries[holds]], self.conditions)
         return ToldApart(
-            before[offsets],
+            _offsets(~others, offsets),
             queries[~others],
-            selected,
+            satisfied,
             _counted(numbers[kinds == Kind.VIEW_ERROR], self.views),
             _counted(numbers[kinds == Kind.CONDITION_ERROR], self.conditions),
         )
+
+
+def _offsets(chosen: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the rows of the chosen matches begin."""
+    count = int(np.count_nonzero(chosen))
+    if count == len(chosen):
+        return offsets
+    if not count:
+        return np.zeros_like(offsets)
+    return np.concatenate(([0], np.cumsum(chosen)))[offsets]
 
 
 def _counted(numbers: npt.NDArray[np.int32], most: int) -> npt.NDArray[np.int64] | None:

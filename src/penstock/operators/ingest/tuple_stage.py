@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.pane_stage import PaneColumn, Rows
+from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.satisfied import Satisfied
 
 #: tuples that become a run before their task ends
 _HELD_ROWS = 1 << 20
@@ -101,20 +102,18 @@ class TupleStage:
         self.raised = np.zeros(len(self._held), np.int64)
 
     def add(
-        self, batch: pa.RecordBatch, selected: Sequence[Rows], kept: npt.NDArray[np.bool_] | None = None
+        self, batch: pa.RecordBatch, satisfied: Satisfied, kept: npt.NDArray[np.bool_] | None = None
     ) -> None:
         """Takes in a batch of tuples.
 
         Args:
             batch: at least the program's columns.
-            selected: for each condition the rows that satisfy it, ascending; empty where
-                none of the batch's rows satisfies any.
+            satisfied: the conditions that its rows satisfy.
             kept: bool[rows], which may be kept at all: an event time too far ahead is no time to be looked for by;
                 None: all.
         """
-        nothing = np.zeros(0, np.int64)
         for number, plan in enumerate(self.program.plans):
-            rows = None if plan.selection is None else (selected[plan.selection] if selected else nothing)
+            rows = None if plan.selection is None else satisfied.rows_of(plan.selection)
             if kept is not None:
                 rows = np.flatnonzero(kept) if rows is None else rows[kept[rows]]
             for name in plan.raising:

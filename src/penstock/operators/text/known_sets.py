@@ -1,4 +1,4 @@
-"""Sets of patterns that values satisfy, numbered in the order in which they are first met."""
+"""Sets of what values or tuples satisfy, numbered in the order in which they are first met."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ class KnownSets:
     def nbytes(self) -> int:
         """Bytes of the table."""
         return self._slots.nbytes + self._hashes.nbytes + self._starts.nbytes + self._pool.nbytes
+
+    @property
+    def table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int]:
+        """int64[sets + 1] and int32[]: set s holds pool[starts[s]:starts[s + 1]]; all members are below the last number."""
+        starts = self._starts[: self._count + 1]
+        pool = self._pool[: starts[-1]]
+        return starts, pool, int(pool.max(initial=-1)) + 1
 
     def members(self, number: int) -> npt.NDArray[np.int32]:
         """int32[], ascending: what a set holds."""

@@ -26,6 +26,8 @@ from penstock.plan.windows import Aggregate
 
 #: the number of tuples in a group
 ROWS = "rows"
+#: the number of the condition whose tuples are counted, where an operator has several
+SELECTION = "selection"
 #: a distinct value of a table of values
 VALUE = "value"
 #: aggregates of columns whose single values must be kept
@@ -187,7 +189,7 @@ class Parts:
         if self.moments or self.sketches:
             codes = _groups_of(partials, merged, keys)
             for name in self.moments:
-                mean, squares = _merged_moments(partials, codes, name)
+                mean, squares = merged_moments(partials, codes, name)
                 merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
             for sketch in self.sketches:
                 united = sketch.merge(partials.column(sketch.column), codes, merged.num_rows)
@@ -350,7 +352,7 @@ def _groups_of(table: pa.Table, groups: pa.Table, keys: Sequence[str]) -> npt.ND
     return shared_codes([groups, table], keys)[1]
 
 
-def _merged_moments(partials: pa.Table, codes: npt.NDArray[np.int64], name: str) -> tuple[pa.Array, pa.Array]:
+def merged_moments(partials: pa.Table, codes: npt.NDArray[np.int64], name: str) -> tuple[pa.Array, pa.Array]:
     """Means and squares of merged groups (Chan, Golub, LeVeque), by code."""
     count = partials.column(count_of(name)).to_numpy().astype(np.float64)
     mean, squares = (without_nulls(partials.column(each), 0.0) for each in (mean_of(name), squares_of(name)))

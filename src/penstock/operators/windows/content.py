@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts, merge_values
-from penstock.operators.windows.required_slack import ARRIVAL
+from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.stored import packed, unpacked
+
+_Share = TypeVar("_Share", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +125,51 @@ def together(contents: Iterable[Content]) -> Content:
         pa.concat_tables([each.partials for each in every]),
         {name: pa.concat_tables([e.values[name] for e in every if name in e.values]) for name in names},
     )
+
+
+def merged_windows(
+    parts: Parts,
+    contents: Mapping[_Share, Content],
+    windows: Sequence[tuple[int, Sequence[_Share]]],
+    keys: Sequence[str],
+    sampled: Callable[[Content], Content] = lambda content: content,
+) -> Content:
+    """The rows of some windows, merged by `keys`, END among them; those of a window together.
+
+    Args:
+        parts: what is kept of each group.
+        contents: rows of panes, each once.
+        windows: the end of each, ascending, and the contents it holds; these follow each other in order.
+        keys: see above.
+        sampled: which rows of the windows are merged.
+    """
+    shares = sorted(contents)
+    every = together(contents[share] for share in shares)
+
+    def of_windows(table: pa.Table, counts: Sequence[int]) -> pa.Table:
+        first = dict(zip(shares, np.cumsum([0, *counts]).tolist(), strict=False))
+        count = dict(zip(shares, counts, strict=True))
+        places = [np.arange(first[own[0]], first[own[-1]] + count[own[-1]]) for _, own in windows]
+        ends = np.repeat([end for end, _ in windows], list(map(len, places)))
+        taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
+        return taken.append_column(END, pa.array(ends))
+
+    partials = of_windows(every.partials, [contents[share].partials.num_rows for share in shares])
+    values = {
+        name: of_windows(
+            table,
+            [
+                contents[share].values[name].num_rows if name in contents[share].values else 0
+                for share in shares
+            ],
+        )
+        for name, table in every.values.items()
+    }
+    merged = sampled(Content(partials, values)).merged(parts, keys)
+    own = merged.partials.column(END).to_numpy()
+    if (own[1:] >= own[:-1]).all():
+        return merged
+    return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
 
 
 def _until(table: pa.Table, arrival: int) -> pa.Table:

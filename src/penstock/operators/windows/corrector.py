@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content
-from penstock.operators.windows.panes import Panes
 from penstock.operators.windows.rows import by_touch, differences, window_rows
+from penstock.operators.windows.selections import WindowPanes
 from penstock.plan.windows import WindowPlan
 
 
@@ -56,7 +56,7 @@ class Corrector:
         gamma: late tuples are corrected when they span more event time, microseconds.
     """
 
-    def __init__(self, plan: WindowPlan, parts: Parts, panes: Panes, gamma: int) -> None:
+    def __init__(self, plan: WindowPlan, parts: Parts, panes: WindowPanes, gamma: int) -> None:
         self._plan = plan
         self._parts = parts
         self._panes = panes

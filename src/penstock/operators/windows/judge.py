@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from itertools import pairwise
+from math import ceil
 
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.lifecycle import ends_of
-from penstock.operators.windows.panes import Panes
+from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
@@ -78,7 +78,7 @@ class Judge:
         panes: what has arrived.
     """
 
-    def __init__(self, plan: WindowPlan, policy: SlackPolicy, since: int, panes: Panes) -> None:
+    def __init__(self, plan: WindowPlan, policy: SlackPolicy, since: int, panes: WindowPanes) -> None:
         self._plan = plan
         self.policy = policy
         self._since = since
@@ -209,8 +209,10 @@ class Judge:
         for end in own:
             del state.watched[end]
 
-    def _hear(self, ends: Iterable[int]) -> None:
+    def _hear(self, ends: Sequence[int]) -> None:
         """Finds out what windows were worth of which more has arrived than was heard."""
+        if not ends:
+            return
         size = self._plan.windows.size
         watched = self.state.watched
         arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}
@@ -220,19 +222,17 @@ class Judge:
         if not unheard:
             return
         for history in self._panes.histories(unheard, size):
-            slacks = history.required_slack(self._plan.aggregates, self._plan.bound, (1.0, _CLOSER))
-            groups = np.diff(history.bounds)
-            window = np.repeat(np.arange(len(groups)), groups)
-            required, closer = (each[np.lexsort((each, window))] for each in slacks)
-            # the least that so large a share of a window's groups are no larger than
-            ranks = np.ceil((1 - self._plan.bound.delta) * groups).astype(np.int64) - 1
-            settled = closer[history.bounds[:-1] + ranks].tolist()
-            for end, own_settled, needed in zip(
-                history.ends, settled, np.split(required, history.bounds[1:-1]), strict=True
-            ):
+            required, closer = history.ascending_slack(
+                self._plan.aggregates, self._plan.bound, (1.0, _CLOSER)
+            )
+            for end, (first, last) in zip(history.ends, pairwise(map(int, history.bounds)), strict=True):
                 own = watched[end]
                 share = self._panes.coverage(end - size, end, own.first)
-                own.outcome = WindowOutcome(end, own.slack, share, needed, own_settled)
+                # the least that so large a share of the window's groups are no larger than
+                rank = ceil((1 - self._plan.bound.delta) * (last - first)) - 1
+                own.outcome = WindowOutcome(
+                    end, own.slack, share, required[first:last], int(closer[first + rank])
+                )
                 own.heard = arrived[end]
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:

@@ -1,8 +1,8 @@
 """Window views over a disordered stream: early answers, corrections, and what each was worth.
 
-One operator serves all window views of a stream that share filter, event time and keys: they have panes and clocks in
-common, and each view answers its windows by them (`view`). What arrives for final windows is handed out for
-correction from the history.
+One operator serves all window views of a stream that share event time, keys and filter, or that differ in the filter
+alone (`selections`): they have panes and clocks in common, and each view answers its windows by them (`view`). What arrives
+for final windows is handed out for correction from the history.
 
 Source: the HPM paper, sections on the stream side and the batch side.
 """
@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.windows.aggregates import ROWS, Parts
+from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks, StreamTime
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.lifecycle import Beginning
 from penstock.operators.windows.panes import PANE, Panes
+from penstock.operators.windows.selections import SelectedPanes, Selections
 from penstock.operators.windows.slack import SlackPolicy
 from penstock.operators.windows.view import View, ViewState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -34,7 +35,7 @@ class PaneBatch:
     """What one batch of tuples brings.
 
     Attributes:
-        partials: `pane`, keys and the columns of the parts; None where no tuple came.
+        partials: `pane`, SELECTION where the views differ in it, keys and the columns of the parts; None where no tuple came.
         values: the like for kept values, by argument.
         newest: largest event time seen of the stream's tuples, or None.
         delays: int64, delay of each tuple, or of some that stand for all: the largest among them, and the largest
@@ -75,7 +76,7 @@ class OperatorState:
 
 
 class WindowOperator:
-    """Answers the windows of views that share keys, event time and filter.
+    """Answers the windows of views that share keys and event time, and have either all a selection or none.
 
     One that begins after other batches of its stream has not seen the tuples of those. Until it is given them
     (`PaneBatch.makes_whole`) windows that may hold some are answered, but never as final and never with a promise.
@@ -106,18 +107,22 @@ class WindowOperator:
         floors: Mapping[str, int] | None = None,
     ) -> None:
         plans = [plan for plan, _ in views]
-        self.keys = [name for name, _ in plans[0].keys]
+        keys = self.keys = [name for name, _ in plans[0].keys]
+        selections = [plan.selection for plan in plans if plan.selection is not None]
         self.parts = parts or Parts.of(aggregate for plan in plans for aggregate in plan.aggregates)
         self.pane = pane or int(np.gcd.reduce([plan.windows.pane for plan in plans]))
         #: panes begin at multiples of `pane` from here
         self.offset = plans[0].windows.start % self.pane
-        self.panes = Panes(self.parts, self.keys)
+        self.panes = Panes(self.parts, [SELECTION, *keys] if selections else keys)
+        shared = Selections(self.panes, self.parts, keys, max(selections, default=-1) + 1, self.pane)
         self.late = LateCounts()
         #: (view, start) of final windows that late tuples belong to, for the history to correct
         self.beyond: set[tuple[str, int]] = set()
         self._clocks = Clocks(most_delay, max(least_horizon, *(plan.windows.size for plan in plans)))
         begun = BEFORE_ALL if since is None else since
         self._beginning = Beginning(begun, is_whole=since is None)
+        #: tuples of the newest batch with some, by selection and pane
+        self._tuples: dict[int | None, dict[int, int]] = {}
         self.views = {
             plan.name: View(
                 plan,
@@ -125,7 +130,7 @@ class WindowOperator:
                 (floors or {}).get(plan.name, begun),
                 gamma,
                 self.parts,
-                self.panes,
+                self.panes if plan.selection is None else SelectedPanes(shared, plan.selection, keys),
                 self._clocks,
                 self._beginning,
             )
@@ -167,11 +172,12 @@ class WindowOperator:
             self._take_in(batch)
         self._clocks.reach(batch.reached)
         answers = self._make_whole() if batch.makes_whole else []
-        is_asked = batch.flush or batch.partials is None
+        touched = () if batch.partials is None else self._tuples
         for view in self.views.values():
             if batch.goes_on:
                 view.pass_step()
             else:
+                is_asked = batch.flush or view.plan.selection not in touched
                 answers += view.advance(is_asked=is_asked, answer_all=batch.answer_all)
         self._forget()
         return answers
@@ -231,7 +237,8 @@ class WindowOperator:
         oldest = None if partials is None else pc.min(partials.column(PANE)).as_py()
         lateness = self._clocks.take_in(batch.newest, oldest, batch.delays)
         if partials is not None:
-            wanted = self._wanted(partials, is_late=not batch.makes_whole)
+            self._tuples = _tuples_by_pane(partials)
+            wanted = self._wanted(is_late=not batch.makes_whole)
             grown = self.panes.append(
                 _of_panes(partials, wanted),
                 {name: _of_panes(table, wanted) for name, table in batch.values.items()},
@@ -240,8 +247,9 @@ class WindowOperator:
             self._merge_arrivals(grown)
         for view in self.views.values():
             view.policy.arrived(lateness)
-            if partials is not None and not batch.makes_whole:
-                view.judge.brought(np.unique(partials.column(PANE).to_numpy()), self._clocks)
+            own = {} if partials is None else self._tuples.get(view.plan.selection, {})
+            if own and not batch.makes_whole:
+                view.judge.brought(np.array(sorted(own)), self._clocks)
 
     def _merge_arrivals(self, panes: Sequence[int]) -> None:
         """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""
@@ -257,18 +265,19 @@ class WindowOperator:
                 }
                 self.panes.merge_arrivals(pane, sorted(said))
 
-    def _wanted(self, partials: pa.Table, *, is_late: bool) -> set[int] | None:
+    def _wanted(self, *, is_late: bool) -> set[int] | None:
         """The panes that a window still wants, None: all; late rows are registered with their closed windows."""
-        counts = _tuples_by_pane(partials)
         wanted: set[int] = set()
         for name, view in self.views.items():
+            counts = self._tuples.get(view.plan.selection, {})
             if not is_late:
                 wanted |= view.needed(list(counts))
                 continue
             needed, beyond = view.register(counts, self.late)
             wanted |= needed
             self.beyond.update((name, start) for start in beyond)
-        return None if len(wanted) == len(counts) else wanted
+        panes = {pane for counts in self._tuples.values() for pane in counts}
+        return None if len(wanted) == len(panes) else wanted
 
     def _make_whole(self) -> list[Answer]:
         self._beginning.is_whole = True
@@ -286,11 +295,20 @@ class WindowOperator:
         self.panes.drop_before(oldest, kept)
 
 
-def _tuples_by_pane(partials: pa.Table) -> dict[int, int]:
+def _tuples_by_pane(partials: pa.Table) -> dict[int | None, dict[int, int]]:
+    """The number of tuples by pane, of each selection; of None where there are no selections."""
     starts, rows = (partials.column(name).to_numpy() for name in (PANE, ROWS))
-    found, codes = np.unique(starts, return_inverse=True)
-    sums = np.bincount(codes, rows, len(found)).astype(np.int64)
-    return dict(zip(found.tolist(), sums.tolist(), strict=True))
+    panes, codes = np.unique(starts, return_inverse=True)
+    if SELECTION not in partials.column_names:
+        sums = np.bincount(codes, rows, len(panes)).astype(np.int64)
+        return {None: dict(zip(panes.tolist(), sums.tolist(), strict=True))}
+    selections = partials.column(SELECTION).to_numpy()
+    sums = np.bincount(selections * len(panes) + codes, rows).astype(np.int64)
+    found: dict[int | None, dict[int, int]] = {}
+    for place in np.flatnonzero(sums).tolist():
+        selection, code = divmod(place, len(panes))
+        found.setdefault(selection, {})[int(panes[code])] = int(sums[place])
+    return found
 
 
 def _of_panes(table: pa.Table, wanted: set[int] | None) -> pa.Table:

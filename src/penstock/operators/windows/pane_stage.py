@@ -6,40 +6,35 @@ task the rows of each shard become Arrow IPC streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.routing.routers import HashRouter
-from penstock.operators.windows.aggregates import Parts, lift_values, merge_values
+from penstock.operators.text.known_sets import KnownSets
+from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values, merge_values
 from penstock.operators.windows.arrival_steps import STEP, Steps
+from penstock.operators.windows.event_times import EventTimes, Rows
 from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
-from penstock.plan.times import BEFORE_ALL, EARLIEST, LATEST
-
-Rows = npt.NDArray[np.int64]
+from penstock.operators.windows.spreading import SET, spread, spread_values
+from penstock.plan.times import BEFORE_ALL
 
 #: tuples that are grouped at a time
 _HELD_ROWS = 1 << 20
 _HELD_BYTES = 64 << 20
 #: partials are merged when they are twice as many as after the last time, and at least so many
 _LOOSE_ROWS = 1 << 20
+#: sets of conditions are forgotten, and their partials spread, when they take so much
+_SETS_BYTES = 32 << 20
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
-#: a wall clock without time zone is at most this far ahead of UTC, in microseconds
-_FARTHEST_ZONE = 14 * 3_600_000_000
-#: stands for NULL
-_NULL = -(2**63)
-#: stands for all times before EARLIEST: too late for any window
-_TOO_EARLY = BEFORE_ALL - 1
-#: about so many event times give a batch's median
-_SAMPLE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,8 @@ class PanePlan:
 
     Attributes:
         id: the operator.
-        selection: number of the condition among the program's, None if every tuple is selected.
+        selections: numbers of conditions among the program's, None where it is needed no more; empty: every tuple is selected.
+            Tuples of several are told apart by SELECTION, their place here.
         keys: the grouping keys, in order.
         arguments: the columns of `parts`.
         raising: boolean columns that are true where an expression of the operator raised.
@@ -73,7 +69,7 @@ class PanePlan:
     """
 
     id: int
-    selection: int | None
+    selections: tuple[int | None, ...]
     keys: tuple[PaneColumn, ...]
     arguments: tuple[PaneColumn, ...]
     raising: tuple[str, ...]
@@ -128,101 +124,12 @@ class PaneProgram:
     @property
     def wants_every_tuple(self) -> bool:
         """Whether an operator has no condition."""
-        return any(plan.selection is None for plan in self.operators)
+        return any(not plan.selections for plan in self.operators)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EventTimes:
-    """The event times of a batch.
-
-    Attributes:
-        values: int64, microseconds since the epoch; anything where it is NULL, a time before BEFORE_ALL where it is
-            before EARLIEST.
-        usable: where it is neither NULL nor beyond what is kept ahead, nor after LATEST; None: everywhere.
-        nulls: number of those that are NULL.
-        ahead: number of those that are too far ahead to be believed, and kept all the same.
-        future: number of those that are beyond what is kept.
-        oldest, newest: of those that are believed, None where there is none.
-        furthest: the largest of the usable ones, None where there is none.
-        believed: where it is believed; None: everywhere.
-        has_early: whether some are before EARLIEST: those are usable and too late for any window, but not believed.
-    """
-
-    values: Rows
-    usable: npt.NDArray[np.bool_] | None
-    nulls: int
-    ahead: int
-    future: int
-    oldest: int | None
-    newest: int | None
-    furthest: int | None
-    believed: npt.NDArray[np.bool_] | None = None
-    has_early: bool = False
-
-    def oldest_since(self, moment: int) -> int | None:
-        """The oldest usable one not before a moment, None where there is none."""
-        if self.oldest is None or self.oldest >= moment:
-            return self.oldest
-        good = self.values if self.usable is None else self.values[self.usable]
-        recent = good[good >= moment]
-        return int(recent.min()) if len(recent) else None
-
-    @property
-    def not_future(self) -> npt.NDArray[np.bool_] | None:
-        """Where it is not beyond what is kept ahead, or NULL; None: everywhere."""
-        if self.usable is None or not self.future:
-            return None
-        kept: npt.NDArray[np.bool_] = self.usable | (self.values == _NULL)
-        return kept
-
-    @property
-    def middle(self) -> tuple[int, int] | None:
-        """How many are not NULL and their median, by a sample; None where there are none."""
-        count = len(self.values) - self.nulls
-        if not count:
-            return None
-        good = self.values[self.values != _NULL] if self.nulls else self.values
-        sample = good[:: max(1, len(good) // _SAMPLE)]
-        return count, int(np.partition(sample, len(sample) // 2)[len(sample) // 2])
-
-
-def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes:
-    """Reads an event time column.
-
-    Args:
-        column: timestamps in microseconds.
-        limit: the largest one to be believed, microseconds in UTC.
-        kept_ahead: how far beyond it tuples are kept, microseconds.
-    """
-    if column.type.tz is None:
-        limit += _FARTHEST_ZONE
-    limit, last = min(limit, LATEST), min(limit + kept_ahead, LATEST)
-    numbers = column.cast(pa.int64())
-    nulls = numbers.null_count
-    values = pc.fill_null(numbers, _NULL).to_numpy() if nulls else numbers.to_numpy()
-    if not len(values):
-        return EventTimes(values, None, 0, 0, 0, None, None, None)
-    oldest, newest = int(values.min()), int(values.max())
-    if not nulls and oldest >= EARLIEST and newest <= limit:
-        return EventTimes(values, None, 0, 0, 0, oldest, newest, newest)
-    is_there = numbers.is_valid().to_numpy(zero_copy_only=False) if nulls else np.True_
-    usable = (values <= last) & is_there
-    is_early = (values < EARLIEST) & is_there
-    is_known = usable & ~is_early
-    is_believed = is_known & (values <= limit)
-    known, believed = values[is_known], values[is_believed]
-    return EventTimes(
-        np.where(is_early, _TOO_EARLY, values),
-        usable,
-        nulls,
-        ahead=len(known) - len(believed),
-        future=len(values) - nulls - int(np.count_nonzero(usable)),
-        oldest=int(believed.min()) if len(believed) else None,
-        newest=int(believed.max()) if len(believed) else None,
-        furthest=int(known.max()) if len(known) else None,
-        believed=is_believed,
-        has_early=bool(is_early.any()),
-    )
+    @cached_property
+    def members(self) -> tuple[int | None, ...]:
+        """The condition of each operator, of one with several each of them in a row."""
+        return tuple(each for plan in self.operators for each in plan.selections or (None,))
 
 
 class PaneStage:
@@ -244,20 +151,24 @@ class PaneStage:
             has_steps: whether its tuples have arrival steps.
         """
         self._too_late_before = too_late_before
-        self._held = [_Held(plan, has_steps=has_steps) for plan in self.program.operators]
-        #: tuples each operator lost to an expression that raised
-        self.raised = np.zeros(len(self.program.operators), np.int64)
+        held = (_HeldBySets if len(plan.selections) > 1 else _Held for plan in self.program.operators)
+        self._held = [
+            make(plan, has_steps=has_steps) for make, plan in zip(held, self.program.operators, strict=True)
+        ]
+        #: tuples each of the program's `members` lost to an expression that raised
+        self.raised = np.zeros(len(self.program.members), np.int64)
+        #: tuples aggregated by their set of conditions, and partials by set
+        self.set_tuples = self.set_partials = 0
 
     def add(
-        self, batch: pa.RecordBatch, times: EventTimes, selected: Sequence[Rows], steps: Steps | None = None
+        self, batch: pa.RecordBatch, times: EventTimes, satisfied: Satisfied, steps: Steps | None = None
     ) -> npt.NDArray[np.bool_] | None:
         """Takes in a batch of tuples.
 
         Args:
             batch: at least the program's columns.
             times: of its event time column.
-            selected: for each condition the rows that satisfy it, ascending; empty where
-                none of the batch's rows satisfies any.
+            satisfied: the conditions that its rows satisfy.
             steps: the tuples' arrival steps, where the task's have such.
 
         Returns:
@@ -265,28 +176,37 @@ class PaneStage:
         """
         in_time = self._in_time(times)
         too_late = None if in_time is None else np.zeros(batch.num_rows, np.bool_)
-        nothing = np.zeros(0, np.int64)
-        for number, held in enumerate(self._held):
-            condition = held.plan.selection
-            rows = None if condition is None else (selected[condition] if selected else nothing)
-            if rows is not None and not len(rows):
-                continue
-            for name in held.plan.raising:
-                raised = batch.column(name).to_numpy(zero_copy_only=False)
-                if raised.any():
-                    kept = _those(rows, ~raised)
-                    self.raised[number] += (batch.num_rows if rows is None else len(rows)) - len(kept)
-                    rows = kept
-            if times.usable is not None:
-                rows = _those(rows, times.usable)
-            if in_time is not None and too_late is not None:
-                too_late[_those(rows, ~in_time)] = True
-                rows = _those(rows, in_time)
-            if self.program.span is not None:
-                first, last = self.program.span
-                rows = _those(rows, (times.values >= first) & (times.values <= last))
-            held.add(batch, times.values, rows, steps)
+        member = 0
+        for held in self._held:
+            first, member = member, member + max(1, len(held.plan.selections))
+            for rows in held.select(satisfied):
+                kept = self._kept(held, rows, batch, times, self.raised[first:member])
+                if in_time is not None and too_late is not None:
+                    too_late[_those(kept, ~in_time)] = True
+                    kept = _those(kept, in_time)
+                held.add(batch, times.values, kept, steps)
         return too_late if too_late is not None and too_late.any() else None
+
+    def _kept(
+        self,
+        held: _Held,
+        rows: Rows | None,
+        batch: pa.RecordBatch,
+        times: EventTimes,
+        raised: npt.NDArray[np.int64],
+    ) -> Rows | None:
+        """Those of some rows of which no expression raised, with usable event times in the program's span."""
+        for name in held.plan.raising:
+            own = batch.column(name).to_numpy(zero_copy_only=False)
+            if own.any():
+                raised += held.count(rows, own)
+                rows = _those(rows, ~own)
+        if times.usable is not None:
+            rows = _those(rows, times.usable)
+        if self.program.span is not None:
+            first, last = self.program.span
+            rows = _those(rows, (times.values >= first) & (times.values <= last))
+        return rows
 
     def _in_time(self, times: EventTimes) -> npt.NDArray[np.bool_] | None:
         """Where a tuple is not too late; None: everywhere."""
@@ -298,7 +218,10 @@ class PaneStage:
         """The task's partials: (shard, envelope) pairs."""
         found = []
         for held in self._held:
-            for kind, table in held.tables().items():
+            tables = held.tables()
+            self.set_tuples += held.set_tuples
+            self.set_partials += held.set_partials
+            for kind, table in tables.items():
                 for shard, own in enumerate(_split(table, held.keys, self.program.shards)):
                     found += [
                         (shard, Envelope(held.plan.id, kind, _stream(own.slice(start, _ENVELOPE_ROWS))))
@@ -323,8 +246,24 @@ class _Held:
         self._values: dict[str, list[pa.Table]] = {name: [] for name in plan.parts.values}
         self._loose = 0
         self._settled = 0
+        self.set_tuples = self.set_partials = 0
+
+    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
+        """The rows of a batch that satisfy the condition, ascending; None: all. They are to be added before the next are asked for."""
+        if not self.plan.selections:
+            yield None
+            return
+        (condition,) = self.plan.selections
+        rows = satisfied.rows_of(condition)
+        if len(rows):
+            yield rows
+
+    def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """int64[selections]: how many of the rows that were selected last are chosen."""
+        return np.array([np.count_nonzero(chosen if rows is None else chosen[rows])])
 
     def add(self, batch: pa.RecordBatch, times: Rows, rows: Rows | None, steps: Steps | None) -> None:
+        """Takes in rows of the batch whose rows were selected last; None: all."""
         plan = self.plan
         own = times if rows is None else times[rows]
         if not len(own):
@@ -340,7 +279,7 @@ class _Held:
             if values.type != each.type:
                 values = values.cast(each.type)
             columns[name] = values if places is None else values.take(places)
-        table = pa.table(columns)
+        table = self._labelled(pa.table(columns), rows)
         self._tuples.append(table)
         self._rows += len(own)
         self._bytes += table.nbytes
@@ -356,6 +295,9 @@ class _Held:
         return {PARTIALS: self._partials[0]} | {
             VALUES + name: tables[0] for name, tables in self._values.items()
         }
+
+    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:  # noqa: ARG002
+        return tuples
 
     def _lift(self) -> None:
         if not self._tuples:
@@ -379,6 +321,70 @@ class _Held:
                 self._values[name] = [merge_values(pa.concat_tables(tables), self._grouping)]
         self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
         self._loose = 0
+
+
+class _HeldBySets(_Held):
+    """The like of an operator with several conditions: by the set of those that a tuple satisfies, until the task ends."""
+
+    def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
+        super().__init__(plan, has_steps=has_steps)
+        self._groups = self._grouping
+        self._grouping = [SET, *self._groups]
+        self._sets = KnownSets()
+        self._numbers = np.zeros(0, np.uint32)
+        self._spread: dict[str, list[pa.Table]] = {}
+
+    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
+        """The rows of a batch that satisfy some of the conditions, ascending, those of each part once."""
+        places = satisfied.places(self.plan.selections)
+        for part in satisfied.parts:
+            if self._sets.nbytes > _SETS_BYTES:
+                self._spread_all()
+            classes, selections = self._pairs = part.pairs(places)
+            signatures = np.zeros(len(part.offsets) - 1, np.uint32)
+            self._sets.number(selections.copy(), classes, signatures)
+            self._part, self._numbers = part, part.of_rows(signatures)
+            rows = np.flatnonzero(self._numbers)
+            if len(rows):
+                yield rows
+
+    def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """int64[selections]: how many of the rows that were selected last are chosen."""
+        classes, selections = self._pairs
+        own = np.flatnonzero(chosen) if rows is None else rows[chosen[rows]]
+        of_classes = own if self._part.classes is None else self._part.classes[own]
+        times = np.bincount(of_classes, minlength=len(self._part.offsets) - 1)[classes]
+        return np.bincount(selections, times, len(self.plan.selections)).astype(np.int64)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All partials by kind of envelope; nothing where no tuple came."""
+        self._spread_all()
+        groups = [SELECTION, *self._groups]
+        found = {}
+        for kind, tables in self._spread.items():
+            table = pa.concat_tables(tables)
+            if len(tables) > 1:
+                is_partial = kind == PARTIALS
+                table = self.plan.parts.merge(table, groups) if is_partial else merge_values(table, groups)
+            found[kind] = table
+        return found
+
+    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:
+        self.set_tuples += tuples.num_rows
+        return tuples.append_column(SET, pa.array(self._numbers[rows].astype(np.int32) - 1))
+
+    def _spread_all(self) -> None:
+        """Spreads what is held over the conditions, and forgets the sets."""
+        for kind, table in super().tables().items():
+            if kind == PARTIALS:
+                self.set_partials += table.num_rows
+                own = spread(self.plan.parts, table, self._sets, self._groups)
+            else:
+                own = spread_values(table, self._sets, self._groups)
+            self._spread.setdefault(kind, []).append(own)
+        self._partials, self._settled = [], 0
+        self._values = {name: [] for name in self._values}
+        self._sets = KnownSets()
 
 
 def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:

@@ -12,14 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.aggregates import SELECTION, Parts
+from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.pane import Pane, PaneChange
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
 from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Windows
+from penstock.plan.windows import WindowPlan, Windows
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
@@ -52,6 +53,10 @@ class WindowContents:
         self.ends: list[int] = ends[first].tolist()
         self.bounds: list[int] = [*first.tolist(), len(ends)]
 
+    def rows(self, plan: WindowPlan) -> pa.Table:
+        """The results of a view, in the order of the rows."""
+        return lowered(plan, self.content, [name for name, _ in plan.keys], [END])
+
     @property
     def nbytes(self) -> int:
         """Size in memory."""
@@ -69,6 +74,8 @@ class Panes:
     def __init__(self, parts: Parts, keys: Sequence[str]) -> None:
         self._parts = parts
         self._keys = list(keys)
+        #: another one whenever a pane changes
+        self.version = 0
         self._panes: dict[int, Pane] = {}
         self._ascending: list[int] = []
         self._changed: set[int] = set()
@@ -82,6 +89,15 @@ class Panes:
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._panes)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return sum(pane.nbytes for pane in self._panes.values())
+
+    def content(self, start: int) -> Content:
+        """The rows of a pane; the same object as long as it does not change."""
+        return self._panes[start].content
 
     def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> list[int]:
         """Adds rows of one arrival, no earlier than those before.
@@ -128,7 +144,7 @@ class Panes:
 
         Some pane has rows that arrived later.
         """
-        parts = [self._pane_parted(start, arrival) for start in self._starts(first, last)]
+        parts = [self._pane_parted(start, arrival) for start in self.starts(first, last)]
         return together(known for known, _ in parts), pa.concat_tables([later for _, later in parts])
 
     def _pane_parted(self, start: int, arrival: int) -> tuple[Content, pa.Table]:
@@ -138,8 +154,8 @@ class Panes:
         content = self._panes[start].content
         later = content.since(arrival).select([*self._keys, ARRIVAL])
         is_grown = later.num_rows > 0
-        known = self._without_arrivals(content.until(arrival)) if is_grown else self._grouped(start)
-        parted = known, _different(later, self._keys)
+        known = self.without_arrivals(content.until(arrival)) if is_grown else self._grouped(start)
+        parted = known, different(later, self._keys)
         if content.nbytes <= _SHARED_BYTES:
             self._parted[place] = parted
         return parted
@@ -148,7 +164,7 @@ class Panes:
         """When the newest rows of the panes that start in [first, last) arrived."""
         place = first, last
         if place not in self._newest:
-            own = (self._panes[start].newest for start in self._starts(first, last))
+            own = (self._panes[start].newest for start in self.starts(first, last))
             self._newest[place] = max(own, default=BEFORE_ALL)
         return self._newest[place]
 
@@ -156,7 +172,7 @@ class Panes:
         """How often the groups of the panes that start in [first, last) are halved for `histories`."""
         place = first, last
         if place not in self._halvings:
-            own = [self._panes[start] for start in self._starts(first, last)]
+            own = [self._panes[start] for start in self.starts(first, last)]
             count = 0
             if self._keys and sum(pane.content.partials.num_rows for pane in own) > MOST_GROUPS:
                 samples = [pane.sampled(self._keys) for pane in own]
@@ -169,7 +185,7 @@ class Panes:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
         place = first, last, arrival
         if place not in self._coverages:
-            own = (self._panes[start].counted() for start in self._starts(first, last))
+            own = (self._panes[start].counted() for start in self.starts(first, last))
             counts = [each.until(arrival) for each in own]
             self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
         return self._coverages[place]
@@ -207,7 +223,7 @@ class Panes:
         self._shared[place] = first
         return first
 
-    def _starts(self, first: int, last: int) -> list[int]:
+    def starts(self, first: int, last: int) -> list[int]:
         """Starts of the panes that start in [first, last), ascending."""
         every = self._ascending = self._ascending or sorted(self._panes)
         return every[bisect_left(every, first) : bisect_left(every, last)]
@@ -219,7 +235,7 @@ class Panes:
         held: list[tuple[int, list[tuple[int, int]]]] = []
         total = 0
         for end in ends:
-            own = self._starts(end - size, end)
+            own = self.starts(end - size, end)
             halved = 0 if halvings is None else halvings[end]
             more = sum(self._panes[start].nbytes for start in own) >> halved
             if held and total + more > _PORTION_BYTES:
@@ -241,35 +257,7 @@ class Panes:
             contents = {share: self._grouped(share[1]) for share in shares}
         else:
             contents = {share: self._panes[share[1]].content.without_arrivals() for share in shares}
-        every = together(contents.values())
-
-        def of_windows(table: pa.Table, counts: Mapping[tuple[int, int], int]) -> pa.Table:
-            first = dict(
-                zip(shares, np.cumsum([0, *(counts[share] for share in shares)]).tolist(), strict=False)
-            )
-            places = [np.arange(first[own[0]], first[own[-1]] + counts[own[-1]]) for _, own in windows]
-            ends = np.repeat([end for end, _ in windows], list(map(len, places)))
-            taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
-            return taken.append_column(END, pa.array(ends))
-
-        partials = of_windows(
-            every.partials, {share: each.partials.num_rows for share, each in contents.items()}
-        )
-        values = {
-            name: of_windows(
-                table,
-                {
-                    share: each.values[name].num_rows if name in each.values else 0
-                    for share, each in contents.items()
-                },
-            )
-            for name, table in every.values.items()
-        }
-        merged = Content(partials, values).merged(self._parts, keys)
-        own = merged.partials.column(END).to_numpy()
-        if (own[1:] >= own[:-1]).all():
-            return merged
-        return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
+        return merged_windows(self._parts, contents, windows, keys)
 
     def _sampled(self, halved: int, start: int) -> Content:
         """A pane's rows of the groups that are left after so many halvings."""
@@ -279,10 +267,11 @@ class Panes:
     def _grouped(self, start: int) -> Content:
         """A pane's rows without arrivals, for all windows that hold it."""
         if start not in self._merged:
-            self._merged[start] = self._without_arrivals(self._panes[start].content)
+            self._merged[start] = self.without_arrivals(self._panes[start].content)
         return self._merged[start]
 
-    def _without_arrivals(self, content: Content) -> Content:
+    def without_arrivals(self, content: Content) -> Content:
+        """Rows of a pane without arrivals, for all windows that hold it."""
         if self._is_merged_first(content):
             return content.merged(self._parts, self._keys)
         return content.without_arrivals()
@@ -297,6 +286,7 @@ class Panes:
 
     def forget_shared(self) -> None:
         """Frees what views share."""
+        self.version += 1
         self._shared.clear()
         self._ascending = []
         self._merged.clear()
@@ -307,12 +297,19 @@ class Panes:
         self._coverages.clear()
 
     def content_of(
-        self, partials: pa.Table | None, values: Mapping[str, pa.Table], first: int, last: int
+        self,
+        partials: pa.Table | None,
+        values: Mapping[str, pa.Table],
+        first: int,
+        last: int,
+        selection: int | None = None,
     ) -> Content | None:
-        """The rows of a batch whose panes start in [first, last), as if they had arrived at 0."""
+        """The rows of a batch, those of a selection or all, whose panes start in [first, last), as if they had arrived at 0."""
         if partials is None:
             return None
         inside = (pc.field(PANE) >= first) & (pc.field(PANE) < last)
+        if selection is not None:
+            inside &= pc.field(SELECTION) == selection
         own = {
             name: values[name].filter(inside).drop_columns([PANE])
             for name in self._parts.values
@@ -350,7 +347,7 @@ class Panes:
         self._panes[start] = others._panes[start]
 
 
-def _different(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+def different(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """One row for each of the keys; some row where there are no keys."""
     return rows.group_by(list(keys), use_threads=False).aggregate([]) if keys else rows.slice(0, 1)
 

@@ -77,6 +77,11 @@ class WindowHistory:
         self._known_values: dict[str, _ValueHistory] = {}
         self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
+    def of_groups(self, column: str) -> Ints:
+        """int64[groups]: a column that is the same in all rows of a group."""
+        numbers: Ints = self.partials.column(column).to_numpy()[self._order][self._segments[:-1]]
+        return numbers
+
     @property
     def nbytes(self) -> int:
         """Size in memory of the rows."""
@@ -109,6 +114,12 @@ class WindowHistory:
             limits = [bound.epsilon * share for share in shares]
             needed = np.maximum(needed, _last_violations(errors, limits, codes, arrivals, len(self._ends)))
         return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
+
+    def ascending_slack(
+        self, aggregates: Sequence[Aggregate], bound: ErrorBound, shares: Sequence[float]
+    ) -> Ints:
+        """`required_slack`, those of a window in ascending order for each share."""
+        return ascending(self.required_slack(aggregates, bound, shares), self.bounds)
 
     def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
         """The aggregate before each row and in the end; NaN for NULL and for a group not yet seen."""
@@ -176,6 +187,12 @@ class WindowHistory:
             numbers = _floats(self.partials, column)[self._order]
             self._known_sums[column] = sums_before(numbers, self._segments)
         return self._known_sums[column]
+
+
+def ascending(slacks: Ints, bounds: Ints) -> Ints:
+    """Slacks, int64[shares, groups], those between two bounds in ascending order."""
+    window = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    return np.stack([each[np.lexsort((each, window))] for each in slacks])
 
 
 @filling()

@@ -43,6 +43,28 @@ def halvings_of(hashes: Hashes, least: int = 0) -> int:
     return found
 
 
+def largest_hashes(windows: npt.NDArray[np.int64], hashes: Hashes) -> Hashes:
+    """The largest hash that is left in each of several windows when as many halvings as `halvings_of` says have been made.
+
+    Args:
+        windows: int64[rows], the window of each row, numbered from 0.
+        hashes: uint64[rows], of their groups.
+
+    Returns:
+        uint64[windows].
+    """
+    order = np.lexsort((hashes, windows))
+    windows, hashes = windows[order], hashes[order]
+    again = (windows[1:] == windows[:-1]) & (hashes[1:] == hashes[:-1])
+    windows, hashes = (each[np.append(True, ~again)[: len(each)]] for each in (windows, hashes))
+    first = np.searchsorted(windows, np.arange(int(windows.max(initial=-1)) + 2))
+    found = np.full(len(first) - 1, _LARGEST_HASH, np.uint64)
+    for window in np.flatnonzero(np.diff(first) > MOST_GROUPS).tolist():
+        too_large = int(hashes[first[window] + MOST_GROUPS])
+        found[window] = (1 << too_large.bit_length() - 1) - 1
+    return found
+
+
 def _below(hashes: Hashes, count: int) -> npt.NDArray[np.bool_]:
     below: npt.NDArray[np.bool_] = hashes <= np.uint64(_LARGEST_HASH >> count)
     return below

@@ -34,7 +34,8 @@ class OperatorPlan:
 
     Attributes:
         id: names its state; never used again for other views.
-        views: those that share filter, event time and keys and were declared together, and are not dropped.
+        views: those that share event time and keys, and conditions or panes and aggregates, that were declared together and are
+            not dropped.
         parts: what envelopes hold of each group, that of dropped views included.
         pane: length of their panes, microseconds.
         since, floors: see `WindowOperator`; floors as (view, time) pairs.
@@ -243,7 +244,8 @@ class Shard:
             return None
         contents = []
         for is_new, batch in batches:
-            content = own.panes.content_of(batch.partials, batch.values, start, start + plan.windows.size)
+            end = start + plan.windows.size
+            content = own.panes.content_of(batch.partials, batch.values, start, end, plan.selection)
             if content is not None:
                 contents.append((is_new, content))
         known = [content for is_new, content in contents if not is_new]

@@ -21,9 +21,7 @@ from penstock.operators.windows.content import Content
 from penstock.operators.windows.corrector import Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
-from penstock.operators.windows.panes import Panes
-from penstock.operators.windows.required_slack import END
-from penstock.operators.windows.rows import lowered
+from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import SlackPolicy
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
@@ -57,7 +55,7 @@ class View:
         floor: int,
         gamma: int,
         parts: Parts,
-        panes: Panes,
+        panes: WindowPanes,
         clocks: Clocks,
         beginning: Beginning,
     ) -> None:
@@ -322,7 +320,7 @@ class View:
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of windows that hold tuples, in their order."""
         for portion in self._panes.windows(ends, self.plan.windows.size):
-            rows = lowered(self.plan, portion.content, self._keys, [END])
+            rows = portion.rows(self.plan)
             for end, (first, last) in zip(portion.ends, pairwise(portion.bounds), strict=True):
                 yield end, rows.slice(first, last - first)
 

@@ -63,6 +63,8 @@ class BatchEvents:
             index_ns_per_tuple=_a_tuple(counts.index_ns, counts.index_tuples),
             asc_ns_per_tuple=_a_tuple(counts.asc_ns, counts.asc_tried),
             skipped=counts.skipped,
+            set_tuples=counts.set_tuples,
+            set_partials=counts.set_partials,
             bind_seconds=round(spent.bind, 4),
             run_seconds=round(spent.run, 4),
             publish_seconds=round(spent.publish, 4),

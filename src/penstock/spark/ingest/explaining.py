@@ -16,10 +16,12 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
     """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
     plans = windows.panes.operators if windows.panes is not None else ()
     lines = []
-    for plan, members in zip(plans, windows.members, strict=True):
+    for plan, operator in zip(plans, windows.keyed.operators, strict=True):
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
-        lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}")
-        lines += [f"    {name}: {explain_window(windows.bound[name])}" for name in members]
+        conditions = len(plan.selections)
+        shared = f", each tuple aggregated once for {conditions} conditions" if conditions > 1 else ""
+        lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}{shared}")
+        lines += [f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views]
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in total"]
     lines += [f"  computed by Spark: {each.name} = {each.expression}" for each in windows.derived[:_SHOWN]]

@@ -212,8 +212,8 @@ class IngestQuery:
     def _store_readers(self, plan: CompiledPlan) -> None:
         """Stores what readers and the keyed query have to know of a plan version."""
         windows = plan.windows
-        for operator, members in zip(windows.keyed.operators, windows.members, strict=True):
-            bound = [windows.bound[name] for name in members]
+        for operator in windows.keyed.operators:
+            bound = [windows.bound[view.name] for view in operator.views]
             store_views(self._layout, self.stream, operator.id, bound, windows.registered)
         self.log.store_program(windows.keyed, is_read=plan.program.tuples is not None)
 

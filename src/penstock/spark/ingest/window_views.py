@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import gcd
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
 from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
 from penstock.plan.expressions import Derived, ExpressionHost
-from penstock.plan.windows import WindowPlan
+from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.settings import Settings
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
 from penstock.sql.script.script import parse_query
@@ -36,7 +36,7 @@ class CompiledWindows:
             `_x0`, ..., and stay so for as long as the operator lives.
         conditions: the distinct conditions, in the order in which `panes` numbers them.
         derived: the columns Spark computes for `panes`.
-        members: names of the views that have results, by number of the operator in `panes`.
+        members: names of the views that have results, by the number among `PaneProgram.members`.
         registered: those views as they are registered, by name.
     """
 
@@ -69,8 +69,9 @@ def sharing(
 ) -> list[list[WindowDefinition]]:
     """Groups views that one operator can compute together.
 
-    They have the condition, the event time, the keys, the offset of the panes and the expressions
-    that may raise in common, and one's panes are made of the other's.
+    They have the event time, the keys, the offset of the panes and the expressions that may raise in common. Views of one
+    condition share where one's panes are made of the other's; views of several conditions where their panes and aggregates
+    are the same.
 
     Args:
         definitions: views declared together.
@@ -79,32 +80,47 @@ def sharing(
     """
     binder = WindowBinder(schema, host)
     groups: list[_Group] = []
+    of_conditions: dict[object, list[_Group]] = {}
     for definition in definitions:
         bound = binder.bind(window_query(definition), definition.name)
         windows = bound.plan.windows
-        own = (
-            bound.condition,
-            bound.plan.time,
-            bound.plan.keys,
-            windows.start % windows.pane,
-            raising(bound),
-        )
-        for group in groups:
+        own = (bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound))
+        known = of_conditions.setdefault((own, bound.condition), [])
+        aggregates = set(bound.plan.aggregates)
+        for group in known:
             finer = gcd(group.pane, windows.pane)
-            if group.key == own and finer == min(group.pane, windows.pane):
+            if finer == min(group.pane, windows.pane):
                 group.pane = finer
+                group.aggregates |= aggregates
                 group.definitions.append(definition)
                 break
         else:
-            groups.append(_Group(own, windows.pane, [definition]))
-    return [group.definitions for group in groups]
+            known.append(_Group(own, bound.condition is None, windows.pane, aggregates, [definition]))
+            groups.append(known[-1])
+    operators: dict[object, list[WindowDefinition]] = {}
+    for number, group in enumerate(groups):
+        place = number if group.is_whole else (group.key, group.pane, frozenset(group.aggregates))
+        operators.setdefault(place, []).extend(group.definitions)
+    return list(operators.values())
 
 
 @dataclass(slots=True)
 class _Group:
+    """Views of one condition.
+
+    Attributes:
+        key: what all views of an operator have in common.
+        is_whole: whether they have none.
+        pane: length of their panes, microseconds.
+        aggregates: what they compute.
+        definitions: the views.
+    """
+
     key: object
+    is_whole: bool
     pane: int
-    definitions: list[WindowDefinition] = field(default_factory=list)
+    aggregates: set[Aggregate]
+    definitions: list[WindowDefinition]
 
 
 def raising(bound: BoundWindow) -> tuple[str, ...]:
@@ -145,11 +161,22 @@ def compile_windows(
     types = {column.name: column.type for column in schema} | {n: each.type for n, each in derived.items()}
     conditions: dict[str, int] = {}
     panes, keyed = [], []
+    names: list[tuple[str, ...]] = []
     for id_, members in operators.items():
-        condition = members[0][1].condition
-        selection = None if condition is None else conditions.setdefault(condition, len(conditions))
-        plan, views = _operator(id_, [bound for _, bound in members], selection, types)
+        needed = {bound.condition for each, bound in members if each.is_answered}
+        own = dict.fromkeys(bound.condition for _, bound in members)
+        selections = tuple(
+            conditions.setdefault(each, len(conditions)) if each in needed else None
+            for each in own
+            if each is not None
+        )
+        plan, views = _operator(id_, [bound for _, bound in members], selections, types)
         panes.append(plan)
+        answered_by = {
+            name: [bound.plan.name for each, bound in members if each.is_answered and bound.condition == name]
+            for name in own
+        }
+        names += map(tuple, answered_by.values())
         answered = (view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
         begun = members[0][0].beginning
         floors = tuple(
@@ -177,7 +204,7 @@ def compile_windows(
         ),
         conditions=tuple(conditions),
         derived=tuple(derived.values()),
-        members=tuple(tuple(view.name for view in plan.views) for plan in keyed),
+        members=tuple(names),
         registered={each.definition.name: each for each in register.windows if each.is_answered},
     )
 
@@ -200,7 +227,10 @@ def without_repeats(windows: CompiledWindows, derived: Sequence[Derived]) -> Com
 
 
 def _operator(
-    id_: int, bound: Sequence[BoundWindow], selection: int | None, types: Mapping[str, pa.DataType]
+    id_: int,
+    bound: Sequence[BoundWindow],
+    selections: tuple[int | None, ...],
+    types: Mapping[str, pa.DataType],
 ) -> tuple[PanePlan, list[WindowPlan]]:
     """What the map stage computes for an operator, and its views over that."""
     first = bound[0].plan
@@ -209,9 +239,11 @@ def _operator(
         for aggregate in each.plan.aggregates:
             if aggregate.argument is not None:
                 arguments.setdefault(aggregate.argument, f"_x{len(arguments)}")
+    places = {each: place for place, each in enumerate(dict.fromkeys(each.condition for each in bound))}
     views = [
         replace(
             each.plan,
+            selection=places[each.condition] if len(places) > 1 else None,
             keys=tuple((key_name(number), kind) for number, (_, kind) in enumerate(first.keys)),
             aggregates=tuple(
                 replace(aggregate, argument=arguments.get(aggregate.argument or ""))
@@ -223,7 +255,7 @@ def _operator(
     pane = gcd(*(each.plan.windows.pane for each in bound))
     plan = PanePlan(
         id=id_,
-        selection=selection,
+        selections=selections,
         keys=tuple(
             PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.keys)
         ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import make_folder, sync_folder
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
+
+#: folders that are synced at a time
+_SYNCS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +137,8 @@ class Publisher:
         changed = {self._folders[file.kind] for file in files}
         if not is_untouched:
             changed |= self._remove_surplus(batch, files)
-        for folder in changed:
-            sync_folder(folder)
+        with ThreadPoolExecutor(_SYNCS, "penstock-sync") as beside:
+            list(beside.map(sync_folder, changed))
         listed = [asdict(file) for file in files]
         MANIFEST.replace(
             self._manifests / f"{batch}.json",

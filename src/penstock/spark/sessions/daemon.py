@@ -11,13 +11,14 @@ from importlib import import_module
 from pyspark import daemon
 
 from penstock.operators.selection import selector as selection
-from penstock.operators.windows import required_slack
+from penstock.operators.windows import required_slack, spreading
 
 if __name__ == "__main__":
     for module in ("windows.shard_task", "deadlines.orders"):
         import_module(f"penstock.spark.lanes.{module}")
     selection.warm_up()
     required_slack.warm_up()
+    spreading.warm_up()
     # a worker collects garbage after every task: let it pass over all that is loaded here
     gc.freeze()
     daemon.manager()

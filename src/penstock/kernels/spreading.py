@@ -1,0 +1,121 @@
+"""Rows that several queries share, spread over these: which pairs of a row and a query are merged, and their sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.kernels.compiled import compiled
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Limbs = npt.NDArray[np.uint64]
+
+
+@compiled(nogil=True)
+def rows_by_query(offsets: Longs, queries: Ints, count: int) -> tuple[Longs, Longs]:
+    """Turns matches by row into matches by query.
+
+    Args:
+        offsets, queries: row i satisfies queries[offsets[i]:offsets[i + 1]].
+        count: queries are below it.
+
+    Returns:
+        int64[count + 1] and int64[pairs]: query q is satisfied by rows[starts[q]:starts[q + 1]], ascending.
+    """
+    starts = np.zeros(count + 1, np.int64)
+    for query in queries:
+        starts[query + 1] += 1
+    for query in range(count):
+        starts[query + 1] += starts[query]
+    rows = np.empty(len(queries), np.int64)
+    places = starts.copy()
+    for row in range(len(offsets) - 1):
+        for pair in range(offsets[row], offsets[row + 1]):
+            query = queries[pair]
+            rows[places[query]] = row
+            places[query] += 1
+    return starts, rows
+
+
+@compiled(nogil=True)
+def spread_rows(
+    order: Longs,
+    groups: Longs,
+    sets: Ints,
+    starts: Longs,
+    pool: Ints,
+    cell_of: Longs,
+    rows: Longs,
+    cells: Longs,
+    queries: Ints,
+    first_rows: Longs,
+) -> tuple[int, int]:
+    """Pairs each row with the queries of its set; pairs of one group and query share a cell.
+
+    Args:
+        order: rows to spread, those of a group together.
+        groups: int64[all rows], the group of each.
+        sets: int32[all rows], the set of each.
+        starts, pool: set s holds pool[starts[s]:starts[s + 1]].
+        cell_of: int64[queries], -1 everywhere.
+        rows, cells: written: int64[pairs], the row and the cell of each pair.
+        queries, first_rows: written: the query of each cell and one of its rows; as long as `rows`.
+
+    Returns:
+        The number of pairs and of cells.
+    """
+    pairs = count = base = 0
+    group = -1
+    for row in order:
+        if groups[row] != group:
+            group, base = groups[row], count
+        own = sets[row]
+        for place in range(starts[own], starts[own + 1]):
+            query = pool[place]
+            cell = cell_of[query]
+            if cell < base:
+                cell = count
+                cell_of[query] = cell
+                queries[cell] = query
+                first_rows[cell] = row
+                count += 1
+            rows[pairs] = row
+            cells[pairs] = cell
+            pairs += 1
+    return pairs, count
+
+
+@compiled(nogil=True)
+def add_up(values: npt.NDArray[np.generic], rows: Longs, cells: Longs, sums: npt.NDArray[np.generic]) -> None:
+    """Adds values[row] to sums[cell] for each pair, in order."""
+    for pair in range(len(rows)):
+        sums[cells[pair]] += values[rows[pair]]
+
+
+@compiled(nogil=True)
+def add_limbs(values: Limbs, rows: Longs, cells: Longs, sums: Limbs) -> None:
+    """The like for integers of several 64-bit limbs, uint64[n, limbs], the least significant first; sums wrap."""
+    for pair in range(len(rows)):
+        carry = np.uint64(0)
+        for limb in range(values.shape[1]):
+            value = values[rows[pair], limb]
+            total = sums[cells[pair], limb] + value
+            wrapped = total < value
+            summed = total + carry
+            carry = np.uint64(1) if wrapped or summed < total else np.uint64(0)
+            sums[cells[pair], limb] = summed
+
+
+@compiled(nogil=True)
+def take_extremes(
+    values: Longs, is_there: npt.NDArray[np.bool_], rows: Longs, cells: Longs, least: bool, found: Longs
+) -> None:
+    """Writes the least or the largest values[row] to found[cell]; rows where there is none are left out."""
+    for pair in range(len(rows)):
+        row = rows[pair]
+        if is_there[row]:
+            value, cell = values[row], cells[pair]
+            if (least and value < found[cell]) or (not least and value > found[cell]):
+                found[cell] = value

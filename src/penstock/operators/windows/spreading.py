@@ -1,0 +1,181 @@
+"""Partials of the tuples that satisfy the same conditions, spread over these conditions.
+
+The tuples of a batch are aggregated once by the set of conditions that they satisfy; what is known of a condition is merged
+from the sets that hold it. Source: Krishnamurthy, Wu, Franklin, "On-the-fly sharing for streamed aggregation", SIGMOD 2006
+(shared data shards).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.kernels.compiled import filling
+from penstock.kernels.spreading import add_limbs, add_up, rows_by_query, spread_rows, take_extremes
+from penstock.operators.text.known_sets import KnownSets
+from penstock.operators.windows.aggregates import (
+    ROWS,
+    SELECTION,
+    VALUE,
+    Parts,
+    count_of,
+    extreme_of,
+    group_codes,
+    mean_of,
+    merged_moments,
+    squares_of,
+    sum_of,
+    without_nulls,
+)
+
+Longs = npt.NDArray[np.int64]
+
+#: the set of a row's conditions, in a table of partials that is not spread yet
+SET = "set"
+#: pairs of a row and a condition that are merged at a time, unless one group has more
+_MOST_PAIRS = 1 << 18
+_LARGEST = np.iinfo(np.int64).max
+
+
+def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.Table:
+    """One row for each group and condition: SELECTION, keys, parts.
+
+    Args:
+        parts: what the partials hold.
+        partials: SET, keys and parts.
+        sets: of numbers of conditions.
+        keys: columns that make a group.
+    """
+    found = []
+    for own, rows, cells, count in _pairs(partials, sets, keys):
+        columns = [
+            ("" if name == ROWS else name, _added(partials.column(name), rows, cells, count))
+            for name in (ROWS, *map(count_of, dict.fromkeys((*parts.sums, *parts.counts, *parts.moments))))
+        ]
+        merged = own.append_column(ROWS, columns[0][1])
+        for name, column in columns[1:]:
+            merged = merged.append_column(name, column)
+        for name in parts.sums:
+            counts = merged.column(count_of(name)).to_numpy()
+            total = _added(partials.column(sum_of(name)), rows, cells, count, counts == 0)
+            merged = merged.append_column(sum_of(name), total)
+        for function, name in parts.extremes:
+            extreme = extreme_of(function, name)
+            merged = merged.append_column(
+                extreme, _extreme(partials.column(extreme), function, rows, cells, count)
+            )
+        if parts.moments or parts.sketches:
+            repeated = partials.take(pa.array(rows))
+            for name in parts.moments:
+                mean, squares = merged_moments(repeated, cells, name)
+                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
+            for sketch in parts.sketches:
+                united = sketch.merge(repeated.column(sketch.column), cells, count)
+                merged = merged.append_column(sketch.column, united)
+        found.append(merged)
+    names = [SELECTION if name == SET else name for name in partials.column_names]
+    return pa.concat_tables(found).select(names)
+
+
+def spread_values(values: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.Table:
+    """The like for a table of values; see `aggregates.lift_values`."""
+    found = []
+    for own, rows, cells, count in _pairs(values, sets, [*keys, VALUE]):
+        found.append(own.append_column(ROWS, _added(values.column(ROWS), rows, cells, count)))
+    names = [SELECTION if name == SET else name for name in values.column_names]
+    return pa.concat_tables(found).select(names)
+
+
+def _pairs(
+    table: pa.Table, sets: KnownSets, keys: Sequence[str]
+) -> Iterator[tuple[pa.Table, Longs, Longs, int]]:
+    """Of some groups each: SELECTION and keys of the cells, and of each pair of a row and a condition its row and its cell."""
+    numbers = table.column(SET).to_numpy()
+    groups = group_codes(table, keys)
+    order = np.argsort(groups, kind="stable")
+    starts, pool, conditions = sets.table
+    sizes: Longs = np.diff(starts)
+    so_far: Longs = np.cumsum(sizes[numbers[order]])
+    first_of_group = np.flatnonzero(np.append(True, np.diff(groups[order]) != 0)[: len(order)])
+    first, done, room = 0, 0, -1
+    while first < len(order) or not len(order):
+        reached = int(np.searchsorted(so_far, done + _MOST_PAIRS, "right"))
+        ends = np.append(first_of_group[first_of_group > first], len(order))
+        place = int(np.searchsorted(ends, reached, "right")) - 1
+        last = int(ends[max(0, place)])
+        pairs = int(so_far[last - 1]) - done if last else 0
+        if pairs > room:
+            # the same memory for all groups: fresh one costs more than what is written to it
+            room = pairs
+            rows, cells, first_rows = (np.empty(room, np.int64) for _ in range(3))
+            selections = np.empty(room, np.int32)
+        cell_of = np.full(conditions, -1, np.int64)
+        _, count = spread_rows(
+            order[first:last], groups, numbers, starts, pool, cell_of, rows, cells, selections, first_rows
+        )
+        own = table.select(list(keys)).take(pa.array(first_rows[:count]))
+        yield (
+            own.add_column(0, SELECTION, pa.array(selections[:count].copy())),
+            rows[:pairs],
+            cells[:pairs],
+            count,
+        )
+        if not len(order):
+            return
+        first, done = last, int(so_far[last - 1])
+
+
+def _added(
+    column: pa.ChunkedArray,
+    rows: Longs,
+    cells: Longs,
+    count: int,
+    nothing: npt.NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """Sums by cell; NULL where there is nothing to be added."""
+    kind = column.type
+    if not pa.types.is_decimal(kind):
+        sums = np.zeros(count, np.float64 if pa.types.is_floating(kind) else np.int64)
+        add_up(without_nulls(column, 0), rows, cells, sums)
+        return pa.array(sums, mask=nothing)
+    limbs = kind.bit_width // 64
+    whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
+    words = np.frombuffer(whole.buffers()[1], np.uint64)[whole.offset * limbs :][: len(whole) * limbs]
+    total = np.zeros((count, limbs), np.uint64)
+    add_limbs(words.reshape(-1, limbs), rows, cells, total)
+    is_there = None if nothing is None else pa.array(~nothing).buffers()[1]
+    return pa.Array.from_buffers(kind, count, [is_there, pa.py_buffer(total)])
+
+
+def _extreme(column: pa.ChunkedArray, function: str, rows: Longs, cells: Longs, count: int) -> pa.Array:
+    if not pa.types.is_int64(column.type):
+        pairs = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
+        found = pairs.group_by("cell", use_threads=False).aggregate([("value", function)])
+        return found.sort_by("cell").column(f"value_{function}").combine_chunks()
+    is_least, is_there = function == "min", column.is_valid().to_numpy()
+    extremes = np.full(count, _LARGEST if is_least else -_LARGEST - 1)
+    take_extremes(without_nulls(column, 0), is_there, rows, cells, is_least, extremes)
+    known = np.zeros(count, np.int64)
+    add_up(is_there.astype(np.int64), rows, cells, known)
+    return pa.array(extremes, mask=known == 0)
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    sets = KnownSets()
+    signatures = np.zeros(1, np.uint32)
+    sets.number(np.zeros(1, np.int32), np.zeros(1, np.int32), signatures)
+    some: Any = {SET: np.ones(1, np.int32), "pane": [0], ROWS: [1], count_of("f"): [1], count_of("i"): [1]}
+    some |= {
+        sum_of("f"): [0.0],
+        sum_of("i"): pa.array([0], pa.decimal128(38, 0)),
+        extreme_of("min", "i"): [1],
+    }
+    spread(Parts(("f", "i"), (), (("min", "i"),)), pa.table(some), sets, ["pane"])
+    rows_by_query(np.zeros(1, np.int64), np.zeros(0, np.int32), 0)
