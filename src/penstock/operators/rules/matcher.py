@@ -18,8 +18,8 @@ from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
 #: an attribute is a gate where this share of the rules needs something of it alone
 GATE_SHARE = 0.5
 MOST_GATES = 3
-#: types that gates may split tuples into
-MOST_TYPES = 1 << 11
+#: types that gates may split tuples into: each looks at all rules once, 3 us a rule
+MOST_TYPES = 1 << 8
 #: signatures of all attributes, and classes of all types, that are kept
 MOST_SIGNATURES = MOST_CLASSES = 1 << 18
 
