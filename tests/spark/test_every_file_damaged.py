@@ -128,6 +128,7 @@ LOOKED_AT = (
     ("gone", "_penstock/checkpoint/_lanes/joins.json"),
     ("gone", "_penstock/checkpoint/_lanes/deadlines.json"),
     ("gone", "_penstock/catalog.json"),
+    ("gone", "_penstock/checkpoint/s/spark/metadata"),
     ("flipped", "_penstock/checkpoint/identity.json"),
 )
 

@@ -34,7 +34,12 @@ from penstock.spark.tasks.worker import TaskReport
 
 STREAM, BATCHES, ROWS = "s", 4, 6
 PROGRAM: Any = SimpleNamespace(
-    version=0, views=("v",), windows=None, tuples=None, outcomes=SimpleNamespace(views=1)
+    version=0,
+    views=("v",),
+    windows=None,
+    tuples=None,
+    outcomes=SimpleNamespace(views=1),
+    plan=SimpleNamespace(codings=()),
 )
 
 
@@ -54,7 +59,7 @@ class Plans:
         return BoundBatch(batch, PROGRAM, (), ("plan", 0), broadcast, None, *places, *times)
 
     def compiled(self, _: int) -> Any:
-        return SimpleNamespace(program=PROGRAM, errors=lambda _: {})
+        return SimpleNamespace(program=PROGRAM, errors=lambda _: {}, raising=lambda _: {})
 
     def forget(self, batch: int) -> None:
         self._log.forget(batch, keep_plans=1)

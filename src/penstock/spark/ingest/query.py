@@ -31,6 +31,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import drop_unbegun, numbered
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.spark_checksums import check_metadata
 from penstock.trigger import Trigger
 
 
@@ -131,6 +132,7 @@ class IngestQuery:
     def start(self, trigger: Trigger) -> None:
         """Starts the streaming query; it is started again where that helps, see `Retries`."""
         drop_unbegun(self._layout.spark(self.stream))
+        check_metadata(self._layout.spark(self.stream))
         self.files.start()
         supervisor = Supervisor(
             f"penstock-ingest-{self.stream}",

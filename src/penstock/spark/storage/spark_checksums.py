@@ -41,6 +41,19 @@ def missing_batches(folder: Path) -> Iterator[Path]:
                 yield folder / log / str(number)
 
 
+def check_metadata(folder: Path) -> None:
+    """Makes sure that the checkpoint of a query that has planned a batch has its metadata: without them Spark refuses to begin.
+
+    Args:
+        folder: Spark's checkpoint of one query.
+
+    Raises:
+        DamagedError: it has none.
+    """
+    if numbered(folder / "offsets", "") and not (folder / "metadata").exists():
+        raise DamagedError(str(folder / "metadata"), f"({_KIND}) is missing")
+
+
 def check_summed(path: Path) -> None:
     """Reads a file and its checksums.
 

@@ -45,6 +45,7 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import drop_unbegun
 from penstock.spark.storage.layout import IDENTITY, PARTIALS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY, PlannedBatches
+from penstock.spark.storage.spark_checksums import check_metadata
 from penstock.sql.windows.bind import BoundWindow
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -174,6 +175,7 @@ class KeyedQuery:
             session.conf.set(name, value)
         self._log.newest()  # tells now what is gone
         drop_unbegun(self._layout.keyed_spark(self.stream))
+        check_metadata(self._layout.keyed_spark(self.stream))
         identity = read_json(self._layout.checkpoint / "identity.json", IDENTITY) or {}
         context = KeyedContext(self._layout, self.stream, identity.get("id", ""), self._keys, self._marked)
         reader = f"reader {WINDOWS} of stream {self.stream}"
