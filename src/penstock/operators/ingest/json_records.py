@@ -89,7 +89,9 @@ class Records:
     def are_utf8(self) -> bool:
         """Whether all are; a character does not reach over the end of a record."""
         lines = self.as_lines()
-        whole = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(np.array([0, lines.size], np.int64)), lines])
+        whole = pa.Array.from_buffers(
+            pa.large_string(), 1, [None, pa.py_buffer(np.array([0, lines.size], np.int64)), lines]
+        )
         try:
             whole.validate(full=True)
         except pa.ArrowInvalid:

@@ -22,6 +22,7 @@ from penstock.spark.sources.file_frames import (
     reader_at_rest,
     tolerant_files,
 )
+from penstock.spark.sources.json_source import JsonSource
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
@@ -112,7 +113,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         )
     if arrival is not None and isinstance(source, DataFrameSource):
         source = stamped(source, arrival)
-    if isinstance(source, DataFrameSource | ParquetSource | TopicsSource):
+    if isinstance(source, DataFrameSource | ParquetSource | JsonSource | TopicsSource):
         source = _timed(spark, table, source, written)
     try:
         check_columns(table.name, source.schema, source.event_time)
@@ -214,7 +215,10 @@ def _open_files(
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
-        return tolerant_files(kind, path, schema, options, at_rest, event_time)
+        behind = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        if kind == "json" and in_scan and not at_rest and is_plain_folder(path):
+            return JsonSource(behind, path, settings)
+        return behind
     why = (
         f"{kind} files"
         if kind != "parquet"
