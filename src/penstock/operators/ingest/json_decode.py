@@ -22,7 +22,7 @@ _TIMESTAMP = r"^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|
 _EXACT = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_())
 #: Jackson reads no longer string
 _MOST_BYTES = 16 << 20
-#: with more records that are not plain a block is refused as a whole: each is named to Spark by its offset
+#: with more records that are not plain a block of Kafka is refused as a whole: each is named to Spark by its offset
 _MOST_APART = 16
 
 
@@ -68,7 +68,7 @@ class JsonDecoder:
             The tuples, and bool[records]: whose they are.
         """
         plain = self._plain(records)
-        if len(plain) - np.count_nonzero(plain) <= _MOST_APART:
+        if records.lines or len(plain) - np.count_nonzero(plain) <= _MOST_APART:
             tuples = self.tuples(records.where(plain))
             if tuples is not None:
                 return tuples, plain

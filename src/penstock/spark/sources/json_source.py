@@ -158,7 +158,8 @@ class JsonSource:
         """Lines that Spark has to read, each with its own file as its origin."""
         read = self.behind.read
         assert read is not None, "a source of files"
-        frame = read(spark, [each.copy for each in copied], {})
+        folder = {"basePath": str(Path(copied[0].copy).parent)}
+        frame = read(spark, [each.copy for each in copied], folder)
         copy = F.element_at(F.split(F.col(ORIGIN), "/"), -1)
         names = [Path(each.copy).name for each in copied]
         if steps:
