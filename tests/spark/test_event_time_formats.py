@@ -116,7 +116,7 @@ def _usable(text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "form", "place"),
     [
-        ("json", "millis", "Spark decodes json"),
+        ("json", "millis", "fast path: Python workers read and decode the JSON files"),
         ("csv", "dd.MM.yyyy HH:mm:ss.SSS", "Spark decodes csv"),
         pytest.param("parquet", "millis", "fast path", marks=pytest.mark.long),
         ("parquet", "nanos", "fast path"),

@@ -177,7 +177,7 @@ def _uri(uri: str) -> str:
     """The URI of a file as Spark's `_metadata` has it."""
     path = local_path(uri)
     assert path is not None, "planned for local files"
-    return "file://" + quote(path, safe=_UNESCAPED)
+    return "file:" + quote(path, safe=_UNESCAPED)
 
 
 def _steps(batch: BoundBatch) -> dict[str, int]:
