@@ -44,8 +44,8 @@ def run_raw_json(
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = BlockDecoder(schema, program, times)
         task = Task(context, partition_number())
+        decoder = BlockDecoder(schema, task.stage.program, times)
         read: list[Block] = []
         is_late = False
         for batch in batches:
@@ -58,7 +58,7 @@ def run_raw_json(
         if is_late:
             task.abandon()
             task = Task(context, partition_number())
-            task.refused = list(read)
+            task.refused.extend(read)
         yield task.report().row()
 
     rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
