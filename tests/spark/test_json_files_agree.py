@@ -79,3 +79,22 @@ def test_workers_and_spark_agree_on_every_line(spark: SparkSession, tmp_path: Pa
     assert aside - expected_aside == expected_aside - aside == Counter()
     assert len(rows) > 1_000
     assert len(aside) > 200
+
+
+@pytest.mark.parametrize(
+    ("columns", "option", "place"),
+    [
+        ("id BIGINT, s STRING", "", "fast path: Python workers read and decode the JSON files"),
+        ("id BIGINT", ", multiLine 'false'", "the option multiline needs its reader"),
+        ("id BIGINT, day DATE", "", "only Spark decodes the type of a column"),
+    ],
+)
+def test_explain_names_the_place_and_the_reason(
+    spark: SparkSession, tmp_path: Path, columns: str, option: str, place: str
+) -> None:
+    engine = Engine(spark)
+    engine.execute(
+        f"CREATE TABLE t ({columns}) USING json OPTIONS (path '{tmp_path}'{option});"
+        "CREATE VIEW v AS SELECT * FROM t WHERE id > 0;"
+    )
+    assert place in engine.explain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -216,9 +217,12 @@ def _open_files(
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
         behind = tolerant_files(kind, path, schema, options, at_rest, event_time)
-        if kind == "json" and in_scan and not at_rest and is_plain_folder(path):
+        if kind != "json" or not in_scan:
+            return behind
+        if not at_rest and is_plain_folder(path):
             return JsonSource(behind, path, settings)
-        return behind
+        needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is no plain local folder"
+        return replace(behind, why=f"{behind.why}: {needs} needs its reader")
     why = (
         f"{kind} files"
         if kind != "parquet"
