@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from json_records import COLUMNS, good_record, records
 from penstock.operators.ingest.json_decode import JsonDecoder
+from penstock.operators.ingest.json_records import Records
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.sources.kafka_source import decode_json
 from penstock.spark.tasks.dataframe_stage import ORIGIN, REASON
@@ -63,7 +64,7 @@ def test_both_decoders_agree_on_every_record(spark: SparkSession) -> None:
     alone = [(row, 1) for row in range(RECORDS)]
     blocks = [(row, min(BLOCK, len(every) - row)) for row in range(0, len(every), BLOCK)]
     for first, number in alone + blocks:
-        tuples, is_decoded = decoder.decode(values.slice(first, number))
+        tuples, is_decoded = decoder.decode(Records.of_values(values.slice(first, number)))
         rows = first + np.flatnonzero(is_decoded)
         assert len(tuples) == len(rows)
         taken[rows] = True

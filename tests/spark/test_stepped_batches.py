@@ -108,14 +108,25 @@ def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_
     assert early(repeated) == early(run)
 
 
-@pytest.mark.long
-def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+def write_json(table: pa.Table, path: Path) -> None:
+    """Lines that workers decode, and every tenth one that only Spark reads."""
+    lines = []
+    for place, row in enumerate(table.to_pylist()):
+        line = json.dumps({"ts": row["ts"].strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "key": row["key"]})
+        lines.append(line if place % 10 else f"[{line}]")
+    path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("kind", [pytest.param("csv", marks=pytest.mark.long), "json"])
+def test_lateness_inside_a_batch_of_texts_is_seen(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
+    write = csv.write_csv if kind == "csv" else write_json
     for hour in range(HOURS):
-        put_file(data / f"{hour:02d}.csv", partial(csv.write_csv, arrivals(hour)))
+        put_file(data / f"{hour:02d}.{kind}", partial(write, arrivals(hour)))
     pq.write_table(pa.concat_tables([arrivals(hour) for hour in range(HOURS)]), tmp_path / "every.parquet")
-    table = f"CREATE TABLE t ({COLUMNS}) USING csv OPTIONS (path '{data}', header 'true', event_time 'ts')"
+    header = "header 'true', " if kind == "csv" else ""
+    table = f"CREATE TABLE t ({COLUMNS}) USING {kind} OPTIONS (path '{data}', {header}event_time 'ts')"
     run, entries, standing = answered(Engine(spark).execute(table), tmp_path / "out")
     assert [len(entry.steps) for entry in entries if entry.files] == [HOURS]
     assert standing["slack"] > 10 * 60 * 1_000_000

@@ -285,6 +285,42 @@ def test_on_raw_json(spark: SparkSession, folder: Path) -> None:
     same(answers(ingest, "overall"), expected(spark, OVERALL, "total"))
 
 
+def test_a_matched_record_of_kafka_that_only_spark_reads(spark: SparkSession, folder: Path) -> None:
+    """Columns of texts that nothing compares are decoded of matched records: one of them, in one file, holds a number."""
+    records = folder / "records"
+    records.mkdir()
+    for number in range(FILES):
+        rows = readings(number).to_pylist()
+        first = next(place for place, row in enumerate(rows) if row["amount"] > 90)
+        rows[first]["origin"] = "JFK" if number else 12
+        offsets = pa.array(range(number * ROWS, number * ROWS + ROWS), pa.int64())
+        topic = {"value": pa.array([_json(row) for row in rows], pa.binary()), "offset": offsets}
+        pq.write_table(pa.table(topic), records / f"{number}.parquet")
+    columns = StructType.fromDDL("ts TIMESTAMP, origin STRING, level DOUBLE, amount INT")
+
+    def load(session: SparkSession) -> DataFrame:
+        raw = session.readStream.schema("value BINARY, offset BIGINT").parquet(str(records))
+        return raw.selectExpr("value", "'t' AS topic", "0 AS partition", "offset")
+
+    views = definitions({"overall": OVERALL})
+    views["large"] = ViewDefinition("large", "large:1", "", "amount > 90", None)
+    ingest = Ingest(spark, folder, KafkaJsonSource(columns, "ts", load, Settings(), one_topic=True), views)
+    ingest.run()
+    kept = spark.read.schema("value BINARY, offset BIGINT").parquet(str(records))
+    parsed = kept.selectExpr(f"from_json(CAST(value AS STRING), '{columns.toDDL()}') AS t").select("t.*")
+    matched = [
+        row
+        for path in (folder / "out" / "matches" / "readings").glob("*.parquet")
+        for row in pq.read_table(path, columns=["origin", "amount"]).to_pylist()
+    ]
+    wanted = [row.asDict() for row in parsed.where("amount > 90").select("origin", "amount").collect()]
+    assert sorted(map(str, matched)) == sorted(map(str, wanted))
+    assert "12" in [row["origin"] for row in matched]
+    parsed.where("ts < '2100-01-01'").createOrReplaceTempView("readings")
+    same(answers(ingest, "overall"), expected(spark, OVERALL, "total"))
+    assert ingest.query.totals.null_event_times == 2 * FILES
+
+
 def _json(row: dict[str, Any]) -> bytes:
     level = None if row["level"] is None or math.isnan(row["level"]) else row["level"]
     time = None if row["ts"] is None else row["ts"].strftime("%Y-%m-%dT%H:%M:%SZ")

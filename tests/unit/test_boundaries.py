@@ -138,6 +138,7 @@ PICKLING = {
     "spark/lanes/windows/query.py",
     "spark/results/window_rows.py",
     "spark/tasks/dataframe_stage.py",
+    "spark/tasks/json_files.py",
     "spark/tasks/json_stage.py",
     "spark/tasks/scan_stage.py",
     "spark/tasks/worker.py",

@@ -19,6 +19,7 @@ from penstock.kernels.json_scan import (
     plain_records,
 )
 from penstock.operators.ingest.json_decode import JsonDecoder
+from penstock.operators.ingest.json_records import Records
 
 LONG = ', "f": "' + "f" * SHORT_BYTES + '"}'
 PLAIN = [
@@ -49,7 +50,8 @@ def plain(texts: list[str | bytes]) -> list[bool]:
     values = pa.array([text if isinstance(text, bytes) else text.encode() for text in texts], pa.binary())
     found = np.empty(len(values), np.bool_)
     data = np.frombuffer(values.buffers()[2], np.uint8)
-    plain_records(data, np.frombuffer(values.buffers()[1], np.int32), 1 << 20, found)
+    ends = np.frombuffer(values.buffers()[1], np.int32)
+    plain_records(data, ends[:-1], ends[1:], 1 << 20, found)
     return found.tolist()
 
 
@@ -93,11 +95,11 @@ def test_an_odd_record_leaves_its_neighbours_where_they_are() -> None:
     decoder = JsonDecoder(schema, 1 << 20)
     good = [good_record(random.Random(seed)) for seed in range(100)]
     block = [*good[:50], b'{"x": Inf}', *good[50:], b'{"x": -0}', None]
-    tuples, is_decoded = decoder.decode(pa.array(block, pa.binary()))
+    tuples, is_decoded = decoder.decode(Records.of_values(pa.array(block, pa.binary())))
     assert np.flatnonzero(~is_decoded).tolist() == [50, 101, 102]
     assert tuples.column("id").to_pylist() == [json.loads(each)["id"] for each in good]
     # too many odd ones, or one of another type than declared: Spark reads all of them
     for odd in ([b'{"x": Inf}'] * 17, [b'{"id": "1"}']):
-        tuples, is_decoded = decoder.decode(pa.array(good + odd, pa.binary()))
+        tuples, is_decoded = decoder.decode(Records.of_values(pa.array(good + odd, pa.binary())))
         assert not len(tuples)
         assert not is_decoded.any()

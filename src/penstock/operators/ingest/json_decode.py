@@ -6,6 +6,8 @@ exactly the declared types. What is refused is left to Spark's `from_json`, so b
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,19 +15,33 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from penstock.kernels.json_scan import plain_records
+from penstock.operators.ingest.json_records import Records
 
 #: the one way of writing a timestamp that is read here; everything else is left to Spark
 _TIMESTAMP = r"^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?Z$"
 _EXACT = (pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_())
 #: Jackson reads no longer string
 _MOST_BYTES = 16 << 20
-#: with more records that are not plain a block is refused as a whole: each is named to Spark by its offset
+#: with more records that are not plain a block of Kafka is refused as a whole: each is named to Spark by its offset
 _MOST_APART = 16
 
 
 def decodable(schema: pa.Schema) -> bool:
     """Whether every column is of a type whose JSON form both readers agree on."""
     return all(field.type in _EXACT or field.type == pa.timestamp("us", "UTC") for field in schema)
+
+
+def decoded_first(schema: pa.Schema, needed: Collection[str]) -> pa.Schema:
+    """The columns that are decoded of every record; the others are texts of matched ones.
+
+    Spark takes a value of any kind as text, so that a column of texts does not make a record malformed. All others may.
+
+    Args:
+        schema: all columns.
+        needed: those that are compared, or wanted of tuples without a match.
+    """
+    first = [field for field in schema if field.name in needed or field.type != pa.string()]
+    return pa.schema(first or [schema.field(0)])
 
 
 class JsonDecoder:
@@ -45,44 +61,31 @@ class JsonDecoder:
         )
         self._parse = pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+    def decode(self, records: Records) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
         """The tuples of a block, but for those that Spark has to read.
-
-        Args:
-            values: binary, one record each.
 
         Returns:
             The tuples, and bool[records]: whose they are.
         """
-        plain = self._plain(values)
-        if len(plain) - np.count_nonzero(plain) <= _MOST_APART:
-            tuples = self._tuples(values if plain.all() else values.filter(pa.array(plain)))
+        plain = self._plain(records)
+        if records.lines or len(plain) - np.count_nonzero(plain) <= _MOST_APART:
+            tuples = self.tuples(records.where(plain))
             if tuples is not None:
                 return tuples, plain
-        return pa.RecordBatch.from_pylist([], schema=self._schema), np.zeros(len(values), np.bool_)
+        return pa.RecordBatch.from_pylist([], schema=self._schema), np.zeros(len(records), np.bool_)
 
-    def _plain(self, values: pa.Array) -> npt.NDArray[np.bool_]:
-        plain = np.empty(len(values), np.bool_)
-        ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-        data = values.buffers()[2]
-        plain_records(np.frombuffer(data or b"", np.uint8), ends, self._most_bytes, plain)
-        if values.null_count:
-            plain &= values.is_valid().to_numpy(zero_copy_only=False)
-        return plain
-
-    def _tuples(self, values: pa.Array) -> pa.RecordBatch | None:
+    def tuples(self, records: Records) -> pa.RecordBatch | None:
         """The tuples of plain records; None where pyarrow refuses one."""
-        if not len(values):
+        # pyarrow's reader does not look whether ignored strings are UTF-8
+        if not len(records) or not records.are_utf8():
             return None
-        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0].as_buffer()
-        options = pajson.ReadOptions(use_threads=False, block_size=max(1 << 16, joined.size + 1))
+        lines = records.as_lines()
+        options = pajson.ReadOptions(use_threads=False, block_size=max(1 << 16, lines.size + 1))
         try:
-            # pyarrow's reader does not look whether ignored strings are UTF-8
-            values.cast(pa.string())
-            table = pajson.read_json(pa.BufferReader(joined), options, self._parse)
+            table = pajson.read_json(pa.BufferReader(lines), options, self._parse)
         except pa.ArrowInvalid:
             return None
-        if table.num_rows != len(values):
+        if table.num_rows != len(records):
             return None
         columns = []
         for field in self._schema:
@@ -93,6 +96,13 @@ class JsonDecoder:
                     return None
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _plain(self, records: Records) -> npt.NDArray[np.bool_]:
+        plain = np.empty(len(records), np.bool_)
+        data = np.frombuffer(records.data, np.uint8)
+        plain_records(data, records.begins, records.ends, self._most_bytes, plain)
+        plain[records.doubtful] = False
+        return plain
 
 
 def _timestamps(text: pa.Array) -> pa.Array | None:

@@ -32,7 +32,7 @@ _MAX_LENGTH = "mapreduce.input.linerecordreader.line.maxlength"
 _ONE_SPLIT_A_FILE = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
 _ANY_BYTES = str(1 << 50)
 #: files whose bytes are not their lines'
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def long_lines(uri: str, most: int, ends: bytes) -> list[LongLine]:
         ends: see `line_ends`.
     """
     path = local_path(uri)
-    if path is None or path.endswith(_COMPRESSED) or other_kind(uri) is not None:
+    if path is None or path.endswith(COMPRESSED) or other_kind(uri) is not None:
         return []
     try:
         size = Path(path).stat().st_size

@@ -27,7 +27,7 @@ from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
-from penstock.spark.sources.long_lines import TOO_LARGE, long_lines, shorter_than, whole_files
+from penstock.spark.sources.long_lines import TOO_LARGE, LongLine, long_lines, shorter_than, whole_files
 from penstock.spark.sources.offenders import offenders, records_aside, rows_aside, rows_in_footer
 from penstock.spark.sources.parquet_rescue import in_types
 from penstock.spark.sources.patterns import has_signs
@@ -259,20 +259,15 @@ class DataFrameSource:
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job behind the frame, and one for files with lines that are too long; where files stop it, another one over the others."""
-        spark, most = df.sparkSession, batch.program.settings.max_record_bytes
         paths = batch.files(df) if self.line_ends else []
-        long = {path: lines for path in paths if (lines := long_lines(path, most, self.line_ends))}
-        if not long:
-            return self._run(self._of_batch(df, batch), lambda: batch.files(df), batch)
-        rest = [path for path in paths if path not in long]
-        reports = self._run(self._read(spark, rest, batch), lambda: rest, batch) if rest else []
-        with whole_files(spark):
-            bound = shorter_than(most)
-            reports += self._run(
-                self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound
-            )
-        aside = [(each.beginning, TOO_LARGE, each.origin) for lines in long.values() for each in lines]
-        return reports + batch.run_behind(records_aside(spark, self.schema, aside))
+        long = self._long(paths, batch)
+        if long:
+            return self._run_files(df.sparkSession, paths, long, batch)
+        return self._run(self._of_batch(df, batch), lambda: batch.files(df), batch)
+
+    def run_files(self, spark: SparkSession, paths: Sequence[str], batch: BoundBatch) -> list[TaskReport]:
+        """Likewise over some files of a batch, where the source is one of files."""
+        return self._run_files(spark, paths, self._long(paths, batch), batch)
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """What was read before, where the source keeps it."""
@@ -314,6 +309,30 @@ class DataFrameSource:
     def _stored(self) -> StructType:
         """The columns of the files."""
         return self.schema if self.form.stored is None else spark_schema(self.form.stored)
+
+    def _long(self, paths: Sequence[str], batch: BoundBatch) -> dict[str, list[LongLine]]:
+        """The files with lines that are too long."""
+        most = batch.program.settings.max_record_bytes
+        return {path: lines for path in paths if (lines := long_lines(path, most, self.line_ends))}
+
+    def _run_files(
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        long: Mapping[str, Sequence[LongLine]],
+        batch: BoundBatch,
+    ) -> list[TaskReport]:
+        rest = [path for path in paths if path not in long]
+        reports = self._run(self._read(spark, rest, batch), lambda: rest, batch) if rest else []
+        if not long:
+            return reports
+        with whole_files(spark):
+            bound = shorter_than(batch.program.settings.max_record_bytes)
+            reports += self._run(
+                self._read(spark, list(long), batch, bound), lambda: list(long), batch, bound
+            )
+        aside = [(each.beginning, TOO_LARGE, each.origin) for lines in long.values() for each in lines]
+        return reports + batch.run_behind(records_aside(spark, self.schema, aside))
 
     def _of_batch(self, df: DataFrame, batch: BoundBatch) -> DataFrame:
         """The frame of a batch. Its files are read by their names where Spark would take those for patterns, and with

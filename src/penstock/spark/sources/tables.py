@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +23,7 @@ from penstock.spark.sources.file_frames import (
     reader_at_rest,
     tolerant_files,
 )
+from penstock.spark.sources.json_source import JsonSource
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
@@ -112,7 +114,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         )
     if arrival is not None and isinstance(source, DataFrameSource):
         source = stamped(source, arrival)
-    if isinstance(source, DataFrameSource | ParquetSource | TopicsSource):
+    if isinstance(source, DataFrameSource | ParquetSource | JsonSource | TopicsSource):
         source = _timed(spark, table, source, written)
     try:
         check_columns(table.name, source.schema, source.event_time)
@@ -214,7 +216,13 @@ def _open_files(
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
-        return tolerant_files(kind, path, schema, options, at_rest, event_time)
+        behind = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        if kind != "json" or not in_scan:
+            return behind
+        if not at_rest and is_plain_folder(path):
+            return JsonSource(behind, path, settings)
+        needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is no plain local folder"
+        return replace(behind, why=f"{behind.why}: {needs} needs its reader")
     why = (
         f"{kind} files"
         if kind != "parquet"

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.operators.ingest.event_times import EpochTimes
-from penstock.operators.ingest.json_decode import JsonDecoder
+from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
+from penstock.operators.ingest.json_records import Records
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
-from penstock.spark.tasks.dataframe_stage import batch_processor
-from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
+from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 
 #: (topic or None where there is but one, partition, first offset, last offset)
 Block = tuple[str | None, int, int, int]
@@ -38,32 +38,44 @@ def run_raw_json(
         times: the event time, where it is stored as numbers.
 
     Returns:
-        One report a task; `refused` lists the blocks that Spark has to read, of one record or more.
+        One report a task; `refused` lists the blocks that Spark has to read, of one record or more. Where a matched record turns out
+        to need Spark, these are all blocks of its task.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    tuples = batch_processor(program, None)
-    max_record_bytes = program.settings.max_record_bytes
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = JsonDecoder(schema, max_record_bytes)
-
-        def each(task: Task, batch: pa.RecordBatch) -> None:
-            decoded, is_decoded = decoder.decode(batch.column("value"))
-            if not len(decoded):
-                task.refused.extend(_blocks(batch))
-                return
-            if len(decoded) < len(batch):
-                apart = batch.filter(pa.array(~is_decoded))
-                batch = batch.filter(pa.array(is_decoded))
-                for record in range(len(apart)):
-                    task.refused.extend(_blocks(apart.slice(record, 1)))
-            moments = decoded if times is None else times.of(decoded)
-            tuples(task, moments, None if steps is None else _steps(steps, batch))
-
-        return run_partition(context, batches, each)
+        task = Task(context, partition_number())
+        decoder = BlockDecoder(schema, task.stage.program, times)
+        read: list[Block] = []
+        is_late = False
+        for batch in batches:
+            read += _blocks(batch)
+            if not is_late:
+                try:
+                    _take_in(task, batch, decoder, steps)
+                except LateColumnsError:
+                    is_late = True
+        if is_late:
+            task.abandon()
+            task = Task(context, partition_number())
+            task.refused.extend(read)
+        yield task.report().row()
 
     rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
     return [pickle.loads(row.report) for row in rows]
+
+
+def _take_in(task: Task, batch: pa.RecordBatch, decoder: BlockDecoder, steps: OffsetSteps | None) -> None:
+    decoded, tuples, is_decoded = decoder.decode(Records.of_values(batch.column("value")))
+    if not len(decoded):
+        task.refused.extend(_blocks(batch))
+        return
+    if len(decoded) < len(batch):
+        apart = batch.filter(pa.array(~is_decoded))
+        batch = batch.filter(pa.array(is_decoded))
+        for record in range(len(apart)):
+            task.refused.extend(_blocks(apart.slice(record, 1)))
+    task.process(decoded, tuples, steps=None if steps is None else _steps(steps, batch))
 
 
 def _steps(steps: OffsetSteps, batch: pa.RecordBatch) -> Steps:
