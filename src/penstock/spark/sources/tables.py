@@ -221,7 +221,7 @@ def _open_files(
             return behind
         if not at_rest and is_plain_folder(path):
             return JsonSource(behind, path, settings)
-        needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is no plain local folder"
+        needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
         return replace(behind, why=f"{behind.why}: {needs} needs its reader")
     why = (
         f"{kind} files"
