@@ -152,7 +152,8 @@ class OutcomePublication:
             if said.get(_PUBLISHED, -1) == self.number - 1:
                 stands |= said.get(_STANDS, {})
             else:
-                handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
+                # a log that was joined and never marked: the first publication may not have reached the sinks
+                handed_over = min(handed_over, said.get(_PUBLISHED, -1))
             reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
         self._hand_over_again(handed_over)
         return Resumed(reach, left, {int(view): self._read(view, each) for view, each in stands.items()})
