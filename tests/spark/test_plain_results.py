@@ -189,7 +189,7 @@ def test_limits_and_what_only_spark_can_read(folder: Path) -> None:
     assert nothing is not None
     assert (nothing.rows.num_rows, nothing.rows.column_names) == (0, ["id"])
     assert plain_rows(layout, "computed", 0) is None
-    with pytest.raises(UnknownNameError, match="is a selection view"):
+    with pytest.raises(UnknownNameError, match="selection"):
         plain_rows(layout, "whole", 0, revisions=True)
 
 
