@@ -155,7 +155,9 @@ def random_condition(random: Random, values: list[str], deep: int = 2) -> str:
         return f"{tested} {random.choice(('', 'NOT '))}IN ({', '.join([*items, *random.choice(((), (), ('NULL',)))])})"
     if kind in (4, 5):
         made = random_like(random, changed).text
-        return f"{tested} {random.choice(('', 'NOT '))}{random.choice(('LIKE', 'ILIKE'))} {literal(made)}"
+        # the lower case of an upper case is Spark's own
+        words = ("LIKE",) if form[-1:] == ("upper",) else ("LIKE", "ILIKE")
+        return f"{tested} {random.choice(('', 'NOT '))}{random.choice(words)} {literal(made)}"
     if kind == 6:
         return f"length({tested}) {comparison} {size}"
     if kind == 7:

@@ -140,3 +140,12 @@ def test_words_in_texts_beyond_ascii() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    "condition", ["lower(upper(s)) = 'a'", "length(upper(lower(s))) = 2", "upper(s) ILIKE 'a%'"]
+)
+def test_one_case_behind_the_other_is_left_to_spark(condition: str) -> None:
+    """Spark's optimizer makes one function of both: `lower(upper('ß'))` is `ß`, not `ss`."""
+    with pytest.raises(UnsupportedError):
+        Matcher({"q": condition}, pa.schema({"s": pa.string()}))

@@ -116,7 +116,8 @@ class RuleMatcher:
     ) -> list[tuple[TupleType, npt.NDArray[np.int64]]]:
         """The types of the tuples that some rule may hold of, each with its tuples.
 
-        A gate whose values split them into too many types is a gate no more.
+        A gate whose values split the tuples of a batch into too many types is a gate no more. Types of earlier batches are
+        forgotten where they are many.
         """
         codes = {gate: self._coders[gate].numbers(columns[self._columns[gate]], None) for gate in self._gates}
         dense = {gate: np.unique(codes[gate], return_inverse=True)[1] for gate in self._gates}
@@ -127,7 +128,9 @@ class RuleMatcher:
                 key = key * distinct[gate] + dense[gate]
             order = np.argsort(key, kind="stable")
             starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-            if max(len(starts), len(self._types)) <= MOST_TYPES:
+            if len(starts) <= MOST_TYPES:
+                if len(self._types) + len(starts) > 2 * MOST_TYPES:
+                    self._types.clear()
                 parts = np.split(order, starts[1:]) if rows else []
                 typed = [
                     (self._type(tuple(int(codes[gate][part[0]]) for gate in self._gates)), part)

@@ -33,6 +33,8 @@ _HELD_BYTES = 64 << 20
 _LOOSE_ROWS = 1 << 20
 #: sets of conditions are forgotten, and their partials spread, when they take so much
 _SETS_BYTES = 32 << 20
+#: tables of what was spread that are held before they are merged
+_MOST_SPREAD = 8
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
 
@@ -359,15 +361,15 @@ class _HeldBySets(_Held):
     def tables(self) -> dict[str, pa.Table]:
         """All partials by kind of envelope; nothing where no tuple came."""
         self._spread_all()
+        return {kind: self._merged(kind, tables) for kind, tables in self._spread.items()}
+
+    def _merged(self, kind: str, tables: Sequence[pa.Table]) -> pa.Table:
+        """What was spread at different times as one table."""
         groups = [SELECTION, *self._groups]
-        found = {}
-        for kind, tables in self._spread.items():
-            table = pa.concat_tables(tables)
-            if len(tables) > 1:
-                is_partial = kind == PARTIALS
-                table = self.plan.parts.merge(table, groups) if is_partial else merge_values(table, groups)
-            found[kind] = table
-        return found
+        table = pa.concat_tables(tables)
+        if len(tables) == 1:
+            return table
+        return self.plan.parts.merge(table, groups) if kind == PARTIALS else merge_values(table, groups)
 
     def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:
         self.set_tuples += tuples.num_rows
@@ -381,7 +383,10 @@ class _HeldBySets(_Held):
                 own = spread(self.plan.parts, table, self._sets, self._groups)
             else:
                 own = spread_values(table, self._sets, self._groups)
-            self._spread.setdefault(kind, []).append(own)
+            tables = self._spread.setdefault(kind, [])
+            tables.append(own)
+            if len(tables) > _MOST_SPREAD:
+                self._spread[kind] = [self._merged(kind, tables)]
         self._partials, self._settled = [], 0
         self._values = {name: [] for name in self._values}
         self._sets = KnownSets()

@@ -69,8 +69,10 @@ class FormedColumn:
         """Whether it is the column itself."""
         return not self.form and self.if_null is None
 
-    def behind(self, function: str) -> FormedColumn:
-        """The same behind one more function."""
+    def behind(self, function: str) -> FormedColumn | None:
+        """The same behind one more function; None for one case behind the other, which Spark's optimizer makes one."""
+        if {*self.form[-1:], function} == {"lower", "upper"}:
+            return None
         if_null = None if self.if_null is None else formed((function,), self.if_null)
         form = self.form if self.form[-1:] == (function,) else (*self.form, function)
         return FormedColumn(self.column, form, if_null)
@@ -307,7 +309,8 @@ class TextTests:
         made = like_pattern(spark_lower(text) if word == "ILIKE" else text, mark)
         if made is None:
             return None
-        return _test(value.behind("lower") if word == "ILIKE" else value, [TextPattern("like", made)])
+        tested = value.behind("lower") if word == "ILIKE" else value
+        return None if tested is None else _test(tested, [TextPattern("like", made)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
