@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,8 @@ import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.spark.declared import Declared, RuleSet
+from penstock.spark.engine import Engine as SparkEngine
+from penstock.spark.rule_following import FollowedFiles
 from penstock.spark.rule_sets import RuleChanges, follow_rules
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.sql.script.rules import RefusedRule, Rule
@@ -334,3 +337,105 @@ def test_a_view_that_another_selects_from_is_not_dropped(tmp_path: Path) -> None
         ["View b selects from a. Drop b too."],
     )
     assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
+
+
+def test_a_file_that_nests_too_deeply_is_refused_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    (tmp_path / "b.json").write_text('{"name": "b", "condition": "value = 1"}')
+    found = files(f"{tmp_path}/*.json", form="json")
+    assert list(queries(found)) == ["b"]
+    assert refusals(found) == [f"{tmp_path}/a.json: the file cannot be read: it nests too deeply"]
+
+
+class Following:
+    """Follows the files of `Engine` objects without a run; `failures` are raised by the next changes."""
+
+    def __init__(self, *engines: Engine) -> None:
+        self.engines = {engine.path: engine for engine in engines}
+        self.failures: list[Exception] = []
+        self.events = self
+        self.told: list[str] = []
+        rules = {engine.path: engine.declared.rules[engine.path] for engine in engines}
+        self.followed = FollowedFiles(self, lambda: rules, self.apply)  # type: ignore[arg-type]
+
+    def record(self, kind: str, *, rules: str, told: str) -> None:
+        """Takes an event."""
+        self.told.append(f"{kind} {Path(rules).parent.name}: {told}")
+
+    def apply(self, path: str) -> RuleChanges:
+        """Declares what the files have, or fails."""
+        if self.failures:
+            raise self.failures.pop()
+        return self.engines[path].follow()
+
+    def look(self, times: int = 1) -> list[RuleChanges]:
+        """What looks find."""
+        return [each for _ in range(times) for each in self.followed.look()]
+
+
+def two_folders(tmp_path: Path) -> tuple[Following, Path, Path]:
+    """Files in folders `a` and `b`, followed."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    engines = [Engine(f"{tmp_path}/{name}/*.sql") for name in "ab"]
+    return Following(*engines), tmp_path / "a" / "x.sql", tmp_path / "b" / "y.sql"
+
+
+def test_files_that_cannot_be_listed_do_not_end_following(tmp_path: Path) -> None:
+    following, first, second = two_folders(tmp_path)
+    first.write_text("value = 1")
+    second.write_text("value = 1")
+
+    def fail(_: RuleFiles) -> Mapping[str, Any]:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.MonkeyPatch.context() as patch:
+        broken = following.engines[f"{first.parent}/*.sql"].files
+        stamps = RuleFiles._stamps
+        patch.setattr(RuleFiles, "_stamps", lambda files: (fail if files is broken else stamps)(files))
+        (changes,) = following.look(3)
+        assert changes.added == ["y"]
+        assert len(following.told) == 1
+        assert following.told[0].startswith("rules_unread a: ")
+    (changes,) = following.look(2)
+    assert changes.added == ["x"]
+
+
+def test_a_change_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following, first, second = two_folders(tmp_path)
+    following.failures = [RuntimeError("no luck")]
+    first.write_text("value = 1")
+    second.write_text("value = 1")
+    (changes,) = following.look(2)
+    assert changes.added == ["y"]
+    assert [each.partition(":")[0] for each in following.told] == ["rules_unread a"]
+    assert following.look(3) == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    (changes,) = following.look()
+    assert changes.added == ["x"]
+    assert following.look(3) == []
+
+
+def test_what_a_run_has_not_taken_is_not_declared() -> None:
+    class Run:
+        """A run that fails once."""
+
+        active = True
+        taken: ClassVar[list[object]] = []
+
+        def set_sinks(self, sinks: object) -> None:
+            """Fails at the first call."""
+            self.taken.append(sinks)
+            if len(self.taken) == 1:
+                raise RuntimeError("no luck")
+
+    engine = SparkEngine.__new__(SparkEngine)
+    before, staged = Declared(), Declared()
+    engine._declared, engine._execution = before, Run()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError):
+        engine._install(staged)
+    assert engine._declared is before
+    assert len(Run.taken) == 2
+    engine._install(staged)
+    assert engine._declared is staged

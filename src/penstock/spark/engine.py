@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -466,19 +466,29 @@ class Engine:
                 run.rules_changed(RuleChanges(path, standing=rules.refused))
             follow_files(run, self._lock, lambda: self._declared.rules, self._apply_rules)
 
-    def _apply_rules(self, paths: Sequence[str]) -> list[RuleChanges]:
-        """Brings the views of CREATE VIEWS statements, by their paths, to what their files have."""
+    def _apply_rules(self, path: str) -> RuleChanges:
+        """Brings the views of a CREATE VIEWS statement, by its path, to what its files have."""
         staged = self._declared.copy()
-        changes = [self._declaring.follow(staged, path) for path in paths]
+        changes = self._declaring.follow(staged, path)
         self._install(staged)
         return changes
 
     def _install(self, staged: Declared) -> None:
-        before, self._declared = self._declared, staged
         run = self._execution
         if run is None or not run.active:
+            self._declared = staged
             return
+        try:
+            self._hand_over(run, staged)
+        except BaseException:
+            run.set_sinks(self._declared.sinks_by_stream())
+            raise
+        self._declared = staged
         self._follow_rules()
+
+    def _hand_over(self, run: Execution, staged: Declared) -> None:
+        """Brings a run to what is declared anew; after a failure it can be repeated."""
+        before = self._declared
         run.set_sinks(staged.sinks_by_stream())
         if staged.statics.keys() != before.statics.keys() or (
             staged.touches(before, JoinDefinition) and staged.joins != before.joins

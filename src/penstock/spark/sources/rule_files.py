@@ -143,10 +143,12 @@ class RuleFiles:
     def _read(self, file: str, stamp: _Stamp) -> _Read:
         try:
             return _Read(stamp, tuple(self._rules(file)))
-        except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+        except (OSError, ValueError, csv.Error, pa.ArrowException, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             if isinstance(error, UnicodeDecodeError):
                 reason = "it is not UTF-8 text"
+            elif isinstance(error, RecursionError):
+                reason = "it nests too deeply"
             told = f"the file cannot be read: {' '.join(reason.split())}"
             return _Read(
                 None if isinstance(error, OSError) else stamp, (RefusedRule(None, file, file, told),)
