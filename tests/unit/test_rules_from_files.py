@@ -6,20 +6,21 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
 from penstock.spark.declared import Declared, RuleSet
 from penstock.spark.engine import Engine as SparkEngine
 from penstock.spark.rule_following import FollowedFiles
 from penstock.spark.rule_sets import RuleChanges, follow_rules
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateView, CreateViews, parse_script
+from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
 
 TABLE = "CREATE TABLE cups USING rate; "
 
@@ -171,6 +172,12 @@ def test_paths_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     assert queries(files(f"{tmp_path}/*.sql")) == {}
 
 
+def put(declared: Declared, name: str, view: CreateView) -> None:
+    """Adds a view that is not bound."""
+    definition = SimpleNamespace(sql=view.text)
+    declared.put(name, SimpleNamespace(query=view.query, text=view.text, definition=definition))  # type: ignore[arg-type]
+
+
 class Engine:
     """Declares views without Spark: conditions with `wrong` in them are mistakes."""
 
@@ -187,7 +194,10 @@ class Engine:
         """Adds views, or none of them."""
         self.steps.append(len(views))
         for name, view in views.items():
-            staged.put(name, view)  # type: ignore[arg-type]
+            for source, _ in sources_of(view.query):
+                if source.upper() not in staged.spelled and source not in staged.streams:
+                    raise UnknownNameError(f"Stream or view {source} does not exist.", view.text, 0, 1)
+            put(staged, name, view)
             if "wrong" in view.text:
                 raise SqlError("Column wrong does not exist.", view.text, view.text.index("wrong"), view.end)
 
@@ -301,7 +311,7 @@ def test_a_reason_is_cut(tmp_path: Path) -> None:
 def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
     engine = Engine(f"{tmp_path}/*.sql")
-    engine.declared.put("A", parse_script(TABLE + "CREATE VIEW A AS SELECT * FROM cups").views[0])  # type: ignore[arg-type]
+    put(engine.declared, "A", parse_script(TABLE + "CREATE VIEW A AS SELECT * FROM cups").views[0])
     changes = engine.follow()
     assert [str(each) for each in changes.refused] == [
         f"{tmp_path}/a.sql: a: A exists already. Choose another name."
@@ -322,21 +332,91 @@ def test_a_name_in_another_case_is_the_same_view(tmp_path: Path) -> None:
 
 def test_a_view_that_another_selects_from_is_not_dropped(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
+    (tmp_path / "b.sql").write_text("SELECT * FROM a")
     engine = Engine(f"{tmp_path}/*.sql")
     engine.follow()
+    (tmp_path / "a.sql").unlink()
+    changes = engine.look()
+    told = ["View b selects from a. Drop b too."]
+    assert (changes.dropped, [each.reason for each in changes.refused]) == ([], told)
+    assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
+    (tmp_path / "b.sql").unlink()
+    changes = engine.look()
+    assert (changes.dropped, len(changes.mended)) == (["a", "b"], 1)
+    assert list(engine.declared.views) == []
 
-    def refuse(_: Declared) -> None:
-        raise InputError("View b selects from a. Drop b too.")
+
+def test_views_over_one_another_are_dropped_together_but_for_those_that_others_need(tmp_path: Path) -> None:
+    texts = {"a_base": "value = 1", "b_alert": "SELECT * FROM a_base", "c": "value = 2"}
+    texts |= {"d": "SELECT * FROM c", "e": "SELECT * FROM d"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    for name in ("a_base", "b_alert", "c", "d"):
+        (tmp_path / f"{name}.sql").unlink()
+    changes = engine.look()
+    assert changes.dropped == ["a_base", "b_alert"]
+    assert [(each.name, each.reason) for each in changes.refused] == [
+        ("d", "View e selects from d. Drop e too."),
+        ("c", "View d selects from c. Drop d too."),
+    ]
+    (tmp_path / "e.sql").write_text("value = 3")
+    changes = engine.look()
+    assert (changes.redefined, changes.dropped) == (["e"], ["c", "d"])
+    assert engine.declared.rules[engine.path].refused == ()
+
+
+def test_a_rule_may_select_from_the_view_of_a_later_file(tmp_path: Path) -> None:
+    texts = {"a": "SELECT * FROM b", "b": "SELECT * FROM c", "c": "value = 1", "d": "SELECT * FROM none"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    engine = Engine(f"{tmp_path}/*.sql")
+    changes = engine.follow()
+    assert sorted(changes.added) == ["a", "b", "c"]
+    assert [each.name for each in changes.refused] == ["d"]
+    (tmp_path / "none.sql").write_text("value = 2")
+    changes = engine.look()
+    assert (changes.added, changes.refused, len(changes.mended)) == (["d", "none"], [], 1)
+
+
+def test_known_mistakes_are_not_judged_again(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.sql").write_text(f"wrong = {number}")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    engine.steps.clear()
+    (tmp_path / "good.sql").write_text("value = 1")
+    changes = engine.look()
+    assert (engine.steps, changes.added, changes.refused, len(changes.standing)) == ([1], ["good"], [], 20)
+    engine.steps.clear()
+    engine.declared.doubt_mistakes()
+    assert engine.follow().is_empty
+    assert sum(engine.steps) > 20
+
+
+def test_a_file_that_cannot_be_read_is_a_change_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.sql"
+    path.write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    read = Path.read_text
+
+    def refuse(file: Path, **options: str) -> str:
+        if file == path:
+            raise PermissionError(13, "Permission denied")
+        return read(file, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Declared, "refuse_loose_ends", refuse)
-        (tmp_path / "a.sql").unlink()
-        changes = engine.look()
-    assert (changes.dropped, [each.reason for each in changes.refused]) == (
-        [],
-        ["View b selects from a. Drop b too."],
-    )
-    assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
+        patch.setattr(Path, "read_text", refuse)
+        path.write_text("value = 22")
+        assert [engine.files.look() for _ in range(6)] == [False, True, False, False, False, False]
+        assert [each.reason for each in engine.follow().refused] == [
+            "the file cannot be read: Permission denied"
+        ]
+    assert [engine.files.look() for _ in range(3)].count(True) == 1
+    changes = engine.follow()
+    assert (changes.redefined, len(changes.mended)) == (["a"], 1)
 
 
 def test_a_file_that_nests_too_deeply_is_refused_alone(tmp_path: Path) -> None:

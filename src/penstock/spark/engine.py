@@ -291,6 +291,7 @@ class Engine:
         self._declaring.on_arrays.discard(name)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
             self._declaring.on_arrays.add(name)
+        self._declared.doubt_mistakes()
 
     @overload
     def aggregate(self, name: str, cls_or_fn: Callable[..., Any], returns: str) -> Engine: ...
@@ -334,6 +335,7 @@ class Engine:
         with self._lock:
             _refuse_taken(f"aggregate {name}", name, self._functions, "a function")
             self._declaring.aggregates[name.upper()] = register_aggregate(self._spark, name, given, returns)
+            self._declared.doubt_mistakes()
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
         """Pass the rows of a view to a function, batch by batch, after they have been published.

@@ -66,7 +66,10 @@ class FollowedFiles:
         self._unread: dict[str, str] = {}
 
     def look(self) -> list[RuleChanges]:
-        """Look at all files and apply what has changed; a path that fails leaves the others and the run as they are."""
+        """Look at all files, apply what has changed, and return what that changed.
+
+        A path that fails leaves the others and the run as they are.
+        """
         changes = []
         for path, rules in list(self._rules().items()):
             try:
@@ -90,7 +93,7 @@ class FollowedFiles:
         changes = self._apply(path)
         del self._pending[path]
         self._unread.pop(path, None)
-        return changes
+        return None if changes.is_empty else changes
 
     def _note(self, path: str, told: str) -> None:
         """Records why files are not followed, once as long as it is so."""
