@@ -61,6 +61,16 @@ def test_mistakes_in_the_statement_are_underlined(text: str, marked: str, messag
     assert caught.value.text[caught.value.start : caught.value.end] == marked
 
 
+@pytest.mark.parametrize(
+    "before", ["CREATE VIEW a AS SELECT * FROM cups WHERE value = 1", "CREATE VIEWS FROM 'a.sql' ON cups"]
+)
+def test_a_missing_semicolon_before_the_statement_is_found(before: str) -> None:
+    script = f"{TABLE}{before}\nCREATE VIEWS FROM 'b.sql' ON cups;"
+    with pytest.raises(SqlError, match="The ; before this statement is missing") as caught:
+        parse_script(script)
+    assert caught.value.start == script.rindex("CREATE")
+
+
 def files(path: str, stream: str | None = "cups", form: str = "", **options: str) -> RuleFiles:
     """The files of a statement over the stream `cups`."""
     text = (
