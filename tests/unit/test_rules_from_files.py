@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
+from penstock.spark import rule_sets
 from penstock.spark.declared import Declared, RuleSet
 from penstock.spark.engine import Engine as SparkEngine
 from penstock.spark.rule_following import FollowedFiles
-from penstock.spark.rule_sets import RuleChanges, follow_rules
+from penstock.spark.rule_sets import RuleChanges, follow_rules, refuse_lost_views
 from penstock.spark.sources.rule_files import RuleFiles
+from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
 
@@ -388,6 +391,31 @@ def test_a_rule_may_select_from_the_view_of_a_later_file(tmp_path: Path) -> None
     (tmp_path / "none.sql").write_text("value = 2")
     changes = engine.look()
     assert (changes.added, changes.refused, len(changes.mended)) == (["d", "none"], [], 1)
+
+
+def test_a_start_drops_no_window_for_a_mistake_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "heat.sql"
+    path.write_text("wrong = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    layout = Layout.of(tmp_path / "out", None)
+    refuse_lost_views(engine.declared, layout)
+    views: dict[str, Any] = {"heat": {"dropped": "now"}, "mild": {"projection": None}}
+    monkeypatch.setattr(rule_sets, "known_catalog", lambda _: {"views": views})
+    refuse_lost_views(engine.declared, layout)
+    views["Heat"] = {}
+    told = f"{path}:1: heat: Column wrong does not exist. A start would drop view Heat"
+    with pytest.raises(InputError, match=re.escape(told)):
+        refuse_lost_views(engine.declared, layout)
+    path.write_bytes(b"value = '\xff'")
+    engine.look()
+    with pytest.raises(InputError, match=r"it is not UTF-8 text\. A start would drop view Heat"):
+        refuse_lost_views(engine.declared, layout)
+    path.unlink()
+    engine.look()
+    refuse_lost_views(engine.declared, layout)
 
 
 def test_known_mistakes_are_not_judged_again(tmp_path: Path) -> None:

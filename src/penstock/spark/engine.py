@@ -30,7 +30,7 @@ from penstock.spark.functions import (
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.rule_following import follow_files
-from penstock.spark.rule_sets import RuleChanges
+from penstock.spark.rule_sets import RuleChanges, refuse_lost_views
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
@@ -402,7 +402,8 @@ class Engine:
             progress: called with what the start is doing, repeatedly while that takes long. Raise to abort the start.
 
         Raises:
-            InputError: the engine runs already, has no view, or the folders do not fit it.
+            InputError: the engine runs already, has no view, or the folders do not fit it; or a rule with a mistake declared a window
+                or join view of an earlier run.
             CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
         when = _trigger_of(trigger, available_now, ended)
@@ -417,6 +418,7 @@ class Engine:
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)
+            refuse_lost_views(self._declared, layout)
             run = self._execution = Execution(
                 self._spark,
                 layout,

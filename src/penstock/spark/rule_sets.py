@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from penstock.errors import InputError
 from penstock.spark.declared import Declared, Mistake, RuleSet
+from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.definitions import is_selection
+from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.script import CreateView
 
@@ -88,6 +91,35 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         [each for each in before.refused if each not in refused],
         tuple(refused),
     )
+
+
+def refuse_lost_views(declared: Declared, layout: Layout) -> None:
+    """Make sure that a start drops no view with windows or joined rows because its file has a mistake.
+
+    Args:
+        declared: what is declared.
+        layout: the folders of the run.
+
+    Raises:
+        InputError: it would drop one.
+    """
+    refused = [each for rules in declared.rules.values() for each in rules.refused]
+    if not refused:
+        return
+    entries = (known_catalog(layout) or {"views": {}})["views"]
+    lost = {
+        name.upper(): name
+        for name, entry in entries.items()
+        if "dropped" not in entry and not is_selection(entry) and name.upper() not in declared.spelled
+    }
+    for each in refused:
+        # a file that does not say what it declares may have declared any of them
+        name = next(iter(lost.values()), None) if each.name is None else lost.get(each.name.upper())
+        if name is not None:
+            raise InputError(
+                f"{str(each).removesuffix('.')}. A start would drop view {name} and the state of its windows or join. Correct the file, or remove the rule "
+                "to drop the view."
+            )
 
 
 def _mistakes(
