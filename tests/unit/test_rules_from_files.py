@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
+from penstock.spark import rule_sets
 from penstock.spark.declared import Declared, RuleSet
-from penstock.spark.rule_sets import RuleChanges, follow_rules
+from penstock.spark.engine import Engine as SparkEngine
+from penstock.spark.rule_following import FollowedFiles
+from penstock.spark.rule_sets import RuleChanges, follow_rules, refuse_lost_views
 from penstock.spark.sources.rule_files import RuleFiles
+from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateView, CreateViews, parse_script
+from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
 
 TABLE = "CREATE TABLE cups USING rate; "
 
@@ -55,6 +62,16 @@ def test_mistakes_in_the_statement_are_underlined(text: str, marked: str, messag
         statement(text)
     assert message in caught.value.message
     assert caught.value.text[caught.value.start : caught.value.end] == marked
+
+
+@pytest.mark.parametrize(
+    "before", ["CREATE VIEW a AS SELECT * FROM cups WHERE value = 1", "CREATE VIEWS FROM 'a.sql' ON cups"]
+)
+def test_a_missing_semicolon_before_the_statement_is_found(before: str) -> None:
+    script = f"{TABLE}{before}\nCREATE VIEWS FROM 'b.sql' ON cups;"
+    with pytest.raises(SqlError, match="The ; before this statement is missing") as caught:
+        parse_script(script)
+    assert caught.value.start == script.rindex("CREATE")
 
 
 def files(path: str, stream: str | None = "cups", form: str = "", **options: str) -> RuleFiles:
@@ -168,6 +185,12 @@ def test_paths_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     assert queries(files(f"{tmp_path}/*.sql")) == {}
 
 
+def put(declared: Declared, name: str, view: CreateView) -> None:
+    """Adds a view that is not bound."""
+    definition = SimpleNamespace(sql=view.text)
+    declared.put(name, SimpleNamespace(query=view.query, text=view.text, definition=definition))  # type: ignore[arg-type]
+
+
 class Engine:
     """Declares views without Spark: conditions with `wrong` in them are mistakes."""
 
@@ -184,7 +207,10 @@ class Engine:
         """Adds views, or none of them."""
         self.steps.append(len(views))
         for name, view in views.items():
-            staged.put(name, view)  # type: ignore[arg-type]
+            for source, _ in sources_of(view.query):
+                if source.upper() not in staged.spelled and source not in staged.streams:
+                    raise UnknownNameError(f"Stream or view {source} does not exist.", view.text, 0, 1)
+            put(staged, name, view)
             if "wrong" in view.text:
                 raise SqlError("Column wrong does not exist.", view.text, view.text.index("wrong"), view.end)
 
@@ -298,7 +324,7 @@ def test_a_reason_is_cut(tmp_path: Path) -> None:
 def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
     engine = Engine(f"{tmp_path}/*.sql")
-    engine.declared.put("A", parse_script(TABLE + "CREATE VIEW A AS SELECT * FROM cups").views[0])  # type: ignore[arg-type]
+    put(engine.declared, "A", parse_script(TABLE + "CREATE VIEW A AS SELECT * FROM cups").views[0])
     changes = engine.follow()
     assert [str(each) for each in changes.refused] == [
         f"{tmp_path}/a.sql: a: A exists already. Choose another name."
@@ -319,18 +345,215 @@ def test_a_name_in_another_case_is_the_same_view(tmp_path: Path) -> None:
 
 def test_a_view_that_another_selects_from_is_not_dropped(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("value = 1")
+    (tmp_path / "b.sql").write_text("SELECT * FROM a")
     engine = Engine(f"{tmp_path}/*.sql")
     engine.follow()
+    (tmp_path / "a.sql").unlink()
+    changes = engine.look()
+    told = ["View b selects from a. Drop b too."]
+    assert (changes.dropped, [each.reason for each in changes.refused]) == ([], told)
+    assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
+    (tmp_path / "b.sql").unlink()
+    changes = engine.look()
+    assert (changes.dropped, len(changes.mended)) == (["a", "b"], 1)
+    assert list(engine.declared.views) == []
 
-    def refuse(_: Declared) -> None:
-        raise InputError("View b selects from a. Drop b too.")
+
+def test_views_over_one_another_are_dropped_together_but_for_those_that_others_need(tmp_path: Path) -> None:
+    texts = {"a_base": "value = 1", "b_alert": "SELECT * FROM a_base", "c": "value = 2"}
+    texts |= {"d": "SELECT * FROM c", "e": "SELECT * FROM d"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    for name in ("a_base", "b_alert", "c", "d"):
+        (tmp_path / f"{name}.sql").unlink()
+    changes = engine.look()
+    assert changes.dropped == ["a_base", "b_alert"]
+    assert [(each.name, each.reason) for each in changes.refused] == [
+        ("d", "View e selects from d. Drop e too."),
+        ("c", "View d selects from c. Drop d too."),
+    ]
+    (tmp_path / "e.sql").write_text("value = 3")
+    changes = engine.look()
+    assert (changes.redefined, changes.dropped) == (["e"], ["c", "d"])
+    assert engine.declared.rules[engine.path].refused == ()
+
+
+def test_a_rule_may_select_from_the_view_of_a_later_file(tmp_path: Path) -> None:
+    texts = {"a": "SELECT * FROM b", "b": "SELECT * FROM c", "c": "value = 1", "d": "SELECT * FROM none"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    engine = Engine(f"{tmp_path}/*.sql")
+    changes = engine.follow()
+    assert sorted(changes.added) == ["a", "b", "c"]
+    assert [each.name for each in changes.refused] == ["d"]
+    (tmp_path / "none.sql").write_text("value = 2")
+    changes = engine.look()
+    assert (changes.added, changes.refused, len(changes.mended)) == (["d", "none"], [], 1)
+
+
+def test_a_start_drops_no_window_for_a_mistake_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "heat.sql"
+    path.write_text("wrong = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    layout = Layout.of(tmp_path / "out", None)
+    refuse_lost_views(engine.declared, layout)
+    views: dict[str, Any] = {"heat": {"dropped": "now"}, "mild": {"projection": None}}
+    monkeypatch.setattr(rule_sets, "known_catalog", lambda _: {"views": views})
+    refuse_lost_views(engine.declared, layout)
+    views["Heat"] = {}
+    told = f"{path}:1: heat: Column wrong does not exist. A start would drop view Heat"
+    with pytest.raises(InputError, match=re.escape(told)):
+        refuse_lost_views(engine.declared, layout)
+    path.write_bytes(b"value = '\xff'")
+    engine.look()
+    with pytest.raises(InputError, match=r"it is not UTF-8 text\. A start would drop view Heat"):
+        refuse_lost_views(engine.declared, layout)
+    path.unlink()
+    engine.look()
+    refuse_lost_views(engine.declared, layout)
+
+
+def test_known_mistakes_are_not_judged_again(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.sql").write_text(f"wrong = {number}")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    engine.steps.clear()
+    (tmp_path / "good.sql").write_text("value = 1")
+    changes = engine.look()
+    assert (engine.steps, changes.added, changes.refused, len(changes.standing)) == ([1], ["good"], [], 20)
+    engine.steps.clear()
+    engine.declared.doubt_mistakes()
+    assert engine.follow().is_empty
+    assert sum(engine.steps) > 20
+
+
+def test_a_file_that_cannot_be_read_is_a_change_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.sql"
+    path.write_text("value = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    read = Path.read_text
+
+    def refuse(file: Path, **options: str) -> str:
+        if file == path:
+            raise PermissionError(13, "Permission denied")
+        return read(file, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Declared, "refuse_loose_ends", refuse)
-        (tmp_path / "a.sql").unlink()
-        changes = engine.look()
-    assert (changes.dropped, [each.reason for each in changes.refused]) == (
-        [],
-        ["View b selects from a. Drop b too."],
-    )
-    assert isinstance(engine.declared.rules[engine.path].views["a"], Rule)
+        patch.setattr(Path, "read_text", refuse)
+        path.write_text("value = 22")
+        assert [engine.files.look() for _ in range(6)] == [False, True, False, False, False, False]
+        assert [each.reason for each in engine.follow().refused] == [
+            "the file cannot be read: Permission denied"
+        ]
+    assert [engine.files.look() for _ in range(3)].count(True) == 1
+    changes = engine.follow()
+    assert (changes.redefined, len(changes.mended)) == (["a"], 1)
+
+
+def test_a_file_that_nests_too_deeply_is_refused_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    (tmp_path / "b.json").write_text('{"name": "b", "condition": "value = 1"}')
+    found = files(f"{tmp_path}/*.json", form="json")
+    assert list(queries(found)) == ["b"]
+    assert refusals(found) == [f"{tmp_path}/a.json: the file cannot be read: it nests too deeply"]
+
+
+class Following:
+    """Follows the files of `Engine` objects without a run; `failures` are raised by the next changes."""
+
+    def __init__(self, *engines: Engine) -> None:
+        self.engines = {engine.path: engine for engine in engines}
+        self.failures: list[Exception] = []
+        self.events = self
+        self.told: list[str] = []
+        rules = {engine.path: engine.declared.rules[engine.path] for engine in engines}
+        self.followed = FollowedFiles(self, lambda: rules, self.apply)  # type: ignore[arg-type]
+
+    def record(self, kind: str, *, rules: str, told: str) -> None:
+        """Takes an event."""
+        self.told.append(f"{kind} {Path(rules).parent.name}: {told}")
+
+    def apply(self, path: str) -> RuleChanges:
+        """Declares what the files have, or fails."""
+        if self.failures:
+            raise self.failures.pop()
+        return self.engines[path].follow()
+
+    def look(self, times: int = 1) -> list[RuleChanges]:
+        """What looks find."""
+        return [each for _ in range(times) for each in self.followed.look()]
+
+
+def two_folders(tmp_path: Path) -> tuple[Following, Path, Path]:
+    """Files in folders `a` and `b`, followed."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    engines = [Engine(f"{tmp_path}/{name}/*.sql") for name in "ab"]
+    return Following(*engines), tmp_path / "a" / "x.sql", tmp_path / "b" / "y.sql"
+
+
+def test_files_that_cannot_be_listed_do_not_end_following(tmp_path: Path) -> None:
+    following, first, second = two_folders(tmp_path)
+    first.write_text("value = 1")
+    second.write_text("value = 1")
+
+    def fail(_: RuleFiles) -> Mapping[str, Any]:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.MonkeyPatch.context() as patch:
+        broken = following.engines[f"{first.parent}/*.sql"].files
+        stamps = RuleFiles._stamps
+        patch.setattr(RuleFiles, "_stamps", lambda files: (fail if files is broken else stamps)(files))
+        (changes,) = following.look(3)
+        assert changes.added == ["y"]
+        assert len(following.told) == 1
+        assert following.told[0].startswith("rules_unread a: ")
+    (changes,) = following.look(2)
+    assert changes.added == ["x"]
+
+
+def test_a_change_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following, first, second = two_folders(tmp_path)
+    following.failures = [RuntimeError("no luck")]
+    first.write_text("value = 1")
+    second.write_text("value = 1")
+    (changes,) = following.look(2)
+    assert changes.added == ["y"]
+    assert [each.partition(":")[0] for each in following.told] == ["rules_unread a"]
+    assert following.look(3) == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    (changes,) = following.look()
+    assert changes.added == ["x"]
+    assert following.look(3) == []
+
+
+def test_what_a_run_has_not_taken_is_not_declared() -> None:
+    class Run:
+        """A run that fails once."""
+
+        active = True
+        taken: ClassVar[list[object]] = []
+
+        def set_sinks(self, sinks: object) -> None:
+            """Fails at the first call."""
+            self.taken.append(sinks)
+            if len(self.taken) == 1:
+                raise RuntimeError("no luck")
+
+    engine = SparkEngine.__new__(SparkEngine)
+    before, staged = Declared(), Declared()
+    engine._declared, engine._execution = before, Run()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError):
+        engine._install(staged)
+    assert engine._declared is before
+    assert len(Run.taken) == 2
+    engine._install(staged)
+    assert engine._declared is staged

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -50,6 +50,21 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Mistake:
+    """Why a rule is not declared.
+
+    Attributes:
+        rule: the rule.
+        refused: the reason.
+        beside: what the rule was judged beside, see `Declared.beside`.
+    """
+
+    rule: Rule
+    refused: RefusedRule
+    beside: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RuleSet:
     """The views of a CREATE VIEWS statement.
 
@@ -57,11 +72,13 @@ class RuleSet:
         files: the files; they may have changed since.
         views: the rules in force, by the name of their view.
         refused: what was not declared, and why.
+        mistakes: of rules that were read and not declared, by the name of their view.
     """
 
     files: RuleFiles
     views: Mapping[str, Rule] = field(default_factory=dict)
     refused: tuple[RefusedRule, ...] = ()
+    mistakes: Mapping[str, Mistake] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -309,7 +326,36 @@ class Declared:
         gone = {name.upper(): None for name in self.touched if name.upper() not in self.spelled}
         for name in (name for each in gone for name in self.above.get(each, ())):
             source = next(each for each, _ in sources_of(self.views[name].query) if each.upper() in gone)
-            raise InputError(f"View {name} selects from {source}. Drop {name} too.")
+            raise _needed(source, name)
+
+    def drop_unneeded(self, names: Collection[str]) -> dict[str, InputError]:
+        """Drops views together, but for those that a remaining view selects from, and returns why each of these remains."""
+        gone = dict.fromkeys(names)
+        remaining: dict[str, InputError] = {}
+        while needed := {
+            name: user
+            for name in gone
+            if (user := next((each for each in self.above.get(name.upper(), ()) if each not in gone), None))
+        }:
+            remaining |= {name: _needed(name, user) for name, user in needed.items()}
+            gone = {name: None for name in gone if name not in needed}
+        for name in gone:
+            self.drop(name)
+        return remaining
+
+    def beside(self, name: str, query: Query) -> tuple[object, ...]:
+        """What decides, besides its text and the functions, whether a view can be declared: equal where nothing of that changed."""
+        above = self.dependents([name])
+        return (
+            (*self.streams, *self.statics),
+            self.beneath(query),
+            tuple((each, self.views[each].definition.sql) for each in above),
+            tuple(sink.view for sink in self.sinks if sink.view == name or sink.view in above),
+        )
+
+    def doubt_mistakes(self) -> None:
+        """Makes sure that all rules with mistakes are judged anew when their files change: functions are others now."""
+        self.rules = {path: replace(rules, mistakes={}) for path, rules in self.rules.items()}
 
     def refuse_other_tables(self, script: Script) -> None:
         """Makes sure that a changed script still declares the tables as they were.
@@ -356,6 +402,10 @@ class Declared:
         for name in reversed(named):
             visit(name)
         return ended[::-1]
+
+
+def _needed(name: str, user: str) -> InputError:
+    return InputError(f"View {user} selects from {name}. Drop {user} too.")
 
 
 class _Queries(Mapping[str, Query]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -30,7 +30,7 @@ from penstock.spark.functions import (
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.rule_following import follow_files
-from penstock.spark.rule_sets import RuleChanges
+from penstock.spark.rule_sets import RuleChanges, refuse_lost_views
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
@@ -291,6 +291,7 @@ class Engine:
         self._declaring.on_arrays.discard(name)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
             self._declaring.on_arrays.add(name)
+        self._declared.doubt_mistakes()
 
     @overload
     def aggregate(self, name: str, cls_or_fn: Callable[..., Any], returns: str) -> Engine: ...
@@ -334,6 +335,7 @@ class Engine:
         with self._lock:
             _refuse_taken(f"aggregate {name}", name, self._functions, "a function")
             self._declaring.aggregates[name.upper()] = register_aggregate(self._spark, name, given, returns)
+            self._declared.doubt_mistakes()
 
     def sink(self, view: str, write: SinkFunction) -> Engine:
         """Pass the rows of a view to a function, batch by batch, after they have been published.
@@ -400,7 +402,8 @@ class Engine:
             progress: called with what the start is doing, repeatedly while that takes long. Raise to abort the start.
 
         Raises:
-            InputError: the engine runs already, has no view, or the folders do not fit it.
+            InputError: the engine runs already, has no view, or the folders do not fit it; or a rule with a mistake declared a window
+                or join view of an earlier run.
             CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
         when = _trigger_of(trigger, available_now, ended)
@@ -415,6 +418,7 @@ class Engine:
             layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)
+            refuse_lost_views(self._declared, layout)
             run = self._execution = Execution(
                 self._spark,
                 layout,
@@ -466,19 +470,29 @@ class Engine:
                 run.rules_changed(RuleChanges(path, standing=rules.refused))
             follow_files(run, self._lock, lambda: self._declared.rules, self._apply_rules)
 
-    def _apply_rules(self, paths: Sequence[str]) -> list[RuleChanges]:
-        """Brings the views of CREATE VIEWS statements, by their paths, to what their files have."""
+    def _apply_rules(self, path: str) -> RuleChanges:
+        """Brings the views of a CREATE VIEWS statement, by its path, to what its files have."""
         staged = self._declared.copy()
-        changes = [self._declaring.follow(staged, path) for path in paths]
+        changes = self._declaring.follow(staged, path)
         self._install(staged)
         return changes
 
     def _install(self, staged: Declared) -> None:
-        before, self._declared = self._declared, staged
         run = self._execution
         if run is None or not run.active:
+            self._declared = staged
             return
+        try:
+            self._hand_over(run, staged)
+        except BaseException:
+            run.set_sinks(self._declared.sinks_by_stream())
+            raise
+        self._declared = staged
         self._follow_rules()
+
+    def _hand_over(self, run: Execution, staged: Declared) -> None:
+        """Brings a run to what is declared anew; after a failure it can be repeated."""
+        before = self._declared
         run.set_sinks(staged.sinks_by_stream())
         if staged.statics.keys() != before.statics.keys() or (
             staged.touches(before, JoinDefinition) and staged.joins != before.joins

@@ -6,7 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import InputError
-from penstock.spark.declared import Declared, RuleSet
+from penstock.spark.declared import Declared, Mistake, RuleSet
+from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.definitions import is_selection
+from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.script import CreateView
 
@@ -22,6 +25,7 @@ class RuleChanges:
         path: of the statement.
         added, redefined, dropped: names of views.
         refused: rules with mistakes that were not known; the views of old ones remain as they were.
+        mended: rules whose mistakes were known and are no more.
         standing: all rules with mistakes, known or not.
     """
 
@@ -30,7 +34,13 @@ class RuleChanges:
     redefined: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     refused: list[RefusedRule] = field(default_factory=list)
+    mended: list[RefusedRule] = field(default_factory=list)
     standing: tuple[RefusedRule, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether views and rules with mistakes are as they were."""
+        return not (self.added or self.redefined or self.dropped or self.refused or self.mended)
 
 
 def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
@@ -61,18 +71,16 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         for name, rule in free.items()
         if name not in before.views or before.views[name].view.text != rule.view.text
     }
-    mistakes = dict(_declared(staged, changed, declare))
-    refused += [changed[name].refused(error) for name, error in mistakes.items()]
-    views = dict(before.views)
+    gone = [name for name in _gone(before, rules, refused) if name in staged.views]
+    needed = staged.drop_unneeded(gone)
+    mistakes = _mistakes(staged, changed, before.mistakes, declare)
+    needed = staged.drop_unneeded(needed)
+    refused += [each.refused for each in mistakes.values()]
+    refused += [before.views[name].refused(error) for name, error in needed.items()]
+    views = {name: rule for name, rule in before.views.items() if name in staged.views}
+    dropped = [name for name in gone if name not in needed]
     views.update((name, rule) for name, rule in free.items() if name not in mistakes)
-    dropped = []
-    for name in _gone(before, rules, refused):
-        if (error := _drop(staged, name)) is not None:
-            refused.append(before.views[name].refused(error))
-            continue
-        del views[name]
-        dropped.append(name)
-    staged.rules[path] = RuleSet(before.files, views, tuple(refused))
+    staged.rules[path] = RuleSet(before.files, views, tuple(refused), mistakes)
     good = [name for name in changed if name not in mistakes]
     return RuleChanges(
         path,
@@ -80,22 +88,75 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         [name for name in good if name in before.views],
         dropped,
         [each for each in refused if each not in before.refused],
+        [each for each in before.refused if each not in refused],
         tuple(refused),
     )
 
 
-def _declared(
-    staged: Declared, rules: Mapping[str, Rule], declare: Declare
-) -> Iterator[tuple[str, InputError]]:
-    """Declares the rules that can be, and yields the others with their mistakes: by halves, as a mistake fails all of a step."""
-    if not rules:
+def refuse_lost_views(declared: Declared, layout: Layout) -> None:
+    """Make sure that a start drops no view with windows or joined rows because its file has a mistake.
+
+    Args:
+        declared: what is declared.
+        layout: the folders of the run.
+
+    Raises:
+        InputError: it would drop one.
+    """
+    refused = [each for rules in declared.rules.values() for each in rules.refused]
+    if not refused:
         return
+    entries = (known_catalog(layout) or {"views": {}})["views"]
+    lost = {
+        name.upper(): name
+        for name, entry in entries.items()
+        if "dropped" not in entry and not is_selection(entry) and name.upper() not in declared.spelled
+    }
+    for each in refused:
+        # a file that does not say what it declares may have declared any of them
+        name = next(iter(lost.values()), None) if each.name is None else lost.get(each.name.upper())
+        if name is not None:
+            raise InputError(
+                f"{str(each).removesuffix('.')}. A start would drop view {name} and the state of its windows or join. Correct the file, or remove the rule "
+                "to drop the view."
+            )
+
+
+def _mistakes(
+    staged: Declared, rules: Mapping[str, Rule], known: Mapping[str, Mistake], declare: Declare
+) -> dict[str, Mistake]:
+    """Declares the rules that can be, in any order, and returns the mistakes of the others.
+
+    A known mistake stands while its rule and what it was judged beside are the same.
+    """
+    mistakes = {name: known[name] for name in rules if name in known}
+    left = dict(rules)
+    while due := {
+        name: rule for name, rule in left.items() if not _stands(mistakes.get(name), staged, name, rule)
+    }:
+        found = dict(_declared(staged, due, declare))
+        mistakes |= found
+        left = {name: rule for name, rule in left.items() if name not in due or name in found}
+    return {name: mistakes[name] for name in left}
+
+
+def _stands(mistake: Mistake | None, staged: Declared, name: str, rule: Rule) -> bool:
+    return (
+        mistake is not None
+        and (mistake.rule.view.text, mistake.rule.place) == (rule.view.text, rule.place)
+        and mistake.beside == staged.beside(name, rule.view.query)
+    )
+
+
+def _declared(staged: Declared, rules: Mapping[str, Rule], declare: Declare) -> Iterator[tuple[str, Mistake]]:
+    """Declares the rules that can be, and yields the others with their mistakes: by halves, as a mistake fails all of a step."""
     trial = staged.copy()
     try:
         declare(trial, {name: rule.view for name, rule in rules.items()})
     except InputError as error:
         if len(rules) == 1:
-            yield next(iter(rules)), error
+            ((name, rule),) = rules.items()
+            yield name, Mistake(rule, rule.refused(error), staged.beside(name, rule.view.query))
             return
         pairs = list(rules.items())
         half = len(pairs) // 2
@@ -114,15 +175,3 @@ def _gone(before: RuleSet, rules: Collection[str], refused: list[RefusedRule]) -
         for name, rule in before.views.items()
         if name not in rules and name.upper() not in named and rule.file not in unclear
     ]
-
-
-def _drop(staged: Declared, name: str) -> InputError | None:
-    """Drops a view, or returns why it cannot be."""
-    trial = staged.copy()
-    trial.drop(name)
-    try:
-        trial.refuse_loose_ends()
-    except InputError as error:
-        return error
-    staged.adopt(trial)
-    return None

@@ -76,7 +76,7 @@ class RuleFiles:
         """Look at the files again, and read those that have changed since the last look but one and not since the last.
 
         Returns:
-            Whether a file was read again or is gone.
+            Whether a file has other rules, or others that cannot be read, than before.
         """
         if self.is_away:
             return False
@@ -90,11 +90,12 @@ class RuleFiles:
             if file not in self._unsettled or self._unsettled[file] != stamp:
                 unsettled[file] = stamp
                 continue
-            is_changed = True
             if stamp is None:
                 del self._files[file]
+                is_changed = True
             else:
-                self._files[file] = self._read(file, stamp)
+                read = self._files[file] = self._read(file, stamp)
+                is_changed |= known is None or known.rules != read.rules
         self._unsettled = unsettled
         return is_changed
 
@@ -143,10 +144,12 @@ class RuleFiles:
     def _read(self, file: str, stamp: _Stamp) -> _Read:
         try:
             return _Read(stamp, tuple(self._rules(file)))
-        except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+        except (OSError, ValueError, csv.Error, pa.ArrowException, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             if isinstance(error, UnicodeDecodeError):
                 reason = "it is not UTF-8 text"
+            elif isinstance(error, RecursionError):
+                reason = "it nests too deeply"
             told = f"the file cannot be read: {' '.join(reason.split())}"
             return _Read(
                 None if isinstance(error, OSError) else stamp, (RefusedRule(None, file, file, told),)

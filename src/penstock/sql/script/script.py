@@ -61,6 +61,9 @@ _BEGINNINGS = (
     (TokenType.CREATE, TokenType.VIEW),
     (TokenType.INSERT, TokenType.INTO),
 )
+_FIRST = frozenset(kind for kind, _ in _BEGINNINGS)
+#: CREATE VIEWS FROM 'path'; VIEWS may be a name as well
+_RULES = (TokenType.CREATE, TokenType.VAR, TokenType.FROM, TokenType.STRING)
 
 #: a view whose text may have a known shape
 _VIEW = re.compile(
@@ -441,13 +444,16 @@ def _split(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
             if position > first:
                 yield tokens[first:position]
             first = position + 1
-        elif (
-            position > first
-            and tuple(each.token_type for each in tokens[position : position + 2]) in _BEGINNINGS
-        ):
+        elif position > first and token.token_type in _FIRST and _begins(tokens[position : position + 4]):
             raise SqlError("The ; before this statement is missing.", text, token.start, token.end + 1)
     if first < len(tokens):
         yield tokens[first:]
+
+
+def _begins(tokens: Sequence[Token]) -> bool:
+    """Whether four tokens begin a statement."""
+    kinds = tuple(each.token_type for each in tokens)
+    return kinds[:2] in _BEGINNINGS or (kinds == _RULES and tokens[1].text.upper() == "VIEWS")
 
 
 @dataclass(slots=True)
