@@ -105,8 +105,8 @@ def revised(
     deletes = newest.filter(pa.array(gone)).select([*own, ROW])
     rows = pa.concat_tables([upserts.select([*own, ROW]), deletes])
     marks: dict[str, list[object]] = {name: [] for name in MARKS.names}
-    upserts = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
-    counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - upserts))
+    shown_before = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
+    counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - shown_before))
     windows: dict[int, int] = {}
     for number, end in enumerate(moments(rows, f"{ROW}.end").tolist()):
         known = worth.get(end)
