@@ -223,18 +223,35 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
     assert "window view daily of fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
-def test_rules_with_mistakes_are_a_problem_until_they_are_mended(layout: Layout) -> None:
-    mistake = "rules/a.sql:3: a: Column x does not exist."
-    for refused in ([mistake], []):
-        status = StatusFile(layout, dict, every_seconds=60)
-        log = EventLog(layout.events, told=status.book.note)
-        log.record("run_started")
-        log.record("rules_changed", rules="rules/*.sql", refused=refused)
-        status.close()
-        problems = [line for line in problem_lines(folder_status(layout.output)) if line.startswith("rules ")]
-        assert problems == [
-            f"rules rules/*.sql: 1 rule with mistakes left out, such as {each}" for each in refused
-        ]
+@pytest.mark.parametrize(
+    ("refused", "kept", "told"),
+    [
+        (0, 0, None),
+        (1, 0, "1 rule with mistakes: it has no earlier definition and is left out"),
+        (1, 1, "1 rule with mistakes: the last good definition of it runs"),
+        (3, 0, "3 rules with mistakes: 3 left out"),
+        (
+            200,
+            198,
+            "200 rules with mistakes: the last good definition of 198 runs, 2 left out; `penstock check` names all",
+        ),
+    ],
+)
+def test_rules_with_mistakes_are_problems_until_they_are_mended(
+    layout: Layout, refused: int, kept: int, told: str | None
+) -> None:
+    named = [f"rules/{number}.sql:3: Column x does not exist." for number in range(min(refused, 100))]
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+    log.record("run_started")
+    log.record("rules_changed", rules="rules/*.sql", refused=["old"], refused_count=1, kept_count=0)
+    log.record("rules_changed", rules="rules/*.sql", refused=named, refused_count=refused, kept_count=kept)
+    status.close()
+    problems = [line for line in problem_lines(folder_status(layout.output)) if line.startswith("rule")]
+    assert problems == [
+        *([] if told is None else [f"rules rules/*.sql: {told}"]),
+        *(f"rule {each}" for each in named[:3]),
+    ]
 
 
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:

@@ -77,6 +77,8 @@ def run(
             except StartStoppedError:
                 console.print("Stopped during the start. Run the same command again to start.")
                 return
+            for refused in engine.refused_rules:
+                console.print(f"warning: rule with a mistake: {refused}", style="red")
             for event in running.events("views_changed"):
                 for what, happened in (
                     ("redefined", "redefined; the new definition applies to tuples that arrive from now on"),

@@ -89,7 +89,7 @@ _WORDS = {
     "static_table_back": "readable again",
     "expression_raised": "an expression failed for some tuples",
     "rules_changed": "rules changed",
-    "rule_refused": "rule refused; an earlier definition of its view remains",
+    "rule_refused": "rule refused",
     "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
     "event_times_unusable": "tuples without a usable event time, left out of windows",

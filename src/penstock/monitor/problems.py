@@ -35,15 +35,27 @@ def problem_lines(document: Document) -> Iterator[str]:
             yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
-    for path, refused in document.get("refused_rules", {}).items():
-        if refused:
-            yield f"rules {path}: {counted(len(refused), 'rule')} with mistakes left out, such as {refused[0]}"
+    for path, rules in document.get("rules", {}).items():
+        yield from _of_rules(path, rules)
     for name, view in document["views"].items():
         if not view.get("dropped"):
             yield from _of_view(name, view)
     output = shlex.quote(document["output"])
     for name, stream in streams.items():
         yield from _of_records(name, stream, output, is_named=name in lost)
+
+
+def _of_rules(path: str, rules: Mapping[str, Any]) -> Iterator[str]:
+    """The rules with mistakes of a CREATE VIEWS statement: how many, then the first of them."""
+    refused, kept = rules["refused"], rules["kept"]
+    if not refused:
+        return
+    runs = f"the last good definition of {'it' if refused == 1 else f'{kept:,}'} runs"
+    left = "it has no earlier definition and is left out" if refused == 1 else f"{refused - kept:,} left out"
+    parts = [*([runs] if kept else ()), *([left] if kept < refused else ())]
+    all_named = "; `penstock check` names all" if refused > _NAMED else ""
+    yield f"rules {path}: {counted(refused, 'rule')} with mistakes: {', '.join(parts)}{all_named}"
+    yield from (f"rule {each}" for each in rules["named"][:_NAMED])
 
 
 def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
