@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,9 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
-from penstock.spark.reporting.catalog import find_view
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.ingest.totals import Totals
+from penstock.spark.reporting.catalog import find_view, known_catalog
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.cataloguing import CatalogWriter
@@ -56,6 +59,19 @@ def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layou
     stream = folder_status(layout.output)["streams"]["orders"]
     assert (stream["batches"], stream["tuples"]) == (3, 20)
     assert stream["selections"] == {"large": 7, "silent": 1}
+
+
+def test_rows_of_a_selection_are_those_of_its_present_definition(layout: Layout) -> None:
+    counts = StageCounts(tuples=9, matched=9, pairs=14, view_pairs=np.array([5, 0, 9]))
+    totals = Totals().plus(counts, ("large", "new", "silent"), (2, 1, 1), {}, {}, 0, 1.0)
+    pairs = {"large": 100, **totals.view_pairs}
+    assert list(pairs.values()) == [100, 5, 9]
+    catalog = known_catalog(layout)
+    assert catalog is not None
+    catalog["views"]["large"]["number"] = 2
+    CATALOG.replace(layout.catalog, catalog)
+    StatusFile(layout, lambda: {"orders": pairs}, every_seconds=60).close()
+    assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"silent": 9, "large": 5}
 
 
 def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(layout: Layout) -> None:
