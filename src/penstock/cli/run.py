@@ -53,6 +53,7 @@ def run(
 ) -> None:
     """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
     from penstock.cli.watch import Watcher
+    from penstock.monitor.figures import shown_view
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
@@ -85,7 +86,9 @@ def run(
                     ("dropped", "dropped"),
                 ):
                     if event[what]:
-                        console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
+                        console.print(
+                            f"stream {event['stream']}: {happened}: {', '.join(map(shown_view, event[what]))}"
+                        )
 
             incomplete: set[str] = set()
 

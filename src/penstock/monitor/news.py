@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.monitor.book import MEASURED
 from penstock.monitor.deadlines import REPEATED
-from penstock.monitor.figures import clock, listed, shortened
+from penstock.monitor.figures import clock, shortened, view_words, views_words
 from penstock.monitor.troubles import AGAIN_SECONDS, seconds_of
 
 #: views that a line names at the most
@@ -137,9 +137,9 @@ def _subject(event: Mapping[str, Any]) -> str:
     """The view, static table or stream that an event is about."""
     views = event.get("views")
     if event.get("view"):
-        return f"view {event['view']}"
+        return view_words(str(event["view"]))
     if isinstance(views, list) and views:
-        return f"{'view' if len(views) == 1 else 'views'} {listed(views, _NAMED)}"
+        return views_words(views, _NAMED)
     if event.get("table"):
         return f"static table {event['table']}"
     return f"stream {event['stream']}" if event.get("stream") else ""

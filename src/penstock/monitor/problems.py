@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.figures import counted
+from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
@@ -69,18 +69,18 @@ def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
 def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     standing = view.get("standing") or {}
     if standing.get("violations"):
-        yield f"view {name}: LOSS promise broken {counted(standing['violations'], 'time')}"
+        yield f"{view_words(name)}: LOSS promise broken {counted(standing['violations'], 'time')}"
     if standing.get("overloaded"):
-        yield f"view {name}: overloaded, most of its windows miss their deadline"
+        yield f"{view_words(name)}: overloaded, most of its windows miss their deadline"
     if standing.get("failing"):
-        yield f"view {name}: most of its windows fail"
+        yield f"{view_words(name)}: most of its windows fail"
     for table, known in (view.get("tables") or {}).items():
         if lost := known.get("lost"):
             yield f"static table {table} is lost; its last version remains in use: {lost['reason']}"
     if view.get("raised"):
-        yield f"view {name}: a condition failed, {counted(view['raised'], 'joined row')} left out"
+        yield f"{view_words(name)}: a condition failed, {counted(view['raised'], 'joined row')} left out"
     if overflowed := overflow_words(view.get("overflowed", 0)):
-        yield f"view {name}: {overflowed}"
+        yield f"{view_words(name)}: {overflowed}"
 
 
 def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:
