@@ -59,6 +59,10 @@ def test_a_second_start_adds_topics_to_the_broker_that_runs(tmp_path: Path) -> N
         assert "`penstock run SCRIPT`" in first.stdout
         assert (
             f"CREATE TABLE payments (id BIGINT, ...) USING kafka OPTIONS (kafka.bootstrap.servers '{address}', "
+            in first.stdout
+        )
+        assert (
+            f"CREATE TABLE payments USING kafka OPTIONS (kafka.bootstrap.servers '{address}', topic 'payments');"
             in lines[-1]
         )
         second = _called(

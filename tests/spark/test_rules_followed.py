@@ -11,7 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.cli.main import main
+from penstock.monitor.folder import folder_status
+from penstock.monitor.problems import problem_lines
 from penstock.spark.engine import Engine
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -65,11 +68,22 @@ def test_a_stream_follows_its_rules_and_a_restart_reads_them_again(spark: SparkS
         (event,) = run.events("rule_refused")
         assert event["view"] == "swiss"
         assert "swiss.sql:1: Column Basel does not exist" in event["told"]
+        assert event["told"].endswith("(its last good definition runs)")
         (folder / "in" / "1.csv").write_text("4,Rome\n5,Basel\n6,Oslo\n")
         _await(lambda: run.status().streams["orders"].tuples == 6)
         assert (rows("swiss"), rows("broken")) == ([5], [4])
     again = Engine(spark).execute(_script(folder))
     assert list(again.views) == ["every", "broken"]
+    (folder / "in" / "2.csv").write_text("7,Basel\n8,Bern\n")
+    with again.start(folder / "out", trigger=Trigger.available_now()) as run:
+        run.await_termination()
+        assert rows("swiss") == [5, 7]
+    assert list(again.views) == ["every", "broken", "swiss"]
+    (refused,) = again.refused_rules
+    assert refused.endswith("(its last good definition runs)")
+    (problem, rule) = [each for each in problem_lines(folder_status(folder / "out")) if "rule" in each]
+    assert problem.endswith("rules/*.sql: 1 rule with mistakes: the last good definition of it runs")
+    assert rule == f"rule {refused}"
 
 
 def test_a_watched_script_keeps_its_rules(spark: SparkSession, folder: Path) -> None:

@@ -110,3 +110,12 @@ def test_what_is_logged_with_a_traceback_is_one_line_on_the_screen(
         capsys.readouterr().err == "penstock: error: the controller failed on batch 3\npenstock: a mistake\n"
     )
     assert "ValueError: of a controller" in (tmp_path / "spark.log").read_text()
+
+
+def test_a_command_ends_without_a_search_for_garbage() -> None:
+    program = (
+        "import atexit, gc, sys; from penstock.cli.main import main; sys.argv = ['penstock', '--version']; "
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"

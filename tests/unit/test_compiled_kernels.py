@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.compiled import cache_folder
+from penstock.cache_folder import cache_folder
 
 SMALL = """
 import numpy as np

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from penstock.kernels.compiled import cache_folder
+from penstock.cache_folder import cache_folder
 from penstock.spark.sessions import jvm
 
 MAGIC = bytes.fromhex("a8ab0bf0")
@@ -41,6 +43,12 @@ def test_the_banner_is_kept_from_the_screen_and_all_else_is_not() -> None:
     assert "".join(passed_on) == (
         'Exception in thread "main" java.lang.OutOfMemoryError\n\n\tat Setting default log level to\n\ufffd\n'
     )
+
+
+def test_the_jvm_starts_before_numba_and_pandas_are_loaded() -> None:
+    program = "import sys, penstock.spark.sessions.build; print({'numba', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 @pytest.mark.parametrize("below", ["cache", 'my "own" cache\'s'])

@@ -83,6 +83,14 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
         "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 3 matched, 25.0% matched no view | 2 selections | "
         "backlog 1,200 records"
     )
+    shares = {(4, 4): "4 matched | 2", (0, 4): "0 matched, 100.0% matched no view"}
+    shares |= {
+        (9_999, 10_000): "less than 0.1% matched no view",
+        (1, 10_000): "more than 99.9% matched no view",
+    }
+    for (matched, tuples), told in shares.items():
+        (shared,) = take_snapshot({"orders": {**status, "matched": matched, "tuples": tuples}})
+        assert told in shared.line()
     (windows,) = take_snapshot({"orders": {**status, "matched": 0, "selections": 0}})
     assert windows.line() == (
         "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 2 window views | backlog 1,200 records"

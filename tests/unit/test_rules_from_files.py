@@ -15,13 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
-from penstock.spark import rule_sets
 from penstock.spark.declared import Declared, RuleSet
 from penstock.spark.engine import Engine as SparkEngine
 from penstock.spark.rule_following import FollowedFiles
-from penstock.spark.rule_sets import RuleChanges, follow_rules, refuse_lost_views
+from penstock.spark.rule_sets import RuleChanges, follow_rules, keep_last_definitions
 from penstock.spark.sources.rule_files import RuleFiles
-from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
 
@@ -218,6 +216,10 @@ class Engine:
         """What the files have by now."""
         return follow_rules(self.declared, self.path, self.declare)
 
+    def keep(self, catalog: Mapping[str, Any]) -> None:
+        """A start beside this catalog."""
+        keep_last_definitions(self.declared, catalog, self.declare, ())
+
     def look(self) -> RuleChanges:
         """What two looks at the files find."""
         assert not self.files.look()
@@ -393,29 +395,78 @@ def test_a_rule_may_select_from_the_view_of_a_later_file(tmp_path: Path) -> None
     assert (changes.added, changes.refused, len(changes.mended)) == (["d", "none"], [], 1)
 
 
-def test_a_start_drops_no_window_for_a_mistake_in_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "heat.sql"
-    path.write_text("wrong = 1")
+def stored(**views: str) -> dict[str, Any]:
+    """A catalog of these views: name -> SQL."""
+    return {"views": {name: {"sql": sql, "projection": None} for name, sql in views.items()}}
+
+
+def told(engine: Engine) -> list[str]:
+    """What is refused, a line each, without the folder."""
+    refused = engine.declared.rules[engine.path].refused
+    return [str(each).removeprefix(f"{Path(engine.path).parent}/") for each in refused]
+
+
+def test_a_start_keeps_the_last_good_definition_of_a_rule_with_a_mistake(tmp_path: Path) -> None:
+    texts = {"a": "wrong = 1", "b": "SELECT * FROM a", "new": "wrong = 2", "good": "value = 1"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.sql").write_text(text)
     engine = Engine(f"{tmp_path}/*.sql")
     engine.follow()
-    layout = Layout.of(tmp_path / "out", None)
-    refuse_lost_views(engine.declared, layout)
-    views: dict[str, Any] = {"heat": {"dropped": "now"}, "mild": {"projection": None}}
-    monkeypatch.setattr(rule_sets, "known_catalog", lambda _: {"views": views})
-    refuse_lost_views(engine.declared, layout)
-    views["Heat"] = {}
-    told = f"{path}:1: heat: Column wrong does not exist. A start would drop view Heat"
-    with pytest.raises(InputError, match=re.escape(told)):
-        refuse_lost_views(engine.declared, layout)
+    assert list(engine.declared.views) == ["good"]
+    catalog = stored(A="SELECT * FROM cups WHERE\nvalue = 'a'", b="SELECT * FROM a")
+    catalog["views"]["new"] = {**stored(new="SELECT * FROM cups")["views"]["new"], "dropped": "now"}
+    catalog["views"]["other"] = catalog["views"]["b"]
+    engine.keep(catalog)
+    assert engine.conditions == {"good": "value = 1", "A": "value = 'a'", "b": "SELECT * FROM a"}
+    assert told(engine) == [
+        "a.sql:1: a: Column wrong does not exist. (its last good definition runs)",
+        "new.sql:1: new: Column wrong does not exist.",
+    ]
+    (tmp_path / "a.sql").write_text("value = 'a'")
+    (tmp_path / "new.sql").unlink()
+    changes = engine.look()
+    assert (changes.added, len(changes.mended), told(engine)) == ([], 2, [])
+    (tmp_path / "a.sql").unlink()
+    (tmp_path / "b.sql").unlink()
+    assert sorted(engine.look().dropped) == ["A", "b"]
+
+
+def test_a_start_keeps_the_views_of_a_file_that_does_not_say_which_it_declares(tmp_path: Path) -> None:
+    path = tmp_path / "all.sql"
     path.write_bytes(b"value = '\xff'")
-    engine.look()
-    with pytest.raises(InputError, match=r"it is not UTF-8 text\. A start would drop view Heat"):
-        refuse_lost_views(engine.declared, layout)
-    path.unlink()
-    engine.look()
-    refuse_lost_views(engine.declared, layout)
+    catalog = stored(a="SELECT * FROM cups", b="SELECT * FROM cups", left="SELECT * FROM cups")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    engine.keep({**catalog, "rules": {str(path): ["a", "b"], "none.sql": ["left"]}})
+    assert list(engine.declared.views) == ["a", "b"]
+    assert engine.declared.files_of_rules == {str(path): ["a", "b"]}
+    assert told(engine) == [
+        "all.sql: the file cannot be read: it is not UTF-8 text (the last good definitions of its views run)"
+    ]
+    # a catalog that does not say which views a file had: it may have had any of them
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    engine.keep(catalog)
+    assert list(engine.declared.views) == ["a", "b", "left"]
+
+
+def test_a_definition_that_passes_no_more_is_kept_from_no_selection_and_refuses_a_window(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "heat.sql").write_text("wrong = 1")
+    engine = Engine(f"{tmp_path}/*.sql")
+    engine.follow()
+    catalog = stored(heat="SELECT * FROM cups WHERE wrong = 2")
+    engine.keep(catalog)
+    assert list(engine.declared.views) == []
+    assert told(engine) == ["heat.sql:1: heat: Column wrong does not exist."]
+    del catalog["views"]["heat"]["projection"]
+    message = (
+        f"{tmp_path}/heat.sql:1: heat: Column wrong does not exist. The last good definition of view heat has a mistake too: Column "
+        "wrong does not exist. A start would drop the view and the state of its windows or join."
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        engine.keep(catalog)
 
 
 def test_known_mistakes_are_not_judged_again(tmp_path: Path) -> None:
@@ -547,6 +598,9 @@ def test_what_a_run_has_not_taken_is_not_declared() -> None:
             self.taken.append(sinks)
             if len(self.taken) == 1:
                 raise RuntimeError("no luck")
+
+        def set_rules(self, files: object) -> None:
+            """Takes the files."""
 
     engine = SparkEngine.__new__(SparkEngine)
     before, staged = Declared(), Declared()

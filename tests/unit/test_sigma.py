@@ -161,7 +161,7 @@ def test_what_cannot_be_converted_is_listed_with_its_reason(tmp_path: Path) -> N
     ]
     reasons = {each.file: each.reason for each in found.failed}
     assert sorted(reasons) == [f"{name}.yml" for name in "bcdefg"]
-    assert "product linux, category process_creation has no condition" in reasons["b.yml"]
+    assert "of the log source product linux, category process_creation. Describe them" in reasons["b.yml"]
     assert reasons["d.yml"] == "the file is no Sigma rule"
     assert "placeholder %names%" in reasons["e.yml"]
     assert "correlate" in reasons["g.yml"]

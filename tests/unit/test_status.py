@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,9 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
-from penstock.spark.reporting.catalog import find_view
+from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.ingest.totals import Totals
+from penstock.spark.reporting.catalog import find_view, known_catalog
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.cataloguing import CatalogWriter
@@ -56,6 +59,19 @@ def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layou
     stream = folder_status(layout.output)["streams"]["orders"]
     assert (stream["batches"], stream["tuples"]) == (3, 20)
     assert stream["selections"] == {"large": 7, "silent": 1}
+
+
+def test_rows_of_a_selection_are_those_of_its_present_definition(layout: Layout) -> None:
+    counts = StageCounts(tuples=9, matched=9, pairs=14, view_pairs=np.array([5, 0, 9]))
+    totals = Totals().plus(counts, ("large", "new", "silent"), (2, 1, 1), {}, {}, 0, 1.0)
+    pairs = {"large": 100, **totals.view_pairs}
+    assert list(pairs.values()) == [100, 5, 9]
+    catalog = known_catalog(layout)
+    assert catalog is not None
+    catalog["views"]["large"]["number"] = 2
+    CATALOG.replace(layout.catalog, catalog)
+    StatusFile(layout, lambda: {"orders": pairs}, every_seconds=60).close()
+    assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"silent": 9, "large": 5}
 
 
 def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(layout: Layout) -> None:
@@ -223,18 +239,35 @@ def test_a_derived_lane_tells_of_its_views_and_is_no_stream(layout: Layout) -> N
     assert "window view daily of fares: 4 early, 2 corrected, 0 final" in lines(layout)
 
 
-def test_rules_with_mistakes_are_a_problem_until_they_are_mended(layout: Layout) -> None:
-    mistake = "rules/a.sql:3: a: Column x does not exist."
-    for refused in ([mistake], []):
-        status = StatusFile(layout, dict, every_seconds=60)
-        log = EventLog(layout.events, told=status.book.note)
-        log.record("run_started")
-        log.record("rules_changed", rules="rules/*.sql", refused=refused)
-        status.close()
-        problems = [line for line in problem_lines(folder_status(layout.output)) if line.startswith("rules ")]
-        assert problems == [
-            f"rules rules/*.sql: 1 rule with mistakes left out, such as {each}" for each in refused
-        ]
+@pytest.mark.parametrize(
+    ("refused", "kept", "told"),
+    [
+        (0, 0, None),
+        (1, 0, "1 rule with mistakes: it has no earlier definition and is left out"),
+        (1, 1, "1 rule with mistakes: the last good definition of it runs"),
+        (3, 0, "3 rules with mistakes: 3 left out"),
+        (
+            200,
+            198,
+            "200 rules with mistakes: the last good definition of 198 runs, 2 left out; `penstock check` names all",
+        ),
+    ],
+)
+def test_rules_with_mistakes_are_problems_until_they_are_mended(
+    layout: Layout, refused: int, kept: int, told: str | None
+) -> None:
+    named = [f"rules/{number}.sql:3: Column x does not exist." for number in range(min(refused, 100))]
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+    log.record("run_started")
+    log.record("rules_changed", rules="rules/*.sql", refused=["old"], refused_count=1, kept_count=0)
+    log.record("rules_changed", rules="rules/*.sql", refused=named, refused_count=refused, kept_count=kept)
+    status.close()
+    problems = [line for line in problem_lines(folder_status(layout.output)) if line.startswith("rule")]
+    assert problems == [
+        *([] if told is None else [f"rules rules/*.sql: {told}"]),
+        *(f"rule {each}" for each in named[:3]),
+    ]
 
 
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:

@@ -103,11 +103,9 @@ def open_script(
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
-    """Print the warnings of an engine, and the rules of files that it does not answer."""
+    """Print the warnings of an engine."""
     for warning in engine.warnings:
         console.print(f"warning: {warning}", style="yellow")
-    for refused in engine.refused_rules:
-        console.print(f"rule left out: {refused}", style="red")
 
 
 def read_settings(tune: list[str] | None) -> Settings:

@@ -5,6 +5,8 @@ A subcommand's module names its options and imports nothing that takes long to l
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from typing import Annotated
 
@@ -21,6 +23,9 @@ from penstock.cli.simulate import simulate
 from penstock.cli.status import quarantine, status
 from penstock.cli.verify import verify
 from penstock.errors import PenstockError
+
+#: objects made between two searches for garbage: loading modules makes a million that are none
+_OBJECTS = 50_000
 
 app = typer.Typer(
     name="penstock",
@@ -53,6 +58,9 @@ def _options(*, version: Version = False) -> None:
 
 def main() -> None:
     """Entry point of the `penstock` command."""
+    gc.set_threshold(_OBJECTS)
+    # the end of the process frees everything; a last search for garbage is for nothing
+    atexit.register(gc.freeze)
     with kept_clean():
         try:
             app()

@@ -53,6 +53,7 @@ def run(
 ) -> None:
     """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
     from penstock.cli.watch import Watcher
+    from penstock.monitor.figures import shown_view
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
@@ -77,13 +78,17 @@ def run(
             except StartStoppedError:
                 console.print("Stopped during the start. Run the same command again to start.")
                 return
+            for refused in engine.refused_rules:
+                console.print(f"warning: rule with a mistake: {refused}", style="red")
             for event in running.events("views_changed"):
                 for what, happened in (
                     ("redefined", "redefined; the new definition applies to tuples that arrive from now on"),
                     ("dropped", "dropped"),
                 ):
                     if event[what]:
-                        console.print(f"stream {event['stream']}: {happened}: {', '.join(event[what])}")
+                        console.print(
+                            f"stream {event['stream']}: {happened}: {', '.join(map(shown_view, event[what]))}"
+                        )
 
             incomplete: set[str] = set()
 

@@ -15,8 +15,6 @@ import logging
 import os
 import pickle
 import platform
-import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,14 +31,14 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from penstock.cache_folder import cache_folder, tell_once
+
 _rebuild: Any = CompileResult._rebuild
 _dumps: Any = dumps
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
 _DIGEST = hashlib.sha256().digest_size
-#: folders of other versions are removed this long after they were last used
-_UNUSED_SECONDS = 30 * 24 * 3600
 #: how long `filling` waits for another process: longer than all kernels take to compile
 _PATIENCE_SECONDS = 120.0
 
@@ -95,7 +93,7 @@ class KernelCache(NullCache):
         try:
             _write(path, content)
         except OSError as error:
-            _tell_once(path.parent, error)
+            tell_once(path.parent, error)
 
     def _path(self, sig: Any, codegen: Any) -> Path | None:
         """The file for types of arguments on this processor; None where nothing is kept."""
@@ -114,46 +112,6 @@ def kernel_folder() -> Path | None:
     compiles them and numba's switches.
     """
     return cache_folder("kernels", _versions())
-
-
-def cache_folder(kind: str, *version: str) -> Path | None:
-    """A folder for what later processes of this installation will execute; None where none can be used or trusted.
-
-    It lies below `NUMBA_CACHE_DIR`, else `XDG_CACHE_HOME`, else `~/.cache`. It and each folder between must belong to this
-    user or to root, and nobody else may write to them; in the folder it lies below nobody else may rename it.
-    """
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    try:
-        root = Path(chosen) if chosen else Path.home() / ".cache"
-    except RuntimeError:
-        return None
-    folder = root
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        above = root.stat().st_mode
-        if above & stat.S_IWOTH and not above & stat.S_ISVTX:
-            raise PermissionError(f"others may write to {root}")
-        for part in ("penstock", kind, *version):
-            folder = folder / part
-            if part in version and not folder.is_dir():
-                _remove_unused(folder.parent)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _require_own(folder)
-    except OSError as error:
-        _tell_once(root.joinpath("penstock", kind, *version), error)
-        return None
-    with suppress(OSError):
-        os.utime(folder)
-    return folder
-
-
-def _require_own(folder: Path) -> None:
-    """Raises PermissionError where others may change what a folder holds."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise PermissionError(f"{folder} is a link, not a folder")
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"others may write to {folder}")
 
 
 @contextmanager
@@ -195,14 +153,6 @@ def _versions() -> str:
     return f"numba-{numba.__version__}-{digest.hexdigest()[:16]}"
 
 
-def _remove_unused(root: Path) -> None:
-    now = time.time()
-    for folder in root.iterdir():
-        with suppress(OSError):
-            if now - folder.stat().st_mtime > _UNUSED_SECONDS:
-                shutil.rmtree(folder)
-
-
 def _read(path: Path) -> bytes | None:
     """The content of a file written by `_write`; None where there is none, or it is damaged."""
     try:
@@ -225,20 +175,3 @@ def _write(path: Path, content: bytes) -> None:
             with suppress(OSError):
                 hidden.unlink()
             raise
-
-
-class _Told:
-    """Whether this process has said that nothing can be kept."""
-
-    yet = False
-
-
-def _tell_once(folder: Path, error: OSError) -> None:
-    if not _Told.yet:
-        _Told.yet = True
-        _log.warning(
-            "cannot cache compiled code in %s (%s); every process compiles it again, about 10 seconds. "
-            "Set NUMBA_CACHE_DIR to a writable folder",
-            folder,
-            error.strerror or error,
-        )

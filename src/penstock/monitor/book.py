@@ -173,7 +173,7 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     document.update(state="running", started=event.get("time"), reason=None)
     if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
         document.pop("starting", None)
-    document.pop("refused_rules", None)
+    document.pop("rules", None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
@@ -365,7 +365,12 @@ def _reachable(document: Document, event: Mapping[str, Any]) -> None:
 
 
 def _rules_changed(document: Document, event: Mapping[str, Any]) -> None:
-    document.setdefault("refused_rules", {})[event["rules"]] = event.get("refused") or []
+    named = event.get("refused") or []
+    document.setdefault("rules", {})[event["rules"]] = {
+        "refused": event.get("refused_count", len(named)),
+        "kept": event.get("kept_count", 0),
+        "named": named,
+    }
 
 
 def _retried(document: Document, event: Mapping[str, Any]) -> None:

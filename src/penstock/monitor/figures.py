@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -9,8 +10,8 @@ from itertools import pairwise
 _CYCLE_SECONDS = 146_097 * 86_400
 #: longest sample of a record or value, characters
 _WIDTH = 100
-#: an event this old is from stored data, not from a live source
-_REPLAYED_SECONDS = 30 * 86_400
+#: the views behind an INSERT INTO with a condition or projection of its own
+_INSERTED = re.compile(r"insert_into_(.+)_[0-9a-f]{6}")
 _DAY = 86_400
 
 
@@ -47,6 +48,25 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def shown_view(view: str) -> str:
+    """Return the name under which a view is shown: that of the view behind an INSERT INTO names its sink."""
+    made = _INSERTED.fullmatch(view)
+    return f"INSERT INTO {made.group(1)}" if made else view
+
+
+def view_words(view: str) -> str:
+    """Format what a line is about: 'view large', 'INSERT INTO alerts'."""
+    shown = shown_view(view)
+    return f"view {view}" if shown == view else shown
+
+
+def views_words(views: Sequence[str], most: int) -> str:
+    """Format which views a line is about, at most so many: 'view a', 'views a, b and 3 more'."""
+    if len(views) == 1:
+        return view_words(views[0])
+    return f"views {listed([shown_view(view) for view in views], most)}"
+
+
 def moment(microseconds: float) -> str:
     """Format a moment of any year in UTC.
 
@@ -69,8 +89,7 @@ def event_moment(microseconds: int, now: float) -> str:
     age = now - microseconds / 1e6
     if abs(age) < _DAY:
         return f"{roughly(age)} ago" if age >= 0 else f"{roughly(-age)} ahead of the clock"
-    at = moment(microseconds).removesuffix(" UTC")[:-3]
-    return f"{at} (replayed)" if age > _REPLAYED_SECONDS else at
+    return moment(microseconds).removesuffix(" UTC")[:-3]
 
 
 def clock(time: object) -> str:

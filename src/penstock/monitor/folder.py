@@ -15,6 +15,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane
 from penstock.spark.results.joined_rows import LANES, TABLES
@@ -285,16 +286,16 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
 
 
 def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int] | None) -> None:
-    """The selections of a stream by how often tuples satisfied them; None where nothing has counted them."""
-    views = [
-        view
+    """The selections of a stream by how often tuples satisfied their present definition; None where nothing has counted them."""
+    views = {
+        view: counted_as(view, number_of(each))
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
-    ]
+    }
     if pairs is None:
         stream["selections"] = dict.fromkeys(views)
     else:
-        counts = ((view, pairs.get(view, 0)) for view in views)
+        counts = ((view, pairs.get(present, 0)) for view, present in views.items())
         stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
 
 

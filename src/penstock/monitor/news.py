@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.monitor.book import MEASURED
 from penstock.monitor.deadlines import REPEATED
-from penstock.monitor.figures import clock, listed, shortened
+from penstock.monitor.figures import clock, shortened, view_words, views_words
 from penstock.monitor.troubles import AGAIN_SECONDS, seconds_of
 
 #: views that a line names at the most
@@ -89,7 +89,7 @@ _WORDS = {
     "static_table_back": "readable again",
     "expression_raised": "an expression failed for some tuples",
     "rules_changed": "rules changed",
-    "rule_refused": "rule refused; an earlier definition of its view remains",
+    "rule_refused": "rule refused",
     "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
     "event_times_unusable": "tuples without a usable event time, left out of windows",
@@ -137,9 +137,9 @@ def _subject(event: Mapping[str, Any]) -> str:
     """The view, static table or stream that an event is about."""
     views = event.get("views")
     if event.get("view"):
-        return f"view {event['view']}"
+        return view_words(str(event["view"]))
     if isinstance(views, list) and views:
-        return f"{'view' if len(views) == 1 else 'views'} {listed(views, _NAMED)}"
+        return views_words(views, _NAMED)
     if event.get("table"):
         return f"static table {event['table']}"
     return f"stream {event['stream']}" if event.get("stream") else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.monitor.book import Document
 from penstock.monitor.details import backlog_words, result_rows, windows_needed
-from penstock.monitor.figures import counted, event_moment, roughly
+from penstock.monitor.figures import counted, event_moment, roughly, shown_view
 from penstock.monitor.troubles import open_troubles
 
 #: widest line, characters
@@ -75,7 +75,7 @@ class ViewRow:
         """Return the texts of its columns."""
         rows = _NONE if self.rows is None else f"{self.rows:,}"
         return (
-            *(self.name, self.kind, self.state, rows, _rate(self.rate)),
+            *(shown_view(self.name), self.kind, self.state, rows, _rate(self.rate)),
             *(_NONE if self.lag is None else roughly(self.lag), self.promise, f"{self.errors:,}"),
         )
 

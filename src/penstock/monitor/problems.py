@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.figures import counted
+from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
@@ -35,15 +35,27 @@ def problem_lines(document: Document) -> Iterator[str]:
             yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
-    for path, refused in document.get("refused_rules", {}).items():
-        if refused:
-            yield f"rules {path}: {counted(len(refused), 'rule')} with mistakes left out, such as {refused[0]}"
+    for path, rules in document.get("rules", {}).items():
+        yield from _of_rules(path, rules)
     for name, view in document["views"].items():
         if not view.get("dropped"):
             yield from _of_view(name, view)
     output = shlex.quote(document["output"])
     for name, stream in streams.items():
         yield from _of_records(name, stream, output, is_named=name in lost)
+
+
+def _of_rules(path: str, rules: Mapping[str, Any]) -> Iterator[str]:
+    """The rules with mistakes of a CREATE VIEWS statement: how many, then the first of them."""
+    refused, kept = rules["refused"], rules["kept"]
+    if not refused:
+        return
+    runs = f"the last good definition of {'it' if refused == 1 else f'{kept:,}'} runs"
+    left = "it has no earlier definition and is left out" if refused == 1 else f"{refused - kept:,} left out"
+    parts = [*([runs] if kept else ()), *([left] if kept < refused else ())]
+    all_named = "; `penstock check` names all" if refused > _NAMED else ""
+    yield f"rules {path}: {counted(refused, 'rule')} with mistakes: {', '.join(parts)}{all_named}"
+    yield from (f"rule {each}" for each in rules["named"][:_NAMED])
 
 
 def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
@@ -57,18 +69,18 @@ def _of_source(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
 def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     standing = view.get("standing") or {}
     if standing.get("violations"):
-        yield f"view {name}: LOSS promise broken {counted(standing['violations'], 'time')}"
+        yield f"{view_words(name)}: LOSS promise broken {counted(standing['violations'], 'time')}"
     if standing.get("overloaded"):
-        yield f"view {name}: overloaded, most of its windows miss their deadline"
+        yield f"{view_words(name)}: overloaded, most of its windows miss their deadline"
     if standing.get("failing"):
-        yield f"view {name}: most of its windows fail"
+        yield f"{view_words(name)}: most of its windows fail"
     for table, known in (view.get("tables") or {}).items():
         if lost := known.get("lost"):
             yield f"static table {table} is lost; its last version remains in use: {lost['reason']}"
     if view.get("raised"):
-        yield f"view {name}: a condition failed, {counted(view['raised'], 'joined row')} left out"
+        yield f"{view_words(name)}: a condition failed, {counted(view['raised'], 'joined row')} left out"
     if overflowed := overflow_words(view.get("overflowed", 0)):
-        yield f"view {name}: {overflowed}"
+        yield f"{view_words(name)}: {overflowed}"
 
 
 def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:

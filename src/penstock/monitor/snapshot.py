@@ -10,7 +10,7 @@ from typing import Any
 from penstock.monitor.book import stream_state
 from penstock.monitor.deadlines import deadline_words
 from penstock.monitor.details import backlog_words, not_joined
-from penstock.monitor.figures import counted, event_moment, listed, roughly
+from penstock.monitor.figures import counted, event_moment, listed, roughly, shown_view, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
 
 #: views named at the most
@@ -72,10 +72,14 @@ class StreamSnapshot:
     nothing_read: str = ""
     overflowed: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def dropped_share(self) -> float:
-        """Share of the tuples that matched no view."""
-        return 1 - self.matched / self.tuples if self.tuples else 0.0
+    def _others(self) -> str:
+        """Format the share of the tuples that matched no view; "" where all matched one."""
+        if not (others := self.tuples - self.matched):
+            return ""
+        told = f"{others / self.tuples:.1%}"
+        if told in ("0.0%", "100.0%") and self.matched:
+            told = "less than 0.1%" if told == "0.0%" else "more than 99.9%"
+        return f", {told} matched no view"
 
     def line(self) -> str:
         """Format the snapshot as one line for a terminal."""
@@ -85,7 +89,7 @@ class StreamSnapshot:
                 f"{self.tuples_per_second:,.0f} tuples/s",
             ]
             if self.selections:
-                parts.append(f"{self.matched:,} matched, {self.dropped_share:.1%} matched no view")
+                parts.append(f"{self.matched:,} matched{self._others()}")
         else:
             parts = [f"{self.name}: {'no tuples' if self.quarantined else 'waiting for the first rows'}"]
         if self.selections:
@@ -148,9 +152,9 @@ class LaneSnapshot:
     def line(self) -> str:
         """Format the snapshot as one line for a terminal: 'view pairs: 12,430 rows, 0.8 s behind'."""
         behind = "" if self.behind_seconds is None else f", {roughly(self.behind_seconds)} behind"
-        parts = [f"view {view}: {told}{behind}" for view, told in self.views]
+        parts = [f"{view_words(view)}: {told}{behind}" for view, told in self.views]
         if not parts:
-            parts = [f"view {self.name}: no rows yet"]
+            parts = [f"{view_words(self.name)}: no rows yet"]
         if self.measured_rate is not None:
             parts.append(f"{self.measured_rate:,.3g} joined rows/s")
         if self.not_joined:
@@ -242,4 +246,4 @@ def _newest(newest: int | None) -> str:
 
 
 def _named(errors: Mapping[str, int]) -> str:
-    return listed(sorted(errors, key=lambda view: -errors[view]), _NAMED)
+    return listed([shown_view(view) for view in sorted(errors, key=lambda view: -errors[view])], _NAMED)

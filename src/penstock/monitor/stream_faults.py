@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.monitor.figures import clock, counted, listed
+from penstock.monitor.figures import clock, counted, listed, view_words
 
 
 def source_faults(stream: Mapping[str, Any]) -> Iterator[str]:
@@ -20,7 +20,7 @@ def source_faults(stream: Mapping[str, Any]) -> Iterator[str]:
 def refused_views(stream: Mapping[str, Any]) -> Iterator[str]:
     """Yield the views with an expression that Spark refuses."""
     for view, reason in (stream.get("failed_views") or {}).items():
-        yield f"view {view} matches nothing, Spark refuses it: {reason}"
+        yield f"{view_words(view)} matches nothing, Spark refuses it: {reason}"
 
 
 def lost_rows(stream: Mapping[str, Any], most: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.monitor.figures import counted, listed
+from penstock.monitor.figures import counted, views_words
 
 #: a lane that was retried and has not failed for so long since then works
 SETTLED_SECONDS = 300.0
@@ -72,7 +72,7 @@ def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
         is_over: whether the run has ended meanwhile.
     """
     views = trouble.get("views") or ()
-    what = _named(views) if views else f"a reader of the log ({name})"
+    what = views_words(views, _NAMED) if views else f"a reader of the log ({name})"
     attempt = trouble.get("attempt")
     again = f"; retried {counted(attempt, 'time')}" if attempt else ""
     return (
@@ -80,10 +80,6 @@ def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
         f"{trouble['told']}{again}; "
         + ("the run ended before it answered" if is_over else "all other views continue")
     )
-
-
-def _named(views: Sequence[str]) -> str:
-    return f"{'view' if len(views) == 1 else 'views'} {listed(views, _NAMED)}"
 
 
 def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str] = ()) -> str:
@@ -96,9 +92,11 @@ def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str]
     parts = []
     for each in failed:
         whose = f"the {each.get('part', 'lane')} of stream {each.get('stream')}"
-        parts.append(f"{_named(each['views']) if each.get('views') else whose}: {each['told']}")
+        parts.append(f"{views_words(each['views'], _NAMED) if each.get('views') else whose}: {each['told']}")
     if waiting:
-        parts.append(f"{_named(waiting)}: {'its' if len(waiting) == 1 else 'their'} input is incomplete")
+        parts.append(
+            f"{views_words(waiting, _NAMED)}: {'its' if len(waiting) == 1 else 'their'} input is incomplete"
+        )
     return f"some views are incomplete: {'; '.join(parts)}. All others are complete. Run the same command again to continue"
 
 

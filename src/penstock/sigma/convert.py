@@ -113,7 +113,8 @@ def _condition(rule: SigmaRule, backend: SparkSqlBackend, has_pipelines: bool) -
         parts = ("product", "category", "service")
         told = ", ".join(f"{part} {value}" for part in parts if (value := getattr(rule.logsource, part)))
         raise _UnconvertedError(
-            f"the log source {told} has no condition: add one with --pipeline (AddCondition)"
+            f"Penstock does not know which events are of the log source {told}. Describe them in a pySigma pipeline, a YAML file "
+            "with a transformation of type add_condition, and pass it with --pipeline FILE"
         )
     queries = [str(each) for each in backend.convert_rule(rule)]
     return queries[0] if len(queries) == 1 else " OR ".join(f"({each})" for each in queries)

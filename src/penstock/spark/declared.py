@@ -312,6 +312,15 @@ class Declared:
             message = f"Table {query.source} is static; a view needs a stream. Join a stream with it."
             raise place.error(UnsupportedError, message, 0, len(place.text))
 
+    @property
+    def files_of_rules(self) -> dict[str, list[str]]:
+        """The views that files of rules declare, by file."""
+        files: dict[str, list[str]] = {}
+        for rules in self.rules.values():
+            for name, rule in rules.views.items():
+                files.setdefault(rule.file, []).append(name)
+        return files
+
     def has_rules(self, statement: CreateViews) -> bool:
         """Whether the views of a CREATE VIEWS statement are declared, as it is."""
         known = self.rules.get(statement.path)

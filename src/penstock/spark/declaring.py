@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -35,7 +36,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.rule_sets import RuleChanges, follow_rules
+from penstock.spark.rule_sets import RuleChanges, follow_rules, keep_last_definitions
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.event_times import reads_any
@@ -158,6 +159,10 @@ class Declaring:
     def follow(self, staged: Declared, path: str) -> RuleChanges:
         """Brings the views of a CREATE VIEWS statement, by its path, to what its files were when they were last read."""
         return follow_rules(staged, path, self.views)
+
+    def keep_last(self, staged: Declared, catalog: Mapping[str, Any]) -> None:
+        """Declares the views of rules with mistakes as the catalog of an earlier run has them; see `keep_last_definitions`."""
+        keep_last_definitions(staged, catalog, self.views, self.aggregates)
 
     def _rules(self, staged: Declared, statements: Iterable[CreateViews]) -> list[str]:
         """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names."""

@@ -29,8 +29,9 @@ from penstock.spark.functions import (
 )
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.rule_following import follow_files
-from penstock.spark.rule_sets import RuleChanges, refuse_lost_views
+from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.zone import keep_zone, require_zone
@@ -127,7 +128,7 @@ class Engine:
         """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, CREATE VIEWS, INSERT INTO.
 
         On a running engine new streams start at once, and new views take effect from the next batch on. A run follows the files of
-        CREATE VIEWS; their rules with mistakes are left out (`refused_rules`).
+        CREATE VIEWS. A rule with a mistake keeps its last good definition, where it had one (`refused_rules`).
 
         Args:
             script: SQL statements.
@@ -375,7 +376,10 @@ class Engine:
 
     @property
     def refused_rules(self) -> list[str]:
-        """Return the rules of files that were not declared, a line each: place, name of the view, reason."""
+        """Return the rules of files with mistakes, a line each: place, name of the view, reason, and whether an earlier definition runs.
+
+        `start` finds the definitions that an earlier run had.
+        """
         return [str(each) for rules in self._declared.rules.values() for each in rules.refused]
 
     def explain(self) -> str:
@@ -402,8 +406,8 @@ class Engine:
             progress: called with what the start is doing, repeatedly while that takes long. Raise to abort the start.
 
         Raises:
-            InputError: the engine runs already, has no view, or the folders do not fit it; or a rule with a mistake declared a window
-                or join view of an earlier run.
+            InputError: the engine runs already, has no view, or the folders do not fit it; or a rule has a mistake, and so has the
+                definition that its window or join view had in an earlier run.
             CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
         when = _trigger_of(trigger, available_now, ended)
@@ -411,14 +415,14 @@ class Engine:
         with self._lock:
             if self._execution is not None and self._execution.active:
                 raise InputError("The engine is running. Stop it before you start it again.")
+            layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
+            self._keep_last(layout)
             if not self._declared.views:
                 raise InputError(
                     "The engine has nothing to run: declare at least one stream and one view on it."
                 )
-            layout = Layout.of(output or tempfile.mkdtemp(prefix="penstock-"), checkpoint)
             layout.open()
             require_zone(self._spark, layout)
-            refuse_lost_views(self._declared, layout)
             run = self._execution = Execution(
                 self._spark,
                 layout,
@@ -429,6 +433,7 @@ class Engine:
                 progress,
             )
             run.set_sinks(self._declared.sinks_by_stream())
+            run.set_rules(self._declared.files_of_rules)
             begun = {
                 name: stream
                 for name, stream in self._declared.streams.items()
@@ -460,6 +465,13 @@ class Engine:
                 run.is_starting = False
             self._follow_rules()
             return Run(run)
+
+    def _keep_last(self, layout: Layout) -> None:
+        """Gives the views of rules with mistakes the definitions that they had in an earlier run."""
+        if self.refused_rules and (catalog := known_catalog(layout)) is not None:
+            staged = self._declared.copy()
+            self._declaring.keep_last(staged, catalog)
+            self._declared = staged
 
     def _follow_rules(self) -> None:
         """Makes sure that the files of rules are followed while the run lasts."""
@@ -494,6 +506,7 @@ class Engine:
         """Brings a run to what is declared anew; after a failure it can be repeated."""
         before = self._declared
         run.set_sinks(staged.sinks_by_stream())
+        run.set_rules(staged.files_of_rules)
         if staged.statics.keys() != before.statics.keys() or (
             staged.touches(before, JoinDefinition) and staged.joins != before.joins
         ):

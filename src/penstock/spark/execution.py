@@ -327,7 +327,7 @@ class Execution:
     def rules_changed(self, changes: RuleChanges) -> None:
         """Notes what a look at files of rules changed."""
         for each in changes.refused[:_MOST_REFUSED]:
-            told = f"{each.place}: {each.reason}"
+            told = f"{each.place}: {each.told}"
             self.events.record("rule_refused", rules=changes.path, view=each.name, told=told)
         self.events.record(
             "rules_changed",
@@ -336,6 +336,8 @@ class Execution:
             redefined=changes.redefined[:_MOST_NAMED],
             dropped=changes.dropped[:_MOST_NAMED],
             refused=[str(each) for each in changes.standing[:_MOST_REFUSED]],
+            refused_count=len(changes.standing),
+            kept_count=sum(bool(each.kept) for each in changes.standing),
         )
 
     def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
@@ -502,6 +504,11 @@ class Execution:
     def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
         """Hands views' rows to these sinks, by stream, from the next published batch on."""
         self._sinks = sinks
+
+    def set_rules(self, files: Mapping[str, Sequence[str]]) -> None:
+        """Keeps which views files of rules declare, for the next start."""
+        if self._catalog.set_rules(files) and self.queries:
+            self._write_catalog()
 
     def _all_sinks(self) -> list[Sink]:
         return [sink for sinks in self._sinks.values() for sink in sinks]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.errors import InputError
 from penstock.spark.declared import Declared, Mistake, RuleSet
-from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import is_selection
-from penstock.spark.storage.layout import Layout
-from penstock.sql.script.rules import RefusedRule, Rule
+from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text
 from penstock.sql.script.script import CreateView
 
 #: adds or redefines views, all of them or none
@@ -80,8 +79,10 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
     views = {name: rule for name, rule in before.views.items() if name in staged.views}
     dropped = [name for name in gone if name not in needed]
     views.update((name, rule) for name, rule in free.items() if name not in mistakes)
-    staged.rules[path] = RuleSet(before.files, views, tuple(refused), mistakes)
     good = [name for name in changed if name not in mistakes]
+    outdated = {name: rule for name, rule in views.items() if name not in free or name in mistakes}
+    refused = [replace(each, kept=_kept(each, outdated)) for each in refused]
+    staged.rules[path] = RuleSet(before.files, views, tuple(refused), mistakes)
     return RuleChanges(
         path,
         [name for name in good if name not in before.views],
@@ -93,33 +94,78 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
     )
 
 
-def refuse_lost_views(declared: Declared, layout: Layout) -> None:
-    """Make sure that a start drops no view with windows or joined rows because its file has a mistake.
+def keep_last_definitions(
+    staged: Declared, catalog: Mapping[str, Any], declare: Declare, aggregates: Collection[str]
+) -> None:
+    """Declare the views of rules with mistakes as an earlier run had them.
+
+    A selection whose last definition has a mistake too remains without one.
 
     Args:
-        declared: what is declared.
-        layout: the folders of the run.
+        staged: what is declared; it is changed.
+        catalog: of the results folder.
+        declare: adds or redefines views.
+        aggregates: names of the user's aggregates.
 
     Raises:
-        InputError: it would drop one.
+        InputError: so has that of a view with windows or joined rows, whose state a start would drop.
     """
-    refused = [each for rules in declared.rules.values() for each in rules.refused]
-    if not refused:
-        return
-    entries = (known_catalog(layout) or {"views": {}})["views"]
-    lost = {
-        name.upper(): name
-        for name, entry in entries.items()
-        if "dropped" not in entry and not is_selection(entry) and name.upper() not in declared.spelled
-    }
-    for each in refused:
-        # a file that does not say what it declares may have declared any of them
-        name = next(iter(lost.values()), None) if each.name is None else lost.get(each.name.upper())
-        if name is not None:
-            raise InputError(
-                f"{str(each).removesuffix('.')}. A start would drop view {name} and the state of its windows or join. Correct the file, or remove the rule "
-                "to drop the view."
+    for path, rules in list(staged.rules.items()):
+        last: dict[str, Rule] = {}
+        failed: dict[str, RefusedRule] = {}
+        lost = dict(_lost(staged, rules, catalog))
+        for name, refused in lost.items():
+            rule = rule_of_text(
+                catalog["views"][name]["sql"], refused.file, refused.place, name, None, aggregates
             )
+            if isinstance(rule, Rule):
+                last[name] = rule
+            else:
+                failed[name] = rule
+        failed |= {name: each.refused for name, each in _mistakes(staged, last, {}, declare).items()}
+        for name, mistake in failed.items():
+            if not is_selection(catalog["views"][name]):
+                raise InputError(
+                    f"{str(lost[name]).removesuffix('.')}. The last good definition of view {name} has a mistake too: "
+                    f"{mistake.reason.removesuffix('.')}. A start would drop the view and the state of its windows or join. Correct the "
+                    "file, or remove the rule to drop the view."
+                )
+        kept = {name: rule for name, rule in last.items() if name not in failed}
+        if kept:
+            staged.rules[path] = replace(rules, views={**rules.views, **kept})
+            # other rules may select from these
+            follow_rules(staged, path, declare)
+
+
+def _lost(staged: Declared, rules: RuleSet, catalog: Mapping[str, Any]) -> Iterator[tuple[str, RefusedRule]]:
+    """The views of an earlier run that are not declared because of mistakes, each with the rule that has it."""
+    views = {
+        name: entry
+        for name, entry in catalog["views"].items()
+        if "dropped" not in entry and name.upper() not in staged.spelled
+    }
+    named = {each.name.upper(): each for each in rules.refused if each.name is not None}
+    unclear = {each.file: each for each in rules.refused if each.name is None}
+    files = {name: file for file, names in catalog.get("rules", {}).items() for name in names}
+    for name in views:
+        refused = named.get(name.upper()) or unclear.get(files.get(name, ""))
+        if refused is None and "rules" not in catalog:
+            # a file that does not say what it declares may have declared any of them
+            refused = next(iter(unclear.values()), None)
+        if refused is not None:
+            yield name, refused
+
+
+def _kept(refused: RefusedRule, outdated: Mapping[str, Rule]) -> tuple[str, ...]:
+    """The views that a refused rule, or the rules of a file that does not say which, had and still have.
+
+    Args:
+        refused: the rule.
+        outdated: the rules in force that their files do not have any more.
+    """
+    if refused.name is None:
+        return tuple(name for name, rule in outdated.items() if rule.file == refused.file)
+    return tuple(name for name in outdated if name.upper() == refused.name.upper())
 
 
 def _mistakes(

@@ -9,6 +9,7 @@ from penstock.monitor.book import stream_state
 from penstock.spark.execution import Execution
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.lane import Lane
+from penstock.spark.reporting.definitions import counted_as
 from penstock.status import LaneStatus, RunStatus, State, StreamStatus, ViewStatus, trouble_of, view_status
 
 #: what the book of the run knows of a stream and this process does not
@@ -31,7 +32,10 @@ def _views(run: Execution, book: Mapping[str, Any]) -> dict[str, ViewStatus]:
     found = {}
     for name, kind, stream in run.views():
         known = book["streams"].get(stream, {})
-        rows = {"rows": pairs.get(stream, {}).get(name, 0)} if kind == "selection" else counted.get(name, {})
+        rows = counted.get(name, {})
+        if kind == "selection":
+            present = counted_as(name, run.queries[stream].plans.views[name].number)
+            rows = {"rows": pairs.get(stream, {}).get(present, 0)}
         found[name] = view_status(name, kind, stream, rows, known.get("errors", {}).get(name, 0))
     return found
 
@@ -70,7 +74,11 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "overflowed": {},
         "troubles": {},
         "lanes": {},
-        "view_pairs": dict(totals.view_pairs),
+        "view_pairs": {
+            name: totals.view_pairs[present]
+            for name, view in query.plans.views.items()
+            if (present := counted_as(name, view.number)) in totals.view_pairs
+        },
         "sequence": running.text,
         "evaluations_per_tuple": running.evaluations,
     }

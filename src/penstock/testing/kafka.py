@@ -283,14 +283,16 @@ def _started(options: argparse.Namespace) -> list[str]:
     created = broker.create_missing(topics)
     connector = sorted(options.connector.glob("*.jar"))
     first = topics[0] if topics else "TOPIC"
-    table = f"kafka.bootstrap.servers '{broker.address}', subscribe '{first}', startingOffsets 'earliest'"
+    table, server = _identifier(first), f"kafka.bootstrap.servers '{broker.address}'"
     return [
         f"Kafka answers on {broker.address}",
         *(f"topic {topic}: {'created' if topic in created else 'exists'}" for topic in topics),
         f"Spark's Kafka connector, which penstock finds there: {options.connector} ({len(connector)} jars)",
         *(f"  {jar.name}" for jar in connector),
-        "Next: write a script with this table and a view, then `penstock run SCRIPT`:",
-        f"  CREATE TABLE {_identifier(first)} (id BIGINT, ...) USING kafka OPTIONS ({table});",
+        f"Next: declare {'each topic' if len(topics) > 1 else first} in a script, then `penstock run SCRIPT`. To read {first}:",
+        f"  CREATE TABLE {table} (id BIGINT, ...) USING kafka OPTIONS ({server}, subscribe '{first}', startingOffsets 'earliest');",
+        f"Or to write results to {first}, with INSERT INTO {table}:",
+        f"  CREATE TABLE {table} USING kafka OPTIONS ({server}, topic '{first}');",
     ]
 
 

@@ -256,6 +256,7 @@ class BatchAnswerer:
         self.totals = self.totals.plus(
             ran.counts,
             ran.bound.program.views,
+            ran.bound.program.definitions,
             figures["quarantined"],
             figures["errors"],
             figures["rows_set_aside"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.reporting.definitions import counted_as
 
 #: batches whose rate is told
 _RECENT_BATCHES = 5
@@ -21,7 +22,8 @@ class Totals:
         batches, tuples, matched, pairs: published so far.
         recent: (tuples, seconds) of the newest batches.
         quarantined: records by reason.
-        view_pairs, view_errors: (tuple, view) pairs, and those lost to an expression that raised, by view.
+        view_pairs: (tuple, view) pairs, by definition of a view, see `counted_as`.
+        view_errors: (tuple, view) pairs lost to an expression that raised, by view.
         rows_set_aside: rows of files and row groups that could not be read, as far as their number is known.
         null_event_times, future_event_times: tuples kept from windows: event time NULL, or too far ahead of the
             clock.
@@ -43,6 +45,7 @@ class Totals:
         self,
         counts: StageCounts,
         names: Sequence[str],
+        numbers: Sequence[int],
         quarantined: Mapping[str, int],
         errors: Mapping[str, int],
         rows_set_aside: int,
@@ -53,13 +56,14 @@ class Totals:
         Args:
             counts: the batch's.
             names: the names of its plan's views, in order.
+            numbers: the numbers of their definitions; () where all have their first ones.
             quarantined: its quarantined records by reason.
             errors: what its views lost, by view.
             rows_set_aside: rows that could not be read.
             seconds: wall time it took.
         """
         pairs = {
-            names[index]: int(counts.view_pairs[index])
+            counted_as(names[index], numbers[index] if numbers else 1): int(counts.view_pairs[index])
             for index in np.flatnonzero(counts.view_pairs).tolist()
         }
         return Totals(

@@ -48,6 +48,11 @@ def number_of(entry: Entry) -> int:
     return int(entry.get(NUMBER, 1))
 
 
+def counted_as(view: str, number: int) -> str:
+    """Return the name under which the matches of one definition of a view are counted: the view's own of the first one."""
+    return view if number == 1 else f"{view}\0{number}"
+
+
 def all_definitions(entry: Entry) -> Iterator[dict[str, Any]]:
     """All definitions of a view's name, the one it has now first."""
     yield {name: value for name, value in entry.items() if name != OTHERS}

@@ -26,7 +26,7 @@ class StatusFile:
 
     Args:
         layout: the run's folders.
-        pairs: gives, by stream, view -> (tuple, view) pairs since this run began.
+        pairs: gives, by stream, (tuple, view) pairs since this run began, by definition of a view, see `counted_as`.
         every_seconds: least time between two writings.
     """
 
@@ -79,7 +79,7 @@ class StatusFile:
             _log.warning("cannot write %s: %s", self._layout.status, error)
 
     def all_pairs(self) -> dict[str, dict[str, int]]:
-        """By stream, view -> pairs since the folder's first batch; a killed run may have left out its last second."""
+        """By stream, pairs of each definition of a view since the folder's first batch; a killed run may have left out its last second."""
         found = {stream: dict(views) for stream, views in self._before.items()}
         for stream, views in self._pairs().items():
             total = found.setdefault(stream, {})

@@ -63,6 +63,14 @@ class CatalogWriter:
             self._store()
         return found
 
+    def set_rules(self, files: Mapping[str, Sequence[str]]) -> bool:
+        """Takes in which views files of rules declare, names by file; returns whether the next `write` has something new."""
+        known = self._read()
+        is_new = files != known.get("rules")
+        known["rules"] = files
+        self._is_changed |= is_new
+        return is_new
+
     def write(
         self,
         streams: Mapping[str, StructType],

@@ -23,7 +23,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from penstock.kernels.compiled import cache_folder
+from penstock.cache_folder import cache_folder
 from penstock.spark.sessions.connector import merged_submit_arguments
 from penstock.spark.sessions.output import OUTPUT
 

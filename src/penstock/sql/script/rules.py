@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -68,15 +68,29 @@ class RefusedRule:
         file: the file.
         place: the file, and the line or row where known.
         reason: why, in one line.
+        kept: the views whose last good definition runs instead.
     """
 
     name: str | None
     file: str
     place: str
     reason: str
+    kept: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
-        return f"{self.place}: {f'{self.name}: ' if self.name else ''}{self.reason}"
+        return f"{self.place}: {f'{self.name}: ' if self.name else ''}{self.told}"
+
+    @property
+    def told(self) -> str:
+        """The reason, and whether an earlier definition runs."""
+        if not self.kept:
+            return self.reason
+        runs = (
+            "the last good definitions of its views run"
+            if self.name is None
+            else "its last good definition runs"
+        )
+        return f"{self.reason} ({runs})"
 
 
 def rules_of_file(
