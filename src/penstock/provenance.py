@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -34,8 +34,8 @@ class Judged:
     Attributes:
         text: Spark SQL.
         kind: `and`, `or`, `not`, `is`, or `test` for one that compares values.
-        verdict: true, false, NULL, or error where Spark cannot compute it.
-        error: why; None if it can.
+        verdict: true, false, NULL; error where Spark cannot compute it, unless another part decides a conjunction or disjunction.
+        error: why Spark cannot compute it; None if it can.
         values: what a test compares.
         parts: the conditions within it.
     """
@@ -130,7 +130,7 @@ class Why:
         kind: `selection`, `window`, `deadline` or `join`.
         relation: the stream or table that the tuple is of.
         input: of a join view how the query calls this input; empty otherwise.
-        tuple: its columns as queries see them; empty if its record cannot be decoded.
+        values: the tuple's columns as queries see them; empty if its record cannot be decoded.
         missing: columns that the given row lacks; they are NULL.
         unknown: fields of the given row that are no columns; they are ignored.
         set_aside: why the tuple is in the quarantine, or would be; empty if it is not.
@@ -145,7 +145,7 @@ class Why:
     kind: str
     relation: str
     input: str = ""
-    tuple: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     set_aside: str = ""
@@ -161,11 +161,6 @@ class Why:
         found = [each.judged.verdict for each in self.conjuncts]
         order: tuple[Verdict, ...] = ("false", "error", "NULL")
         return next((each for each in order if each in found), "true")
-
-    @property
-    def failing(self) -> Iterator[Judged]:
-        """Return the conjuncts that keep the tuple out."""
-        return (each.judged for each in self.conjuncts if each.judged.verdict != "true")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that `json.dumps` takes."""

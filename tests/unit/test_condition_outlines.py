@@ -19,8 +19,12 @@ def _shape(found: Outline) -> object:
         (" a > 1 AND b = 'x' ", ("and", "a > 1 AND b = 'x'", "a > 1", "b = 'x'")),
         (
             "(a = 1 OR b = 2) AND NOT (c = 3)",
-            ("and", "(a = 1 OR b = 2) AND NOT (c = 3)", ("or", "a = 1 OR b = 2", "a = 1", "b = 2"))
-            + (("not", "NOT (c = 3)", "c = 3"),),
+            (
+                "and",
+                "(a = 1 OR b = 2) AND NOT (c = 3)",
+                ("or", "a = 1 OR b = 2", "a = 1", "b = 2"),
+                ("not", "NOT (c = 3)", "c = 3"),
+            ),
         ),
         ("a <> 1", "a <> 1"),
         ("a NOT IN (1, NULL)", "a NOT IN (1, NULL)"),
