@@ -159,7 +159,8 @@ def _judged_lines(judged: Judged, depth: int) -> Iterator[str]:
         f"{each.text} = {value_text(each.value)}" if each.error is None else f"{each.text}: {each.error}"
         for each in judged.values
     )
-    error = f"   {judged.error}" if judged.error is not None else ""
+    is_shown = any(each.error == judged.error for each in judged.values)
+    error = f"   {judged.error}" if judged.error is not None and not is_shown else ""
     text = " ".join(judged.text.split())
     yield f"{'  ' * depth}{judged.verdict:<6} {text}{'   ' + values if values else ''}{error}"
     for part in judged.parts:
