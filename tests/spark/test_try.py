@@ -110,7 +110,7 @@ def test_tuples_of_a_span_and_of_other_places(engine: Engine, spark: SparkSessio
     span = {"since": "2026-01-01 00:01", "until": "2026-01-01 00:03"}
     expected = spark.sql(f"{VIEWS['large']} AND seen >= '{span['since']}' AND seen < '{span['until']}'")
     found = engine.backtest("large", **span)
-    assert (found.matches, found.tuples) == (expected.count(), {"orders": 180})
+    assert (found.matches, found.tuples) == (expected.count(), {"orders": 150})
     assert engine.backtest("large", over=folder / "in" / "000.parquet").tuples == {"orders": 300}
     before = sorted(path.name for path in folder.rglob("*"))
     assert engine.backtest("large", over=str(folder / "in")).tuples == {"orders": 600}

@@ -36,6 +36,9 @@ CREATE VIEW large AS SELECT id, city, amount * 2 AS twice, at FROM payments WHER
 CREATE VIEW large_in_b AS SELECT id FROM large WHERE city LIKE 'B%' AND (twice > 5000 OR NOT id IN (1, 2));
 CREATE VIEW share AS SELECT id FROM payments WHERE id > 0 AND 100 / amount > 2;
 CREATE VIEW by_city AS SELECT city, count(*) AS n FROM payments WHERE amount > 10 GROUP BY window(at, '1 hour'), city;
+CREATE VIEW hours AS SELECT window(at, '1 hour') AS w, count(*) AS n FROM payments GROUP BY w;
+CREATE VIEW busy AS SELECT * FROM by_city WHERE n > 1;
+CREATE VIEW days AS SELECT sum(n) AS n FROM hours WHERE n > 2 GROUP BY window(w, '1 day');
 CREATE VIEW with_country AS SELECT p.id, c.country FROM payments p JOIN cities c ON p.city = c.name WHERE p.amount > 10;
 """
 
@@ -144,9 +147,7 @@ def test_a_record_that_does_not_fit_is_set_aside_with_the_reason_of_the_ingest(
         run.await_termination()
     again = engine.why("large", quarantined=1, output=folder / "out")
     assert again.set_aside.endswith("record: id is no INT")
-    with pytest.raises(
-        InputError, match="Quarantined record 2 of payments does not exist"
-    ):
+    with pytest.raises(InputError, match="Quarantined record 2 of payments does not exist"):
         engine.why("large", quarantined=2, output=folder / "out")
 
 
@@ -167,6 +168,27 @@ def test_a_tuple_is_in_windows_with_their_fate(engine: Engine, folder: Path) -> 
     assert engine.why("by_city", '{"city": "Bern"}').windows == ()
 
 
+def test_views_over_window_views(engine: Engine) -> None:
+    row = '{"id": 9, "city": "Bern", "amount": 9, "at": "2026-01-01T10:30:00Z"}'
+    found = engine.why("busy", row)
+    assert [(each.view, each.judged.verdict) for each in found.conjuncts] == [("by_city", "false")]
+    assert found.notes == ("HAVING is a condition on groups: n > 1",)
+    assert len(found.windows) == 1
+    hour = {"start": "2026-01-01T10:00:00Z", "end": "2026-01-01T11:00:00Z"}
+    found = engine.why("days", json.dumps({"w": hour, "n": 2}))
+    assert (found.relation, found.verdict, found.notes) == (
+        "hours",
+        "false",
+        ("The row is one of view hours.",),
+    )
+    assert [window.start for window in found.windows] == ["2026-01-01T00:00:00.000000Z"]
+    tried = engine.backtest("days")
+    assert (tried.matches, tried.tuples, tried.set_aside) == (0, {"payments": 3}, 1)
+    assert engine.backtest("days", sql="SELECT sum(n) AS n FROM hours GROUP BY window(w, '1 day')").rows == (
+        {"n": 3},
+    )
+
+
 def test_partners_of_a_join_are_read_from_the_files_of_its_tables(engine: Engine) -> None:
     found = engine.why(
         "with_country", '{"id": 9, "city": "Bern", "amount": 99, "at": "2026-01-01T10:30:00Z"}'
@@ -175,7 +197,7 @@ def test_partners_of_a_join_are_read_from_the_files_of_its_tables(engine: Engine
     assert (found.input, partners.input, partners.relation) == ("p", "c", "cities")
     assert (partners.read, partners.count, found.joined) == (3, 2, 2)
     assert sorted(row["country"] for row in partners.rows) == ["CH", "US"]
-    assert [each.judged.text for each in found.conjuncts] == ["amount > 10"]
+    assert [each.judged.text for each in found.conjuncts] == ["(`amount`) > (10)"]
     back = engine.why("with_country", '{"name": "Bern", "country": "DE"}')
     assert (back.input, back.partners[0].relation, back.partners[0].read) == ("c", "payments", 3)
     assert back.joined == 2

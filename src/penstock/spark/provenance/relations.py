@@ -52,6 +52,8 @@ class Relation:
         Raises:
             InputError: it has no files of its own, or nothing is at that place.
         """
+        if place is not None and is_results_folder(place):
+            return replace(self, stored=replace(self.stored, path=place))
         path = place or self.stored.path
         if path is None or (place is None and self.stored.kind not in FILE_SOURCES):
             kind = {"dataframe": "a streaming DataFrame"}.get(
@@ -94,7 +96,10 @@ class Relation:
             )
         except PySparkException as error:
             raise ConnectionFailedError(f"{path}: {first_line(error)}") from error
-        seen = frame if self.stored.times is None else self.stored.times.of(frame)
+        # a reader that is asked for some columns only does not notice what does not fit the others
+        every = F.struct(*map(quoted, self.stored.schema.fieldNames())).cast("string")
+        whole = frame.withColumn(REASON, F.when(F.spark_partition_id() >= 0, F.col(REASON)).otherwise(every))
+        seen = whole if self.stored.times is None else self.stored.times.of(whole)
         columns = [
             F.lit(None).cast(field.dataType).alias(field.name)
             if field.name == self.stored.arrival
