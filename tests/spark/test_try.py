@@ -122,7 +122,7 @@ def test_tuples_of_a_span_and_of_other_places(engine: Engine, spark: SparkSessio
     assert "only tuples of orders that a view matched" in stored.notes[0]
     with pytest.raises(InputError, match="Path nowhere does not exist"):
         engine.backtest("large", over="nowhere")
-    with pytest.raises(InputError, match="since 'soon' is no date or timestamp"):
+    with pytest.raises(InputError, match="since 'soon' is not a date or timestamp"):
         engine.backtest("large", since="soon")
 
 

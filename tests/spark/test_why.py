@@ -211,7 +211,7 @@ def test_mistakes_are_one_error(spark: SparkSession, engine: Engine, folder: Pat
         engine.why("larg", "{}")
     with pytest.raises(InputError, match="The row is not JSON"):
         engine.why("large", "{id: 1}")
-    with pytest.raises(InputError, match="no JSON object"):
+    with pytest.raises(InputError, match="not a JSON object"):
         engine.why("large", "[1]")
     with pytest.raises(InputError, match="Column id is INT; the value 'x'"):
         engine.why("large", {"id": "x"})

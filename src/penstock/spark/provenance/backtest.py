@@ -266,6 +266,6 @@ def _moment(name: str, given: str | datetime) -> str:
         moment = given if isinstance(given, date) else datetime.fromisoformat(given)
     except ValueError:
         raise InputError(
-            f"{name} {given!r} is no date or timestamp. Write one such as 2026-01-31 or '2026-01-31 12:00'."
+            f"{name} {given!r} is not a date or timestamp. Write one such as 2026-01-31 or '2026-01-31 12:00'."
         ) from None
     return moment.isoformat(" ")

@@ -122,7 +122,7 @@ def of_json(
             f"The row is not JSON: {error}. Write an object such as {_example(stored.schema)}."
         ) from None
     if not isinstance(given, dict):
-        raise InputError(f"The row is no JSON object. Write one such as {_example(stored.schema)}.")
+        raise InputError(f"The row is not a JSON object. Write one such as {_example(stored.schema)}.")
     missing, unknown = _compared(stored.schema.fieldNames(), given)
     frame = _as_queries_see(_decoded_json(spark, stored, text, max_record_bytes), stored, schema)
     return GivenTuple(frame, text, stored, missing, unknown, stored.kind in _JSON)
