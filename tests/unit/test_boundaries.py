@@ -51,6 +51,7 @@ ROOMS = {
         "insertions",
         "rule_sets",
         "declaring",
+        "provenance",
         "execution",
         "run_status",
         "run",

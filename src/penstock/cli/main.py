@@ -21,7 +21,9 @@ from penstock.cli.run import run
 from penstock.cli.screen import kept_clean, tell, tell_unforeseen
 from penstock.cli.simulate import simulate
 from penstock.cli.status import quarantine, status
+from penstock.cli.try_view import try_view
 from penstock.cli.verify import verify
+from penstock.cli.why import why
 from penstock.errors import PenstockError
 
 #: objects made between two searches for garbage: loading modules makes a million that are none
@@ -33,8 +35,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, results, status, quarantine, verify, simulate, demo):
+for command in (run, check, explain, why, results, status, quarantine, verify, simulate, demo):
     app.command()(command)
+app.command("try")(try_view)
 app.command("import")(import_rules)
 
 

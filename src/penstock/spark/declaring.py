@@ -343,19 +343,13 @@ class Declaring:
         query, text = written
         source = staged.view_name(flat.source)
         check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
-        view = staged.views[source]
-        inner = flatten(view.query, staged.queries)
-        assert isinstance(view.definition, WindowDefinition | JoinDefinition), (
+        definition = staged.views[source].definition
+        assert isinstance(definition, WindowDefinition | JoinDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
-        if isinstance(inner, WindowQuery):
-            place, stream = view.stream, staged.streams[view.stream]
-            columns = rows_schema(inner, source, stream.source, stream.host)
-        else:
-            assert isinstance(view.definition, JoinDefinition), "it is over a window or join view"
-            place, columns = JOINS_NAME, joined_columns(view.definition)
+        place, columns = columns_beneath(staged, source)
         host = SparkExpressionHost(self._spark, columns, declaring=True)
-        derived = define_derived(name, text, flat, below, (place, view.definition), columns, host)
+        derived = define_derived(name, text, flat, below, (place, definition), columns, host)
         selection = {name: flat.selection}
         self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
         return View(rows_of(place, source), query, derived.definition, derived)
@@ -433,6 +427,25 @@ class Declaring:
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:
         return Stream(source, SparkExpressionHost(self._spark, source.schema, declaring=True), probe)
+
+
+def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
+    """The columns of the rows of a window or join view, as a view over it sees them, with the stream of that view.
+
+    Args:
+        declared: what is declared.
+        source: the view's name.
+
+    Returns:
+        The stream, `JOINS_NAME` of a join view, and the columns.
+    """
+    view = declared.views[source]
+    inner = flatten(view.query, declared.queries)
+    if isinstance(inner, WindowQuery):
+        stream = declared.streams[view.stream]
+        return view.stream, rows_schema(inner, source, stream.source, stream.host)
+    assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
+    return JOINS_NAME, joined_columns(view.definition)
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

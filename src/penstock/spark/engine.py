@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 from penstock.deprecation import warn_deprecated
 from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
+from penstock.provenance import Backtest, Why
 from penstock.settings import Settings, Tuning, tuned
 from penstock.spark.declared import Declared
 from penstock.spark.declaring import Declaring, Reconciled
@@ -28,6 +30,8 @@ from penstock.spark.functions import (
     registering,
 )
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.provenance.backtest import Wanted, backtest
+from penstock.spark.provenance.why import Asked, why
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.rule_following import follow_files
@@ -385,6 +389,75 @@ class Engine:
     def explain(self) -> str:
         """Describe what would run where and why; start nothing."""
         return self._declaring.explain(self._declared)
+
+    def why(
+        self,
+        view: str,
+        row: str | Mapping[str, Any] | None = None,
+        *,
+        quarantined: int | None = None,
+        input: str | None = None,
+        output: str | Path | None = None,
+    ) -> Why:
+        """Say why a tuple is in the rows of a view, or is not; changes nothing, beside a run too.
+
+        Spark judges each part of the view's conditions, in one job and one more for each part that raises an error.
+
+        Args:
+            view: the view's name.
+            row: the tuple: a JSON object as text, decoded as the source decodes its records, or column -> Python value.
+            quarantined: instead of a row, a record in the quarantine of the view's stream in `output`: 1 is the newest.
+            input: of a join view the input that the tuple is of, an alias or table; None: the one whose columns fit best.
+            output: a results folder, which says what became of the windows of the tuple.
+
+        Raises:
+            UnknownNameError: no view, or no input, has this name.
+            InputError: the row is no JSON object or does not fit the columns, or the folder is no results folder.
+
+        Example:
+            >>> engine = Engine(spark).stream("ticks", spark.readStream.format("rate").load())
+            >>> _ = engine.view("odd", "SELECT * FROM ticks WHERE value > 5 AND value % 2 = 1")
+            >>> found = engine.why("odd", {"value": 8})
+            >>> found.verdict, [(each.judged.text, each.judged.verdict) for each in found.conjuncts]
+            ('false', [('value > 5', 'true'), ('value % 2 = 1', 'false')])
+        """
+        if (row is None) == (quarantined is None):
+            raise InputError("Give either a row or the number of a quarantined record.")
+        asked = Asked(row, quarantined, input, None if output is None else Path(output))
+        return why(self._spark, self._declared, view, asked, self._settings.max_record_bytes)
+
+    def backtest(
+        self,
+        view: str,
+        *,
+        sql: str | None = None,
+        over: str | Path | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        rows: int = 5,
+    ) -> Backtest:
+        """Say what a view, or a draft of one, would answer over stored tuples; changes nothing, beside a run too.
+
+        Spark reads the files as a table and answers the view at once: windows are those over all tuples that were read.
+
+        Args:
+            view: the view's name; of a draft the name of a view that it replaces, or a new one.
+            sql: the SELECT of a draft; None: the declared view.
+            over: a folder or file with tuples of the view's stream, or a results folder: the tuples that its views matched. None: the
+                files of the tables themselves.
+            since, until: the event times wanted, `until` exclusive; a text is a date or timestamp in the session's time zone.
+            rows: most sample rows.
+
+        Raises:
+            UnknownNameError: no view has this name.
+            InputError: the draft has a mistake, nothing is stored at that place, or there is no event time to select by.
+        """
+        declared = self._declared
+        if sql is not None:
+            declared = declared.copy()
+            self._declaring.views(declared, {view: sql})
+        wanted = Wanted(None if over is None else str(over), since, until, rows)
+        return backtest(self._spark, declared, view, wanted)
 
     def start(
         self,

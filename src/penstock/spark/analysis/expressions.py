@@ -356,7 +356,7 @@ def _translated(error: PySparkException, text: str, columns: Sequence[str], befo
         return UnknownNameError(
             f"Function {parameters.get('routineName', '')} does not exist.", text, start, end
         )
-    message = _first_sentence(str(error))
+    message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)
     if condition.startswith(("DATATYPE_MISMATCH", "CAST_", "COLLATION_MISMATCH", "UNEXPECTED_INPUT_TYPE")):
@@ -374,7 +374,7 @@ def _place(error: PySparkException, text: str, before: int) -> tuple[int, int]:
     return 0, len(text)
 
 
-def _first_sentence(message: str) -> str:
+def first_sentence(message: str) -> str:
     """Spark's message without condition name, SQLSTATE, plan and query text."""
     line = re.split(r"\s*SQLSTATE: |\n", message.strip(), maxsplit=1)[0]
     return re.sub(r"^\[[\w.]+\]\s*", "", line)
@@ -385,7 +385,7 @@ def _raised_message(one_row: DataFrame, text: str) -> str:
         with unlogged():
             _analyse(one_row, [text]).collect()
     except PySparkException as error:
-        return _first_sentence(str(error))
+        return first_sentence(str(error))
     raise AssertionError(f"the constant {text} raises in its try form only")
 
 

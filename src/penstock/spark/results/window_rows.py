@@ -124,7 +124,7 @@ def window_results(
     """
     readable = require_readable(layout, stream, view, definition)
     every = [
-        _published(spark, layout, stream, view, replace(readable, operator=operator))
+        window_revisions(spark, layout, stream, view, replace(readable, operator=operator))
         .where(F.lit(True) if until is None else _ends_by(readable, until))
         .withColumn(_OPERATOR, F.lit(operator))
         for operator, until in result_parts(layout, stream, readable)
@@ -145,7 +145,7 @@ def window_results(
 def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, definition: str) -> DataFrame:
     """Every revision of every row of a window view: its own columns and the marks; see `window_results`."""
     readable = require_readable(layout, stream, view, definition)
-    return _published(spark, layout, stream, view, readable).drop(ROW)
+    return window_revisions(spark, layout, stream, view, readable).drop(ROW)
 
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
@@ -158,9 +158,10 @@ def _ends_by(readable: ReadableView, until: int) -> Column:
     return F.col(f"{ROW}.end") <= moment
 
 
-def _published(
+def window_revisions(
     spark: SparkSession, layout: Layout, stream: str, view: str, readable: ReadableView
 ) -> DataFrame:
+    """Every revision that the newest operator of a window view has published: its own columns, the marks and ROW."""
     paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
     schema: StructType = readable.schema
     return published_frame(spark, schema, paths)

@@ -62,6 +62,30 @@ def tolerant_files(
     )
 
 
+def files_at_rest(
+    spark: SparkSession, kind: str, path: str, schema: StructType, options: Mapping[str, str]
+) -> DataFrame:
+    """Read a folder or file as it is now.
+
+    Args:
+        spark: the session.
+        kind: the format.
+        path: of the table.
+        schema: its columns.
+        options: the reader's.
+
+    Returns:
+        The table's columns, CORRUPT and REASON, which are NULL but for records that do not fit the columns, and ORIGIN.
+    """
+    reader = spark.read.format(kind).options(**options)
+    if kind in TOLERANT_SOURCES:
+        whole = reader.schema(with_corrupt(schema)).options(**TOLERANT).load(table_path(path))
+        return set_apart(whole, kind, schema)
+    nothing = [F.lit(None).cast(kind).alias(name) for name, kind in ((CORRUPT, "binary"), (REASON, "string"))]
+    whole = reader.schema(schema).load(table_path(path))
+    return whole.select("*", *nothing, F.col("_metadata.file_path").alias(ORIGIN))
+
+
 def with_corrupt(schema: StructType) -> StructType:
     """The columns to read with TOLERANT: those of a table and CORRUPT."""
     return StructType([*schema.fields]).add(CORRUPT, StringType())

@@ -24,7 +24,14 @@ from penstock.spark.recovery.messages import quoted
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import SUBSCRIPTIONS
 from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_topics
-from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, stamped, untold
+from penstock.spark.sources.source import (
+    NO_OPTIONS,
+    BoundBatch,
+    DataFrameSource,
+    Progress,
+    stamped,
+    untold,
+)
 from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -269,7 +276,11 @@ def _records_of(spark: SparkSession, options: Mapping[str, str], past: Past) -> 
 
 
 def decode_json(
-    records: DataFrame, schema: StructType, max_record_bytes: int, steps: OffsetSteps | None = None
+    records: DataFrame,
+    schema: StructType,
+    max_record_bytes: int,
+    steps: OffsetSteps | None = None,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> DataFrame:
     """Kafka records to tuples with Spark's `from_json`: the exact path.
 
@@ -278,6 +289,7 @@ def decode_json(
         schema: the tuple's columns.
         max_record_bytes: a larger record is malformed.
         steps: the records' arrival steps; None: they have none.
+        options: of Spark's JSON reader.
 
     Returns:
         The tuple's columns and CORRUPT, REASON and ORIGIN, and ARRIVAL_STEP where they have steps.
@@ -285,7 +297,7 @@ def decode_json(
     wide = StructType([*schema.fields]).add(CORRUPT, StringType())
     text = F.col("value").cast("string")
     small = F.length("value") <= max_record_bytes
-    parsed = F.from_json(F.when(small, text), wide, {"columnNameOfCorruptRecord": CORRUPT})
+    parsed = F.from_json(F.when(small, text), wide, {**options, "columnNameOfCorruptRecord": CORRUPT})
     frame = records.select("value", "topic", "partition", "offset", parsed.alias("tuple"))
     arrival = [] if steps is None else [_step_of(steps).alias(ARRIVAL_STEP)]
     reason = (

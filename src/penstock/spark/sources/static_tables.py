@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.spark.sources.columns import check_columns
-from penstock.spark.sources.file_frames import TOLERANT, TOLERANT_SOURCES, set_apart, with_corrupt
+from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
-from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import FILE_SOURCES, open_files_at_rest
-from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.script import CreateTable
 
@@ -74,13 +71,7 @@ class StaticTable:
         Returns:
             Its columns, CORRUPT and REASON, which are NULL but for records that do not fit the columns, and ORIGIN.
         """
-        reader = spark.read.format(self.kind).options(**self.options)
-        if self.kind in TOLERANT_SOURCES:
-            whole = reader.schema(with_corrupt(self.schema)).options(**TOLERANT).load(table_path(self.path))
-            return set_apart(whole, self.kind, self.schema)
-        nothing = {CORRUPT: "binary", REASON: "string", ORIGIN: "string"}
-        whole = reader.schema(self.schema).load(table_path(self.path))
-        return whole.select("*", *(F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()))
+        return files_at_rest(spark, self.kind, self.path, self.schema, self.options)
 
 
 def is_static(table: CreateTable) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sources.columns import check_columns
@@ -164,6 +165,59 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
     reader = spark.read.format(table.source.lower()).options(**options)
     schema = _declared(table) or _inferred(table, path, reader)
     return path, schema, options
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTuples:
+    """How tuples of a stream's table are stored.
+
+    Attributes:
+        kind: the format, `kafka`, `rate` or `network`.
+        path: of files; None: the table is none of files.
+        schema: the columns as they are stored.
+        options: the reader's.
+        times: how the event time is stored; None: as a timestamp.
+        arrival: column that Penstock adds, or None.
+    """
+
+    kind: str
+    path: str | None
+    schema: StructType
+    options: Mapping[str, str]
+    times: StoredTimes | None = None
+    arrival: str | None = None
+
+    @property
+    def form(self) -> RecordForm:
+        """Of its records."""
+        return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
+
+
+def stored_tuples(spark: SparkSession, table: CreateTable, schema: StructType) -> StoredTuples:
+    """How tuples of a stream's table that was opened are stored.
+
+    Args:
+        spark: the session.
+        table: the statement.
+        schema: the stream's columns as queries see them.
+    """
+    options = {plain_option(name): value for name, value in table.options.items()}
+    event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
+    written, kind = options.pop("eventtimeformat", None), table.source.lower()
+    path = options.pop("path", None)
+    if kind == "replay":
+        kind = options.get("format", "parquet")
+        options = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
+    elif kind not in FILE_SOURCES:
+        options = {}
+    options = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
+    stored = StructType([field for field in schema if field.name != arrival])
+    times = None
+    if written is not None and event_time is not None:
+        reader = spark.read.format(kind).options(**options)
+        stored = _declared(table) or _inferred(table, str(path), reader)
+        times = _times(spark, table, stored, event_time, written)
+    return StoredTuples(kind, path, stored, options, times, arrival)
 
 
 def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:

@@ -1,0 +1,140 @@
+"""A join view over frames at rest: which tuples of its inputs meet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.plan.joins import JoinInput, JoinPlan, UserPredicate
+from penstock.spark.analysis.gate import boxed, computed, tried
+from penstock.spark.provenance.verdicts import holds
+from penstock.spark.recovery.messages import quoted
+from penstock.sql.conditions.outline import outline
+
+_VALUE = "_value"
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A condition on joined rows, and the inputs that it speaks of."""
+
+    inputs: frozenset[int]
+    column: Column
+
+
+def taking_part(frame: DataFrame, each: JoinInput) -> DataFrame:
+    """The tuples of an input that take part in a join.
+
+    Args:
+        frame: tuples of its relation.
+        each: the input.
+
+    Returns:
+        The columns that are kept of it, by their names in the join.
+    """
+    spark = frame.sparkSession
+    rows = frame if each.condition is None else frame.where(holds(spark, outline(each.condition)))
+    boxes = rows.select(*(boxed(spark, column.text).alias(column.name) for column in each.columns))
+    needed = [column.name for column in each.columns if column.name not in each.or_null]
+    kept = reduce(DataFrame.where, (F.col(quoted(name)).isNotNull() for name in needed), boxes)
+    return kept.select(
+        *(F.col(quoted(column.name)).getField("v").alias(column.name) for column in each.columns)
+    )
+
+
+def partners(plan: JoinPlan, sides: Mapping[int, DataFrame], own: int, other: int) -> DataFrame:
+    """The tuples of one input that satisfy every condition that speaks of it and of some tuples of another input alone.
+
+    Args:
+        plan: the join.
+        sides: of both inputs, by number, see `taking_part`.
+        own, other: their numbers; the result has the columns of `other`.
+    """
+    among = frozenset((own, other))
+    found = [each.column for each in _conditions(plan, sides[own].sparkSession) if each.inputs == among]
+    right = sides[other]
+    return right.join(sides[own], _all(found), "left_semi")
+
+
+def joined_rows(plan: JoinPlan, sides: Sequence[DataFrame]) -> DataFrame:
+    """The rows of a join.
+
+    Args:
+        plan: the join.
+        sides: of every input, see `taking_part`.
+
+    Returns:
+        The columns of all inputs by their names in the join; `outputs` makes those of the view.
+    """
+    spark = sides[0].sparkSession
+    conditions = list(_conditions(plan, spark))
+    rows, among = sides[0], frozenset((0,))
+    for number, side in enumerate(sides[1:], 1):
+        among |= {number}
+        new = [each.column for each in conditions if number in each.inputs and each.inputs <= among]
+        rows = rows.join(side, _all(new), "left" if number in plan.optional else "inner")
+    for text in plan.filters:
+        rows = rows.where(tried(spark, text))
+    for predicate in plan.predicates:
+        rows = _satisfying(rows, predicate)
+    return rows
+
+
+def _conditions(plan: JoinPlan, spark: SparkSession) -> Iterator[_Condition]:
+    owners = {column.name: number for number, each in enumerate(plan.inputs) for column in each.columns}
+    for key in plan.keys:
+        named = [(number, name) for number, name in enumerate(key.columns) if name is not None]
+        for position, (right, name) in enumerate(named):
+            for left, other in named[:position]:
+                yield _Condition(frozenset((left, right)), F.col(quoted(other)) == F.col(quoted(name)))
+    for bound in plan.bounds:
+        left_time, right_time = plan.inputs[bound.left].time, plan.inputs[bound.right].time
+        assert left_time is not None
+        assert right_time is not None
+        between = F.col(quoted(right_time)) - F.col(quoted(left_time))
+        is_within = between.between(_interval(bound.lower), _interval(bound.upper))
+        yield _Condition(frozenset((bound.left, bound.right)), is_within)
+    for each in plan.comparisons:
+        found = F.expr(f"{quoted(each.left)} {each.operator} {quoted(each.right)}")
+        yield _Condition(frozenset((owners[each.left], owners[each.right])), found)
+    for text in plan.residual:
+        yield _Condition(_speaks_of(text, owners), tried(spark, text))
+
+
+def _speaks_of(text: str, owners: Mapping[str, int]) -> frozenset[int]:
+    """The inputs whose columns a condition has."""
+    words: Collection[str] = {word for part in _tests(text) for word in part}
+    return frozenset(number for name, number in owners.items() if name.upper() in words)
+
+
+def _tests(text: str) -> Iterator[tuple[str, ...]]:
+    remaining = [outline(text)]
+    while remaining:
+        part = remaining.pop()
+        yield part.names
+        remaining.extend(part.parts)
+
+
+def _satisfying(rows: DataFrame, predicate: UserPredicate) -> DataFrame:
+    """The rows that satisfy a condition on what a user's function makes of them."""
+    spark = rows.sparkSession
+    arguments = [
+        F.col(quoted(each.column)) if each.column is not None else computed(spark, each.constant or "NULL")
+        for each in predicate.arguments
+    ]
+    value = F.call_function(predicate.function, *arguments)
+    return rows.withColumn(_VALUE, value).where(computed(spark, predicate.condition)).drop(_VALUE)
+
+
+def _interval(microseconds: int) -> Column:
+    seconds = Decimal(microseconds).scaleb(-6)
+    return F.make_dt_interval(secs=F.lit(seconds).cast("decimal(18,6)"))
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    return reduce(Column.__and__, conditions, F.lit(True))
