@@ -34,7 +34,11 @@ class _Known:
 
 
 def _text(document: Document, accepted: str = "") -> str:
-    return Exposition(lambda: _Known(document)).answer(accepted)[0].decode()
+    return (
+        Exposition(lambda: _Known(document), lambda views: dict.fromkeys(views, 0.97))
+        .answer(accepted)[0]
+        .decode()
+    )
 
 
 def _families(document: Document) -> dict[str, Metric]:
@@ -100,6 +104,7 @@ def test_views_have_the_metrics_of_their_kind() -> None:
     assert _value(document, "penstock_window_promise_active", view="hourly_03") == 0
     assert _value(document, "penstock_window_promise_active", view="hourly_04") == 1
     assert _value(document, "penstock_window_max_error_probability", view="hourly_04") == 0.05
+    assert _value(document, "penstock_window_within_bound_ratio", view="hourly_04") == 0.97
     assert _value(document, "penstock_view_batches_behind", view="hourly_07") == 12
     assert _value(document, "penstock_deadline_windows_total", view="in_time_5", outcome="missed") == 7
     assert _value(document, "penstock_broken_loss_promises_total", view="in_time_5") == 2
@@ -210,7 +215,11 @@ def test_of_a_run_that_is_over_the_counters_remain(state: str) -> None:
 def test_both_formats_can_be_read_and_say_what_each_metric_is() -> None:
     document = large_document()
     accepted = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-    assert Exposition(lambda: _Known(document)).answer(accepted)[1].startswith("application/openmetrics-text")
+    assert (
+        Exposition(lambda: _Known(document), lambda views: dict.fromkeys(views, 0.97))
+        .answer(accepted)[1]
+        .startswith("application/openmetrics-text")
+    )
     told = {family.name: family for family in open_metrics(_text(document, accepted))}
     assert set(told) >= {"penstock_tuples", "penstock_batch_duration_seconds", "penstock_run"}
     assert all(family.documentation for family in told.values())

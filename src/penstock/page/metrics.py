@@ -56,15 +56,21 @@ class Known(Protocol):
         """When it was read, seconds since the epoch."""
 
 
+#: by window view, the share of final rows whose first answer was within its bound; None where it is not known
+Kept = Callable[[Mapping[str, Document]], Mapping[str, float | None]]
+
+
 class FolderCollector(Collector):
     """Collects the metrics of a results folder.
 
     Args:
         read: gives the newest status.
+        kept: gives, for window views, what their promises came to.
     """
 
-    def __init__(self, read: Callable[[], Known]) -> None:
+    def __init__(self, read: Callable[[], Known], kept: Kept) -> None:
         self._read = read
+        self._kept = kept
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
@@ -75,18 +81,30 @@ class FolderCollector(Collector):
             value=known.at,
         )
         yield from families_of(known.document)
+        views = {
+            name: view
+            for name, view in islice(views_of(known.document).items(), MOST)
+            if view["kind"] == "windows" and not view.get("dropped")
+        }
+        yield _metric(
+            "penstock_window_within_bound_ratio",
+            "Share of the final rows of a view whose first answer was within the MAX_ERROR bound. Of the first "
+            f"{MOST} views, those that have not too many rows.",
+            ["view"],
+            {(_label(name),): share for name, share in self._kept(views).items() if share is not None},
+        )
 
 
 class Exposition:
     """Writes the metrics of a results folder as Prometheus reads them.
 
     Args:
-        read: gives the newest status.
+        read, kept: see `FolderCollector`.
     """
 
-    def __init__(self, read: Callable[[], Known]) -> None:
+    def __init__(self, read: Callable[[], Known], kept: Kept) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(FolderCollector(read))
+        self._registry.register(FolderCollector(read, kept))
 
     def answer(self, accepted: str) -> tuple[bytes, str]:
         """Return the metrics and their content type.

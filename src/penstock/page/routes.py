@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -21,11 +21,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from penstock.errors import DamagedError, InputError, PenstockError, UnknownNameError
+from penstock.monitor.book import Document
 from penstock.page.answers import encoded
 from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
 from penstock.page.guard import Guard, refused
 from penstock.page.listening import Rules
+from penstock.page.metrics import Exposition
 from penstock.page.plans import plans_answer
 from penstock.page.quarantine import MOST_LIMIT as MOST_RECORDS
 from penstock.page.quarantine import quarantine_answer, records_answer
@@ -48,6 +50,8 @@ _MOST_CLIENTS = 300
 _CHANGES_SECONDS, _ALIVE_SECONDS = 1.0, 10.0
 #: answers that are worked out at a time
 _WORKERS = 4
+#: seconds that a scrape spends on what promises came to
+_SCRAPE_SECONDS = 0.2
 #: requests that may wait for one of these
 _MOST_WAITING = 64
 
@@ -81,6 +85,7 @@ class Routes:
         self._is_closing = False
         self._workers = CapacityLimiter(_WORKERS)
         self._judgements, self._outcomes = Judgements(), Outcomes()
+        self._exposition = Exposition(reader.current, self._kept)
 
     def app(self, rules: Rules) -> ASGIApp:
         """The page as an ASGI application; it reads the folder as long as it runs.
@@ -103,7 +108,7 @@ class Routes:
             Route("/api/rows/{name}/download", self._download),
             Route("/api/quarantine", self._answers(lambda _, snapshot: quarantine_answer(snapshot))),
             Route("/api/quarantine/{name}", self._answers(self._records)),
-            # /metrics: a route of metrics.py, given the reader
+            Route("/metrics", self._scrape),
             Mount("/static", _Static(directory=STATIC)),
         ]
         handlers: dict[Any, Any] = {HTTPException: _http_error, PenstockError: _failure}
@@ -199,6 +204,17 @@ class Routes:
             # a file of another version, or half of one: the page goes on
             _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
             return refused(503, "The page cannot answer this now: a file of the folder cannot be read.")
+
+    def _kept(self, views: Mapping[str, Document]) -> Mapping[str, float | None]:
+        return self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+
+    async def _scrape(self, request: Request) -> Response:
+        accepted = request.headers.get("accept", "")
+        answer = await self._worked_out(request, lambda: self._exposition.answer(accepted))
+        if isinstance(answer, Response):
+            return answer
+        content, content_type = answer
+        return Response(content, headers={"content-type": content_type})
 
     def _answers(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         """A route that works out its answer beside the others, from the newest snapshot."""
