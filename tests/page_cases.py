@@ -143,11 +143,17 @@ class Page:
 
 @contextmanager
 def served(
-    folder: Path, token: str | None = None, *, is_loopback: bool = True, awaits: bool = False
+    folder: Path,
+    token: str | None = None,
+    *,
+    is_loopback: bool = True,
+    awaits: bool = False,
+    metrics_alone: bool = False,
 ) -> Iterator[Page]:
     """The page of a folder, served by uvicorn in a thread."""
     with listen("127.0.0.1", 0) as listening:
-        server = PageServer(folder, Rules(token, is_loopback), awaits=awaits)
+        rules = Rules(token, is_loopback)
+        server = PageServer(folder, rules, awaits=awaits, metrics_alone=metrics_alone)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,25 +147,31 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
 
 
 @contextmanager
-def told_page(console: Console, folder: Path, address: str | None, token: str | None) -> Iterator[None]:
-    """Shows a run in a browser as long as the block lasts, and prints where.
+def told_page(
+    console: Console, folder: Path, address: str | None, token: str | None, metrics: str | None = None
+) -> Iterator[None]:
+    """Shows a run in a browser and serves its metrics as long as the block lasts, and prints where.
 
     Args:
         console: where to.
         folder: the results folder of the run.
         address: `[HOST:]PORT`; None: it is not shown.
         token: what requests have to bring, if one is given.
+        metrics: `[HOST:]PORT` of the metrics without the page; None: the page alone has them.
 
     Raises:
         InputError: the address cannot be used.
     """
-    if address is None:
-        yield
-        return
     from penstock.page.child import page_address, page_beside
 
-    with page_beside(folder, *page_address(address), token) as shown:
-        console.print(f"Page: {shown}", soft_wrap=True, highlight=False, markup=False)
+    given = (("Page", "--page", address), ("Metrics", "--metrics", metrics))
+    with ExitStack() as held:
+        for what, option, place in given:
+            if place is not None:
+                alone = option == "--metrics"
+                beside = page_beside(folder, *page_address(place, option), token, metrics_alone=alone)
+                shown = held.enter_context(beside)
+                console.print(f"{what}: {shown}", soft_wrap=True, highlight=False, markup=False)
         yield
 
 

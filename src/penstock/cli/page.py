@@ -19,26 +19,40 @@ def page(
     host: Annotated[
         str, typer.Option(help="Name or address of the interface; any but loopback requires a token.")
     ] = LOOPBACK,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve /metrics for Prometheus alone, at this address instead of --host and --port.",
+            metavar="[HOST:]PORT",
+            show_default=False,
+        ),
+    ] = None,
     page_token: PageToken = None,
     descriptor: Annotated[int | None, typer.Option("--listening", hidden=True)] = None,
+    metrics_alone: Annotated[bool, typer.Option("--metrics-alone", hidden=True)] = False,
 ) -> None:
     """Show the results folder of a run in a browser, until Ctrl-C. The page is read-only."""
     import socket
 
+    from penstock.page.child import page_address
     from penstock.page.listening import address_of, listen, rules_of
 
     if descriptor is not None:
         from penstock.page.server import serve
 
         listening = socket.socket(fileno=descriptor)
-        serve(folder, listening, rules_of(listening, page_token), is_child=True)
+        rules = rules_of(listening, page_token)
+        serve(folder, listening, rules, is_child=True, metrics_alone=metrics_alone)
         return
     from penstock.monitor.folder import folder_layout
 
     folder_layout(folder)
+    if metrics is not None:
+        host, port = page_address(metrics, "--metrics")
     listening = listen(host, port)
     rules = rules_of(listening, page_token)
-    print(f"Page: {address_of(listening, rules.token)}", flush=True)
+    address = address_of(listening, rules.token, metrics_alone=metrics is not None)
+    print(f"{'Page' if metrics is None else 'Metrics'}: {address}", flush=True)
     from penstock.page.server import serve
 
-    serve(folder, listening, rules)
+    serve(folder, listening, rules, metrics_alone=metrics is not None)

@@ -68,6 +68,14 @@ def run(
             show_default=False,
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve /metrics for Prometheus alone at this address; port 0 takes a free one.",
+            metavar="[HOST:]PORT",
+            show_default=False,
+        ),
+    ] = None,
     page_token: PageToken = None,
 ) -> None:
     """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
@@ -83,7 +91,7 @@ def run(
     if ended and not available_now:
         raise InputError("--ended requires --available-now.")
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
-    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token):
+    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token, metrics):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None

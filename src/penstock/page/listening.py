@@ -73,15 +73,18 @@ def rules_of(listening: socket.socket, token: str | None) -> Rules:
     return Rules(token or (None if local else secrets.token_urlsafe(24)), local)
 
 
-def address_of(listening: socket.socket, token: str | None) -> str:
+def address_of(listening: socket.socket, token: str | None, *, metrics_alone: bool = False) -> str:
     """The address that a browser opens.
 
     Args:
         listening: see `listen`.
         token: see `Rules`.
+        metrics_alone: whether /metrics is all that is served.
     """
     host, port = listening.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    return f"http://{shown}:{port}/{'metrics' if metrics_alone else ''}" + (
+        f"?token={quote(token, safe='')}" if token else ""
+    )

@@ -87,15 +87,15 @@ class Routes:
         self._judgements, self._outcomes = Judgements(), Outcomes()
         self._exposition = Exposition(reader.current, self._kept)
 
-    def app(self, rules: Rules) -> ASGIApp:
+    def app(self, rules: Rules, *, metrics_alone: bool = False) -> ASGIApp:
         """The page as an ASGI application; it reads the folder as long as it runs.
 
         Args:
             rules: who may ask.
+            metrics_alone: whether /metrics is all that it answers.
         """
         routes: list[Route | Mount] = [
             *(Route(path, _index) for path in PAGES),
-            Route("/healthz", _healthy),
             Route("/api/overview", self._answers(lambda _, snapshot: snapshot.overview)),
             Route("/api/changes", self._changes),
             Route("/api/views", self._answers(_views)),
@@ -108,11 +108,15 @@ class Routes:
             Route("/api/rows/{name}/download", self._download),
             Route("/api/quarantine", self._answers(lambda _, snapshot: quarantine_answer(snapshot))),
             Route("/api/quarantine/{name}", self._answers(self._records)),
-            Route("/metrics", self._scrape),
             Mount("/static", _Static(directory=STATIC)),
         ]
+        metrics = [Route("/metrics", self._scrape), Route("/healthz", _healthy)]
         handlers: dict[Any, Any] = {HTTPException: _http_error, PenstockError: _failure}
-        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        app = Starlette(
+            routes=metrics if metrics_alone else [*metrics, *routes],
+            exception_handlers=handlers,
+            lifespan=self._lifespan,
+        )
         return Guard(app, rules)
 
     @asynccontextmanager

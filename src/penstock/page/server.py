@@ -90,16 +90,19 @@ class PageServer(uvicorn.Server):
         folder: the results folder.
         rules: who may ask.
         awaits: whether the folder may not exist yet, because its run is starting.
+        metrics_alone: whether it serves /metrics without the page.
 
     Raises:
         InputError: it is no results folder, and is not awaited.
     """
 
-    def __init__(self, folder: Path, rules: Rules, *, awaits: bool = False) -> None:
+    def __init__(
+        self, folder: Path, rules: Rules, *, awaits: bool = False, metrics_alone: bool = False
+    ) -> None:
         self._routes = Routes(FolderReader(folder, awaits=awaits))
         super().__init__(
             uvicorn.Config(
-                self._routes.app(rules),
+                self._routes.app(rules, metrics_alone=metrics_alone),
                 http=BoundedProtocol,
                 ws="none",
                 lifespan="on",
@@ -122,7 +125,14 @@ class PageServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(folder: Path, listening: socket.socket, rules: Rules, *, is_child: bool = False) -> None:
+def serve(
+    folder: Path,
+    listening: socket.socket,
+    rules: Rules,
+    *,
+    is_child: bool = False,
+    metrics_alone: bool = False,
+) -> None:
     """Serve the page of a results folder until a signal ends it.
 
     Args:
@@ -130,11 +140,12 @@ def serve(folder: Path, listening: socket.socket, rules: Rules, *, is_child: boo
         listening: see `listen`.
         rules: who may ask.
         is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
+        metrics_alone: whether it serves /metrics without the page.
 
     Raises:
         InputError: it is no results folder.
     """
-    server = PageServer(folder, rules, awaits=is_child)
+    server = PageServer(folder, rules, awaits=is_child, metrics_alone=metrics_alone)
     if is_child:
         threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     with listening:
