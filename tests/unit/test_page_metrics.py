@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +29,7 @@ _HOSTILE = '<script>alert("x")</script>\\\n' + "x" * 10_000 + "\ud800"
 @dataclass(frozen=True)
 class _Known:
     document: Document
-    at: float = field(default_factory=time.time)
+    error: str | None = None
 
 
 def _text(document: Document, accepted: str = "") -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -83,3 +84,15 @@ def test_an_address_of_another_form_is_refused_by_the_name_of_its_option(folder:
     done = CliRunner().invoke(app, ["page", str(folder), "--metrics", given])
     assert done.exit_code != 0
     assert f"--metrics {given}: write --metrics PORT or --metrics HOST:PORT" in str(done.exception)
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_metrics_and_says_so(folder: Path) -> None:
+    with served(folder, metrics_alone=True) as page:
+        before = page.get("/metrics").body
+        (folder / "_penstock" / "catalog.json").write_text("{")
+        until = time.monotonic() + 30
+        while b"penstock_folder_up 0.0" not in (after := page.get("/metrics").body):
+            assert time.monotonic() < until
+            time.sleep(0.5)
+    assert b"penstock_folder_up 1.0" in before
+    assert b'penstock_tuples_total{stream="orders"} 20.0' in after

@@ -54,6 +54,7 @@ class Snapshot:
         views: the views, ready to be sorted and searched.
         histories: of streams, lanes and views.
         overview: the answer to /api/overview.
+        error: why the folder cannot be read now, and the rest is that of before; None where it can.
     """
 
     version: int
@@ -63,6 +64,7 @@ class Snapshot:
     views: ViewTable
     histories: Histories
     overview: bytes
+    error: str | None = None
 
 
 class FolderReader:
@@ -205,7 +207,7 @@ class FolderReader:
         self._samples.add(at, views.rows)
         version = 1 if before is None else before.version + 1
         overview = encoded(overview_answer(version, at, document, catalog, self._histories, error))
-        self._snapshot = Snapshot(version, at, document, catalog, views, self._histories, overview)
+        self._snapshot = Snapshot(version, at, document, catalog, views, self._histories, overview, error)
         self.published()
 
     def _reason(self, failure: Exception) -> str:

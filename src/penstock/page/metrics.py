@@ -44,7 +44,7 @@ class Known(Protocol):
 
     Attributes:
         document: see `folder_status`.
-        at: when it was read, seconds since the epoch.
+        error: why the folder cannot be read now; None where it can.
     """
 
     @property
@@ -52,8 +52,8 @@ class Known(Protocol):
         """See `folder_status`."""
 
     @property
-    def at(self) -> float:
-        """When it was read, seconds since the epoch."""
+    def error(self) -> str | None:
+        """Why the folder cannot be read now; None where it can."""
 
 
 #: by window view, the share of final rows whose first answer was within its bound; None where it is not known
@@ -76,9 +76,9 @@ class FolderCollector(Collector):
         """Yield the metrics."""
         known = self._read()
         yield GaugeMetricFamily(
-            "penstock_folder_read_timestamp_seconds",
-            "When the results folder was read last.",
-            value=known.at,
+            "penstock_folder_up",
+            "1 while the results folder can be read; 0 while it cannot, and the other metrics are those of before.",
+            value=known.error is None,
         )
         yield from families_of(known.document)
         views = {
