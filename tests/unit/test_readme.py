@@ -24,7 +24,9 @@ COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
 
 def _options(command: str) -> set[str]:
-    return {option for parameter in COMMANDS[command].params for option in parameter.opts}
+    """Those that users see."""
+    shown = [each for each in COMMANDS[command].params if not getattr(each, "hidden", False)]
+    return {option for parameter in shown for option in parameter.opts}
 
 
 def _snippets(language: str) -> list[str]:

@@ -13,6 +13,7 @@ from copy import deepcopy
 from typing import Any
 
 from penstock.monitor.deadlines import repeats
+from penstock.monitor.durations import add_duration
 from penstock.monitor.lanes import LANE_HANDLERS
 from penstock.monitor.networks import network_reached
 from penstock.monitor.troubles import SETTLED_SECONDS, seconds_of
@@ -223,6 +224,7 @@ def _batch(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     spent = _seconds(event, "bind", "run", "publish")
     stream["recent"] = [*stream.get("recent", []), [event.get("tuples") or 0, spent]][-_RATED:]
+    stream["durations"] = add_duration(stream.get("durations"), event["batch"], spent)
     seconds = sum(each for _, each in stream["recent"])
     rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
     stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
@@ -348,7 +350,10 @@ def _restate_cuts(document: Document, name: str, totals: Mapping[str, Any]) -> N
 
 
 def _decision(document: Document, event: Mapping[str, Any]) -> None:
-    _stream(document, event["stream"])["decision"] = event.get("reason")
+    stream = _stream(document, event["stream"])
+    stream["decision"] = event.get("reason")
+    if event.get("action") == "SwapSequence":
+        stream["switched"] = stream.get("switched", 0) + 1
 
 
 def _sampled(document: Document, event: Mapping[str, Any]) -> None:
@@ -376,6 +381,8 @@ def _rules_changed(document: Document, event: Mapping[str, Any]) -> None:
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
+    # that of the run begins anew with each one
+    stream["retried"] = stream.get("retried", 0) + 1
     until = seconds_of(event.get("time")) + (event.get("wait_seconds") or 0.0) + SETTLED_SECONDS
     stream.update(state="retrying", retry=event.get("told"), tried_until=until)
 

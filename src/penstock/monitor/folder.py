@@ -17,11 +17,10 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
-from penstock.spark.reporting.status_file import catch_up, catch_up_lane
+from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
@@ -48,21 +47,23 @@ def folder_layout(folder: Path) -> Layout:
     return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
 
 
-def folder_status(folder: Path) -> Document:
+def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     """All that the files of a results folder say of its runs.
 
     Args:
         folder: the results folder.
+        catalog: its catalog, where the caller has read it; None: it is read.
 
     Returns:
         JSON values: `state` (`running`, `starting`, `ended`, `stopped`, `failed`, `refused`, `dead`, `never started`), `reason`, `pid`,
-        `streams`, `views`, `news`; see docs/operations.md.
+        `streams`, `views` in the order of their declaration, `news`; see docs/operations.md.
 
     Raises:
         InputError: it is no results folder.
     """
     layout = folder_layout(folder)
-    catalog = known_catalog(layout) or {"streams": {}, "views": {}}
+    if catalog is None:
+        catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
     pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)
@@ -79,14 +80,8 @@ def folder_status(folder: Path) -> Document:
     }
     for lane in dict.fromkeys(derived.values()):
         catch_up_lane(book, layout, lane)
-    until = str(written.get("time") or "")
-    known = written.get("at_time")
-    for event in newest_events(layout.events):
-        time = str(event.get("time"))
-        if (time == until and known is not None and known <= 0) or time > until:
-            book.note(event)
-        elif time == until and known is not None:
-            known -= 1
+    for event in untold_events(layout, written):
+        book.note(event)
     document = book.document()
     document.pop("at_time", None)
     document["output"] = str(layout.output)
@@ -116,6 +111,8 @@ def folder_status(folder: Path) -> Document:
             if missing and not view.get("dropped"):
                 shown["not_answered"] = missing
                 shown["waiting_seconds"] = _age(layout.manifests(view["stream"]) / f"{missing[0]}.json")
+    order = dict.fromkeys([*catalog["views"], *document["views"]])
+    document["views"] = {name: document["views"][name] for name in order if name in document["views"]}
     return document
 
 

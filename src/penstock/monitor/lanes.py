@@ -45,6 +45,9 @@ def _table_back(document: dict[str, Any], event: Mapping[str, Any]) -> None:
 
 
 def _trouble(document: dict[str, Any], event: Mapping[str, Any]) -> None:
+    if event["kind"] == "lane_retried":
+        # of all lanes: one that is removed takes its own counts with it
+        document["lanes_retried"] = document.get("lanes_retried", 0) + 1
     TROUBLE_HANDLERS[event["kind"]](_lane(document, event), event)
 
 

@@ -6,13 +6,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from penstock.monitor.book import StatusBook
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_manifests
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
+from penstock.spark.storage.events import newest_events
 from penstock.spark.storage.files import replace_bytes
 from penstock.spark.storage.layout import Layout
 
@@ -39,6 +41,7 @@ class StatusFile:
         document = read_status(layout)
         self._before: dict[str, dict[str, int]] = document.pop("pairs_by_view", {})
         self.book = StatusBook(document)
+        _recall(self.book, layout, document)
         self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
         self._written = -1
         self._closing = threading.Event()
@@ -100,3 +103,27 @@ def catch_up_lane(book: StatusBook, layout: Layout, lane: str) -> None:
     """Likewise of the cuts of a lane."""
     cuts = read_manifests(layout.manifests(lane))
     book.catch_up_lane(lane, cuts.totals, cuts.batches)
+
+
+def untold_events(layout: Layout, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events that a written document has not taken in, oldest first: those after its newest one."""
+    until = str(document.get("time") or "")
+    known = document.get("at_time")
+    for event in newest_events(layout.events):
+        time = str(event.get("time"))
+        if (time == until and known is not None and known <= 0) or time > until:
+            yield event
+        elif time == until and known is not None:
+            known -= 1
+
+
+def _recall(book: StatusBook, layout: Layout, document: Mapping[str, Any]) -> None:
+    """Takes in what a run that was killed recorded after it had written the document last."""
+    events = list(untold_events(layout, document))
+    # first what manifests count: the events at hand may not have all of it
+    for stream in {each["stream"] for each in events if each["kind"] in ("batch", "windows")}:
+        catch_up(book, layout, stream)
+    for lane in {each["lane"] for each in events if each["kind"] == "cut"}:
+        catch_up_lane(book, layout, lane)
+    for event in events:
+        book.note(event)

@@ -1,0 +1,158 @@
+"""The page behind an address: uvicorn with limits that it does not have itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from penstock.page.folder import FolderReader
+from penstock.page.guard import HEADERS
+from penstock.page.listening import MOST_CONNECTIONS, Rules
+from penstock.page.routes import Routes
+
+#: bytes of a request's line and headers
+_MOST_HEAD = 131_072
+#: seconds until a request must be whole, until a client must take what it is sent, and that an idle connection remains
+_REQUEST_SECONDS, _TAKING_SECONDS, _IDLE_SECONDS = 10.0, 30.0, 15
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 that closes connections whose requests or readers are too slow."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection."""
+        super().connection_made(transport)
+        self._limit(_REQUEST_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Takes bytes; the time for a request is not prolonged by them."""
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._unlimit()
+        elif self._timer is None:
+            self._limit(_REQUEST_SECONDS)
+
+    def pause_writing(self) -> None:
+        """Waits for a client that does not read."""
+        super().pause_writing()
+        self._limit(_TAKING_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Goes on."""
+        super().resume_writing()
+        self._unlimit()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        self._unlimit()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is no request of HTTP, or one whose head is too large."""
+        content = json.dumps({"error": f"This is no request that the page answers: {msg}"}).encode()
+        headers = {
+            **HEADERS,
+            "content-type": "application/json",
+            "cache-control": "no-store",
+            "connection": "close",
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.transport.write(
+            f"HTTP/1.1 400 Bad Request\r\n{head}content-length: {len(content)}\r\n\r\n".encode() + content
+        )
+        self.transport.close()
+
+    def _limit(self, seconds: float) -> None:
+        self._unlimit()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _unlimit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class PageServer(uvicorn.Server):
+    """The server of one page; `run(sockets=[...])` serves until `should_exit` is set.
+
+    Args:
+        folder: the results folder.
+        rules: who may ask.
+        awaits: whether the folder may not exist yet, because its run is starting.
+        metrics_alone: whether it serves /metrics without the page.
+
+    Raises:
+        InputError: it is no results folder, and is not awaited.
+    """
+
+    def __init__(
+        self, folder: Path, rules: Rules, *, awaits: bool = False, metrics_alone: bool = False
+    ) -> None:
+        self._routes = Routes(FolderReader(folder, awaits=awaits))
+        super().__init__(
+            uvicorn.Config(
+                self._routes.app(rules, metrics_alone=metrics_alone),
+                http=BoundedProtocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                headers=list(HEADERS.items()),
+                limit_concurrency=MOST_CONNECTIONS,
+                h11_max_incomplete_event_size=_MOST_HEAD,
+                timeout_keep_alive=_IDLE_SECONDS,
+                timeout_graceful_shutdown=2,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the open streams first."""
+        self._routes.close()
+        await super().shutdown(sockets)
+
+
+def serve(
+    folder: Path,
+    listening: socket.socket,
+    rules: Rules,
+    *,
+    is_child: bool = False,
+    metrics_alone: bool = False,
+) -> None:
+    """Serve the page of a results folder until a signal ends it.
+
+    Args:
+        folder: the results folder.
+        listening: see `listen`.
+        rules: who may ask.
+        is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
+        metrics_alone: whether it serves /metrics without the page.
+
+    Raises:
+        InputError: it is no results folder.
+    """
+    server = PageServer(folder, rules, awaits=is_child, metrics_alone=metrics_alone)
+    if is_child:
+        threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+    with listening:
+        server.run(sockets=[listening])
+
+
+def _end_with_parent(server: uvicorn.Server) -> None:
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    server.should_exit = True
