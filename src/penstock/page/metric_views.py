@@ -164,7 +164,7 @@ JOINS = (
     ),
     Family(
         "penstock_lost_static_tables",
-        "Static tables of a view that are gone or unreadable: their last versions remain in use.",
+        "Static tables of a view that are deleted or unreadable: their last versions remain in use.",
         plain(lambda view: sum(bool(table.get("lost")) for table in (view.get("tables") or {}).values())),
         is_of_now=True,
     ),
