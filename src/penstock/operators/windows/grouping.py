@@ -6,6 +6,7 @@ Numbers of small range and long runs are numbered without hashing: keys of merge
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,10 +99,10 @@ def extreme(column: pa.ChunkedArray, function: str, rows: Longs, cells: Longs, c
     return pa.array(extremes, mask=known == 0)
 
 
-def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[np.generic]:
+def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[Any]:
     """The numbers of a column, `instead` for NULL."""
     filled = pc.fill_null(column, instead) if column.null_count else column
-    numbers: npt.NDArray[np.generic] = filled.to_numpy()
+    numbers: npt.NDArray[Any] = filled.to_numpy()
     return numbers
 
 

@@ -89,9 +89,11 @@ class _Windows:
 
     def rows(self, plan: WindowPlan, place: tuple[int, int]) -> pa.Table:
         """The results of one window of a view."""
-        if plan.aggregates not in self._lowered:
-            self._lowered[plan.aggregates] = lowered(plan, self._content, self._keys, [END, SELECTION])
-        return self._lowered[plan.aggregates].slice(place[0], place[1] - place[0])
+        rows = self._lowered.get(plan.aggregates)
+        if rows is None:
+            rows = lowered(plan, self._content, self._keys, [END, SELECTION])
+            self._lowered[plan.aggregates] = rows
+        return rows.slice(place[0], place[1] - place[0])
 
 
 class _Histories:
@@ -112,9 +114,10 @@ class _Histories:
     ) -> Ints:
         """The required slacks of one window of one selection, in ascending order."""
         asked = aggregates, bound, shares
-        if asked not in self._required:
-            self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
-        return self._required[asked][:, place[0] : place[1]]
+        required = self._required.get(asked)
+        if required is None:
+            required = self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
+        return required[:, place[0] : place[1]]
 
 
 def _runs(ends: Ints, selections: Ints) -> dict[tuple[int, int], tuple[int, int]]:
@@ -205,7 +208,9 @@ class Selections:
         for start in self._panes:
             content = self._panes.content(start)
             same = known.get(start)
-            self._sorted[start] = same if same is not None and same.content is content else Sorted(content, self._count)
+            self._sorted[start] = (
+                same if same is not None and same.content is content else Sorted(content, self._count)
+            )
         stamped = [
             np.insert(each.arrivals, 1, start, axis=0) for start, each in sorted(self._sorted.items())
         ] or [np.zeros((4, 0), np.int64)]
@@ -345,6 +350,8 @@ class SelectedPanes:
 
     def coverage(self, first: int, last: int, arrival: int) -> float:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
+        if self.newest_arrival(first, last) <= arrival:
+            return 1.0
         _, arrivals, rows = self._between(first, last)
         return float(rows[arrivals <= arrival].sum() / rows.sum())
 
