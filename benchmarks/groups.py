@@ -37,9 +37,10 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from expectations import Expectations
-from penstock.operators.windows.aggregates import Parts, shared_codes
+from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.clocks import Lateness
+from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.judge import Judge
 from penstock.operators.windows.operator import WindowOperator
 from penstock.operators.windows.panes import Panes

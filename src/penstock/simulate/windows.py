@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.windows.aggregates import group_codes, lift_values
+from penstock.operators.windows.aggregates import lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.clocks import StreamTime
 from penstock.operators.windows.content import Content
+from penstock.operators.windows.grouping import group_codes
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.slack import FixedSlack, SlackPolicy

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.operators.hashing import canonical_columns
-from penstock.operators.windows.aggregates import shared_codes
+from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.plan.deadlines import WindowWork
 

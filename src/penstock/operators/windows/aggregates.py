@@ -21,6 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
+from penstock.operators.windows.grouping import (
+    added,
+    extreme,
+    first_rows,
+    group_codes,
+    shared_codes,
+    without_nulls,
+)
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
 from penstock.plan.windows import Aggregate
 
@@ -180,20 +188,28 @@ class Parts:
         if not keys:
             constant = pa.array(np.zeros(partials.num_rows, np.int8))
             return self.merge(partials.append_column("", constant), [""]).drop_columns([""])
-        wanted = [(ROWS, "sum")]
-        wanted += [(count_of(n), "sum") for n in dict.fromkeys((*self.sums, *self.counts, *self.moments))]
-        wanted += [(sum_of(name), "sum") for name in self.sums]
-        wanted += [(extreme_of(function, name), function) for function, name in self.extremes]
-        merged = partials.group_by(list(keys), use_threads=False).aggregate(wanted)
-        merged = merged.rename_columns([*keys, *(name for name, _ in wanted)])
-        if self.moments or self.sketches:
-            codes = _groups_of(partials, merged, keys)
-            for name in self.moments:
-                mean, squares = merged_moments(partials, codes, name)
-                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
-            for sketch in self.sketches:
-                united = sketch.merge(partials.column(sketch.column), codes, merged.num_rows)
-                merged = merged.append_column(sketch.column, united)
+        partials = partials.combine_chunks()
+        codes = group_codes(partials, keys)
+        first = first_rows(codes)
+        rows, groups = np.arange(len(codes)), len(first)
+        merged = partials.select(list(keys)).take(pa.array(first))
+        for name in (ROWS, *map(count_of, dict.fromkeys((*self.sums, *self.counts, *self.moments)))):
+            merged = merged.append_column(name, added(partials.column(name), rows, codes, groups))
+        for name in self.sums:
+            nothing = merged.column(count_of(name)).to_numpy() == 0
+            total = added(partials.column(sum_of(name)), rows, codes, groups, nothing)
+            merged = merged.append_column(sum_of(name), total)
+        for function, name in self.extremes:
+            column = extreme_of(function, name)
+            merged = merged.append_column(
+                column, extreme(partials.column(column), function, rows, codes, groups)
+            )
+        for name in self.moments:
+            mean, squares = merged_moments(partials, codes, name)
+            merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
+        for sketch in self.sketches:
+            united = sketch.merge(partials.column(sketch.column), codes, groups)
+            merged = merged.append_column(sketch.column, united)
         parts = [name for name in partials.column_names if name not in keys and name in merged.column_names]
         return merged.select([*keys, *parts])
 
@@ -276,41 +292,6 @@ def _fitting(total: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     above = pc.greater_equal(total, pa.scalar(least, total.type))
     below = pc.less_equal(total, pa.scalar(largest, total.type))
     return pc.if_else(pc.and_(above, below), total, pa.scalar(None, total.type))
-
-
-def group_codes(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """A number for each row, equal where the keys are; 0, 1, ... in order of first occurrence."""
-    codes, combinations = np.zeros(table.num_rows, np.int64), 1
-    for name in keys:
-        part = _first_seen(table.column(name).combine_chunks())
-        different = int(part.max(initial=0)) + 1
-        if combinations * different > _LARGEST:
-            codes = _first_seen(pa.array(codes))
-            combinations = int(codes.max(initial=0)) + 1
-        codes, combinations = codes * different + part, combinations * different
-    return _first_seen(pa.array(codes))
-
-
-def _first_seen(values: pa.Array) -> npt.NDArray[np.int64]:
-    """A number for each value, 0, 1, ... in order of first occurrence; NULL is a value too."""
-    indices = values.dictionary_encode(null_encoding="encode").indices
-    codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
-
-
-def shared_codes(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[npt.NDArray[np.int64]]:
-    """`group_codes` of several tables, the same number for the same group in all."""
-    if not keys:
-        return [np.zeros(table.num_rows, np.int64) for table in tables]
-    codes = group_codes(pa.concat_tables([table.select(list(keys)) for table in tables]), keys)
-    return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
-
-
-def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[Any]:
-    """The numbers of a column, `instead` for NULL."""
-    filled = pc.fill_null(column, instead) if column.null_count else column
-    numbers: npt.NDArray[Any] = filled.to_numpy()
-    return numbers
 
 
 def _summable(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -139,31 +140,22 @@ def merged_windows(
     Args:
         parts: what is kept of each group.
         contents: rows of panes, each once.
-        windows: the end of each, ascending, and the contents it holds; these follow each other in order.
+        windows: the end of each, ascending, and the contents it holds, in order.
         keys: see above.
         sampled: which rows of the windows are merged.
     """
-    shares = sorted(contents)
-    every = together(contents[share] for share in shares)
 
-    def of_windows(table: pa.Table, counts: Sequence[int]) -> pa.Table:
-        first = dict(zip(shares, np.cumsum([0, *counts]).tolist(), strict=False))
-        count = dict(zip(shares, counts, strict=True))
-        places = [np.arange(first[own[0]], first[own[-1]] + count[own[-1]]) for _, own in windows]
-        ends = np.repeat([end for end, _ in windows], list(map(len, places)))
-        taken = table if len(windows) == 1 else table.take(pa.array(np.concatenate(places)))
-        return taken.append_column(END, pa.array(ends))
+    def of_windows(tables: Mapping[_Share, pa.Table]) -> pa.Table:
+        held = [[tables[share] for share in own if share in tables] for _, own in windows]
+        rows = [sum(table.num_rows for table in own) for own in held]
+        ends = np.repeat([end for end, _ in windows], rows)
+        return pa.concat_tables(chain.from_iterable(held)).append_column(END, pa.array(ends))
 
-    partials = of_windows(every.partials, [contents[share].partials.num_rows for share in shares])
+    partials = of_windows({share: content.partials for share, content in contents.items()})
+    names = dict.fromkeys(name for content in contents.values() for name in content.values)
     values = {
-        name: of_windows(
-            table,
-            [
-                contents[share].values[name].num_rows if name in contents[share].values else 0
-                for share in shares
-            ],
-        )
-        for name, table in every.values.items()
+        name: of_windows({s: each.values[name] for s, each in contents.items() if name in each.values})
+        for name in names
     }
     merged = sampled(Content(partials, values)).merged(parts, keys)
     own = merged.partials.column(END).to_numpy()

@@ -23,13 +23,11 @@ from penstock.operators.windows.aggregates import (
     VALUE,
     count_of,
     extreme_of,
-    group_codes,
     mean_of,
-    shared_codes,
     squares_of,
     sum_of,
-    without_nulls,
 )
+from penstock.operators.windows.grouping import group_codes, shared_codes, without_nulls
 from penstock.operators.windows.sketches import Sketch, running
 from penstock.plan.windows import Aggregate, ErrorBound
 

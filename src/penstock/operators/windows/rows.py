@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.windows.aggregates import Parts, lower, overflowed, shared_codes
+from penstock.operators.windows.aggregates import Parts, lower, overflowed
 from penstock.operators.windows.content import Content
+from penstock.operators.windows.grouping import shared_codes
 from penstock.plan.windows import WindowPlan
 
 #: a column of results: whether a result of the row is NULL because it does not fit its type

@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.routing.routers import hashes_of
-from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts, shared_codes
+from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
 from penstock.operators.windows.content import Content, merged_windows, together
+from penstock.operators.windows.grouping import group_codes, shared_codes
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.panes import Panes, different
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory, ascending
@@ -35,9 +36,10 @@ class Sorted:
 
     Args:
         content: of the pane, with SELECTION.
+        count: selections are below it.
     """
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, count: int) -> None:
         self.content = content
         self._partials, self._bounds = _by_selection(content.partials)
         self._values = {name: _by_selection(table) for name, table in content.values.items()}
@@ -45,6 +47,9 @@ class Sorted:
         counted = stamps.group_by([SELECTION, ARRIVAL], use_threads=False).aggregate([(ROWS, "sum")])
         #: int64[3, n]: selection, arrival and the tuples that arrived then
         self.arrivals = np.stack([column.to_numpy() for column in counted.columns])
+        #: int64[count]: when the newest rows of each selection arrived, BEFORE_ALL where it has none
+        self.newest = np.full(count, BEFORE_ALL)
+        np.maximum.at(self.newest, self.arrivals[0], self.arrivals[1])
 
     def of(self, first: int, last: int) -> Content:
         """The rows of the selections in [first, last)."""
@@ -84,9 +89,11 @@ class _Windows:
 
     def rows(self, plan: WindowPlan, place: tuple[int, int]) -> pa.Table:
         """The results of one window of a view."""
-        if plan.aggregates not in self._lowered:
-            self._lowered[plan.aggregates] = lowered(plan, self._content, self._keys, [END, SELECTION])
-        return self._lowered[plan.aggregates].slice(place[0], place[1] - place[0])
+        rows = self._lowered.get(plan.aggregates)
+        if rows is None:
+            rows = lowered(plan, self._content, self._keys, [END, SELECTION])
+            self._lowered[plan.aggregates] = rows
+        return rows.slice(place[0], place[1] - place[0])
 
 
 class _Histories:
@@ -107,9 +114,10 @@ class _Histories:
     ) -> Ints:
         """The required slacks of one window of one selection, in ascending order."""
         asked = aggregates, bound, shares
-        if asked not in self._required:
-            self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
-        return self._required[asked][:, place[0] : place[1]]
+        required = self._required.get(asked)
+        if required is None:
+            required = self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
+        return required[:, place[0] : place[1]]
 
 
 def _runs(ends: Ints, selections: Ints) -> dict[tuple[int, int], tuple[int, int]]:
@@ -144,14 +152,31 @@ class Selections:
         self._follow()
         return self._arrivals[:, self._bounds[selection] : self._bounds[selection + 1]]
 
+    def newest_arrival(self, selection: int, first: int, last: int) -> int:
+        """When the newest rows of the panes that start in [first, last) arrived, BEFORE_ALL where there are none."""
+        self._follow()
+        newest = self._newest.get((first, last))
+        if newest is None:
+            own = [self._sorted[start].newest for start in self._panes.starts(first, last)]
+            newest = np.max(own, axis=0, initial=BEFORE_ALL).tolist() if own else [BEFORE_ALL] * self._count
+            self._newest[first, last] = newest
+        return newest[selection]
+
     def content(self, selection: int, first: int, last: int) -> list[Content]:
         """The rows of the panes that start in [first, last), pane by pane."""
         self._follow()
         return [self._sorted[start].of(selection, selection + 1) for start in self._panes.starts(first, last)]
 
-    def ends(self, windows: Windows, starts: Ints) -> Ints:
-        """Ends of the windows that hold any of some panes, ascending."""
-        self._follow()
+    def starts(self, selection: int) -> Ints:
+        """Starts of the panes with rows of a selection, ascending."""
+        starts = self.arrivals(selection)[0]
+        if selection not in self._starts:
+            self._starts[selection] = starts[np.append(True, starts[1:] != starts[:-1])[: len(starts)]]
+        return self._starts[selection]
+
+    def ends(self, selection: int, windows: Windows) -> Ints:
+        """Ends of the windows that hold rows of a selection, ascending."""
+        starts = self.starts(selection)
         place = windows, starts.tobytes()
         if place not in self._ends:
             self._ends[place] = ends_of(windows, starts)
@@ -183,7 +208,9 @@ class Selections:
         for start in self._panes:
             content = self._panes.content(start)
             same = known.get(start)
-            self._sorted[start] = same if same is not None and same.content is content else Sorted(content)
+            self._sorted[start] = (
+                same if same is not None and same.content is content else Sorted(content, self._count)
+            )
         stamped = [
             np.insert(each.arrivals, 1, start, axis=0) for start, each in sorted(self._sorted.items())
         ] or [np.zeros((4, 0), np.int64)]
@@ -191,7 +218,9 @@ class Selections:
         order = np.argsort(every[0], kind="stable")
         self._bounds = np.searchsorted(every[0][order], np.arange(self._count + 1)).tolist()
         self._arrivals = every[1:, order]
+        self._starts: dict[int, Ints] = {}
         self._ends: dict[tuple[Windows, bytes], Ints] = {}
+        self._newest: dict[tuple[int, int], list[int]] = {}
         self._known: dict[int, _Block] = {}
 
     def _blocks(self, selection: int, size: int) -> _Block:
@@ -228,6 +257,8 @@ class Selections:
     def _sampled(self, content: Content) -> Content:
         """The rows of a sample of the groups of each window and selection that has many."""
         if not self._keys or content.partials.num_rows <= MOST_GROUPS:
+            return content
+        if group_codes(content.partials, self._keys).max() < MOST_GROUPS:
             return content
         tables = {"": content.partials, **content.values}
         windows = dict(zip(tables, shared_codes(list(tables.values()), [END, SELECTION]), strict=True))
@@ -307,18 +338,20 @@ class SelectedPanes:
         self._keys = list(keys)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(np.unique(self._shared.arrivals(self._selection)[0]).tolist())
+        return iter(self._shared.starts(self._selection).tolist())
 
     def window_ends(self, windows: Windows) -> Ints:
         """Ends of the windows that hold tuples, ascending."""
-        return self._shared.ends(windows, self._shared.arrivals(self._selection)[0])
+        return self._shared.ends(self._selection, windows)
 
     def newest_arrival(self, first: int, last: int) -> int:
         """When the newest rows of the panes that start in [first, last) arrived."""
-        return int(self._between(first, last)[1].max(initial=BEFORE_ALL))
+        return self._shared.newest_arrival(self._selection, first, last)
 
     def coverage(self, first: int, last: int, arrival: int) -> float:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
+        if self.newest_arrival(first, last) <= arrival:
+            return 1.0
         _, arrivals, rows = self._between(first, last)
         return float(rows[arrivals <= arrival].sum() / rows.sum())
 

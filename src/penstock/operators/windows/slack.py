@@ -220,6 +220,9 @@ class RequiredSlack:
     @property
     def is_learning(self) -> bool:
         """Whether too few windows are known; those that wait for their answer are worth a look then."""
+        known = len(self.memory.sizes)
+        if known >= self._least_windows or known + len(self._pending) < self._least_windows:
+            return known < self._least_windows
         return self.slack >= 0 and self._is_learning
 
     @property
@@ -259,16 +262,20 @@ class RequiredSlack:
             self._slack = None
 
     def _chosen(self) -> int:
+        known = len(self.memory.sizes)
+        longest = min(self._largest * _MOST_BEYOND, int(self._age * _LEAST_OF_AGE))
+        if known + len(self._pending) < self._least_windows and longest >= self._largest:
+            # whichever of them are ripe
+            self._is_learning, self._is_believed = True, False
+            return longest
         pending = [self._pending[end] for end in sorted(self._pending)]
         answered = [each for each in pending if each.outcome.is_answered]
         ripe_at = self._ripe_at(pending)
         is_believed = ripe_at is not None and self._age >= _BELIEVED_FROM * ripe_at
         self._is_believed = is_believed
         ripe = [each for each in pending if is_believed and ripe_at is not None and each.age >= ripe_at]
-        known = len(self.memory.sizes)
         self._is_learning = known + len(ripe) < self._least_windows
         if self._is_learning:
-            longest = min(self._largest * _MOST_BEYOND, int(self._age * _LEAST_OF_AGE))
             is_told = is_believed and ripe_at is not None and known + len(pending) >= _FEW_WINDOWS
             return max(
                 min(self._largest, ripe_at) if is_told and ripe_at is not None else self._largest, longest

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.kernels.compiled import filling
-from penstock.kernels.spreading import add_limbs, add_up, rows_by_query, spread_rows, take_extremes
+from penstock.kernels.spreading import rows_by_query, spread_rows
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows.aggregates import (
     ROWS,
@@ -25,13 +24,12 @@ from penstock.operators.windows.aggregates import (
     Parts,
     count_of,
     extreme_of,
-    group_codes,
     mean_of,
     merged_moments,
     squares_of,
     sum_of,
-    without_nulls,
 )
+from penstock.operators.windows.grouping import added, extreme, group_codes
 
 Longs = npt.NDArray[np.int64]
 
@@ -39,7 +37,6 @@ Longs = npt.NDArray[np.int64]
 SET = "set"
 #: pairs of a row and a condition that are merged at a time, unless one group has more
 _MOST_PAIRS = 1 << 18
-_LARGEST = np.iinfo(np.int64).max
 
 
 def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.Table:
@@ -54,7 +51,7 @@ def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str
     found = []
     for own, rows, cells, count in _pairs(partials, sets, keys):
         columns = [
-            ("" if name == ROWS else name, _added(partials.column(name), rows, cells, count))
+            ("" if name == ROWS else name, added(partials.column(name), rows, cells, count))
             for name in (ROWS, *map(count_of, dict.fromkeys((*parts.sums, *parts.counts, *parts.moments))))
         ]
         merged = own.append_column(ROWS, columns[0][1])
@@ -62,12 +59,12 @@ def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str
             merged = merged.append_column(name, column)
         for name in parts.sums:
             counts = merged.column(count_of(name)).to_numpy()
-            total = _added(partials.column(sum_of(name)), rows, cells, count, counts == 0)
+            total = added(partials.column(sum_of(name)), rows, cells, count, counts == 0)
             merged = merged.append_column(sum_of(name), total)
         for function, name in parts.extremes:
-            extreme = extreme_of(function, name)
+            column = extreme_of(function, name)
             merged = merged.append_column(
-                extreme, _extreme(partials.column(extreme), function, rows, cells, count)
+                column, extreme(partials.column(column), function, rows, cells, count)
             )
         if parts.moments or parts.sketches:
             repeated = partials.take(pa.array(rows))
@@ -86,7 +83,7 @@ def spread_values(values: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.
     """The like for a table of values; see `aggregates.lift_values`."""
     found = []
     for own, rows, cells, count in _pairs(values, sets, [*keys, VALUE]):
-        found.append(own.append_column(ROWS, _added(values.column(ROWS), rows, cells, count)))
+        found.append(own.append_column(ROWS, added(values.column(ROWS), rows, cells, count)))
     names = [SELECTION if name == SET else name for name in values.column_names]
     return pa.concat_tables(found).select(names)
 
@@ -128,41 +125,6 @@ def _pairs(
         if not len(order):
             return
         first, done = last, int(so_far[last - 1])
-
-
-def _added(
-    column: pa.ChunkedArray,
-    rows: Longs,
-    cells: Longs,
-    count: int,
-    nothing: npt.NDArray[np.bool_] | None = None,
-) -> pa.Array:
-    """Sums by cell; NULL where there is nothing to be added."""
-    kind = column.type
-    if not pa.types.is_decimal(kind):
-        sums = np.zeros(count, np.float64 if pa.types.is_floating(kind) else np.int64)
-        add_up(without_nulls(column, 0), rows, cells, sums)
-        return pa.array(sums, mask=nothing)
-    limbs = kind.bit_width // 64
-    whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
-    words = np.frombuffer(whole.buffers()[1], np.uint64)[whole.offset * limbs :][: len(whole) * limbs]
-    total = np.zeros((count, limbs), np.uint64)
-    add_limbs(words.reshape(-1, limbs), rows, cells, total)
-    is_there = None if nothing is None else pa.array(~nothing).buffers()[1]
-    return pa.Array.from_buffers(kind, count, [is_there, pa.py_buffer(total)])
-
-
-def _extreme(column: pa.ChunkedArray, function: str, rows: Longs, cells: Longs, count: int) -> pa.Array:
-    if not pa.types.is_int64(column.type):
-        pairs = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
-        found = pairs.group_by("cell", use_threads=False).aggregate([("value", function)])
-        return found.sort_by("cell").column(f"value_{function}").combine_chunks()
-    is_least, is_there = function == "min", column.is_valid().to_numpy()
-    extremes = np.full(count, _LARGEST if is_least else -_LARGEST - 1)
-    take_extremes(without_nulls(column, 0), is_there, rows, cells, is_least, extremes)
-    known = np.zeros(count, np.int64)
-    add_up(is_there.astype(np.int64), rows, cells, known)
-    return pa.array(extremes, mask=known == 0)
 
 
 @filling()

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.operators.windows.aggregates import shared_codes
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import StagedFile, staged_file

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.operators.python_values import python_values
-from penstock.operators.windows.aggregates import shared_codes
+from penstock.operators.windows.grouping import shared_codes
 from penstock.spark.lanes.derived.published_rows import moments
 from penstock.spark.results.newest import newest_rows
 from penstock.spark.results.window_schemas import (

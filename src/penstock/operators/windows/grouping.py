@@ -1,0 +1,145 @@
+"""Groups of rows: numbers for equal keys, and what is added up or compared within a group.
+
+Numbers of small range and long runs are numbered without hashing: keys of merged panes are mostly such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.kernels.spreading import add_limbs, add_up, take_extremes
+
+Longs = npt.NDArray[np.int64]
+
+_LARGEST = 2**63 - 1
+#: a table of so many places a row, and some, is faster than a hash table
+_PLACES_A_ROW, _FEW_PLACES = 8, 1 << 10
+#: runs of so many rows on average are worth being numbered once each
+_ROWS_A_RUN = 4
+
+
+def group_codes(table: pa.Table, keys: Sequence[str]) -> Longs:
+    """A number for each row, equal where the keys are; 0, 1, ... in order of first occurrence."""
+    codes, combinations = np.zeros(table.num_rows, np.int64), 1
+    for name in keys:
+        part, different = _numbered(table.column(name))
+        if combinations * different > _LARGEST:
+            codes = _first_seen(codes, combinations)
+            combinations = int(codes.max(initial=0)) + 1
+        codes, combinations = codes * different + part, combinations * different
+    return _first_seen(codes, combinations)
+
+
+def shared_codes(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Longs]:
+    """`group_codes` of several tables, the same number for the same group in all."""
+    if not keys:
+        return [np.zeros(table.num_rows, np.int64) for table in tables]
+    codes = group_codes(pa.concat_tables([table.select(list(keys)) for table in tables]), keys)
+    return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+
+
+def first_rows(codes: Longs) -> Longs:
+    """The first row of each group, by the numbers of `group_codes`."""
+    so_far = np.maximum.accumulate(codes)
+    return np.flatnonzero(np.append(True, so_far[1:] > so_far[:-1])[: len(codes)])
+
+
+def added(
+    column: pa.ChunkedArray,
+    rows: Longs,
+    cells: Longs,
+    count: int,
+    nothing: npt.NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """Sums by cell; NULL where there is nothing to be added.
+
+    Args:
+        column: float64, int64 or decimals.
+        rows, cells: int64[pairs], which row is added to which cell.
+        count: of the cells.
+        nothing: bool[count]; None: each cell has something.
+    """
+    kind = column.type
+    if not pa.types.is_decimal(kind):
+        sums = np.zeros(count, np.float64 if pa.types.is_floating(kind) else np.int64)
+        add_up(without_nulls(column, 0), rows, cells, sums)
+        return pa.array(sums, mask=nothing)
+    limbs = kind.bit_width // 64
+    whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
+    words = np.frombuffer(whole.buffers()[1], np.uint64)[whole.offset * limbs :][: len(whole) * limbs]
+    total = np.zeros((count, limbs), np.uint64)
+    add_limbs(words.reshape(-1, limbs), rows, cells, total)
+    is_there = None if nothing is None else pa.array(~nothing).buffers()[1]
+    return pa.Array.from_buffers(kind, count, [is_there, pa.py_buffer(total)])
+
+
+def extreme(column: pa.ChunkedArray, function: str, rows: Longs, cells: Longs, count: int) -> pa.Array:
+    """The least or the largest by cell, NULL where all are; see `added`.
+
+    Args:
+        column: of any type that has an order.
+        function: "min" or "max".
+        rows, cells, count: each cell has some row.
+    """
+    if not pa.types.is_int64(column.type):
+        pairs = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
+        found = pairs.group_by("cell", use_threads=False).aggregate([("value", function)])
+        return found.sort_by("cell").column(f"value_{function}").combine_chunks()
+    is_least, is_there = function == "min", column.is_valid().to_numpy()
+    extremes = np.full(count, _LARGEST if is_least else -_LARGEST - 1)
+    take_extremes(without_nulls(column, 0), is_there, rows, cells, is_least, extremes)
+    known = np.zeros(count, np.int64)
+    add_up(is_there.astype(np.int64), rows, cells, known)
+    return pa.array(extremes, mask=known == 0)
+
+
+def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[Any]:
+    """The numbers of a column, `instead` for NULL."""
+    filled = pc.fill_null(column, instead) if column.null_count else column
+    numbers: npt.NDArray[Any] = filled.to_numpy()
+    return numbers
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[Longs, int]:
+    """A number for each value, equal where they are, and what all are below; NULL is a value too."""
+    if pa.types.is_signed_integer(column.type) and len(column) and not column.null_count:
+        numbers = column.to_numpy()
+        least, largest = int(numbers.min()), int(numbers.max())
+        if _has_places(largest - least + 1, len(numbers)):
+            return numbers.astype(np.int64) - least, largest - least + 1
+        heads = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+        if len(heads) * _ROWS_A_RUN <= len(numbers):
+            part = np.repeat(_encoded(pa.array(numbers[heads])), np.diff(heads, append=len(numbers)))
+            return part, int(part.max()) + 1
+    part = _encoded(column.combine_chunks())
+    return part, int(part.max(initial=0)) + 1
+
+
+def _has_places(different: int, rows: int) -> bool:
+    return different <= _PLACES_A_ROW * rows + _FEW_PLACES
+
+
+def _first_seen(codes: Longs, combinations: int) -> Longs:
+    """Numbers below `combinations` as 0, 1, ... in order of first occurrence."""
+    if not _has_places(combinations, len(codes)):
+        return _encoded(pa.array(codes))
+    first = np.empty(combinations, np.int64)
+    # of several rows of a number the last one that is written, so the first one, is kept
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    firsts = first[codes]
+    numbers = np.cumsum(firsts == np.arange(len(codes))) - 1
+    found: Longs = numbers[firsts]
+    return found
+
+
+def _encoded(values: pa.Array) -> Longs:
+    """A number for each value, 0, 1, ... in order of first occurrence; NULL is a value too."""
+    indices = values.dictionary_encode(null_encoding="encode").indices
+    codes: Longs = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
