@@ -32,7 +32,7 @@ from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sessions.zone import keep_zone, kept_zone, require_zone
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
-from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.documents import CHECKSUM
 from penstock.spark.storage.events import EventLog
@@ -91,6 +91,11 @@ def _in_zone(name: str) -> Any:
     return SimpleNamespace(conf=SimpleNamespace(get=lambda _: name))
 
 
+def _many_views() -> dict[str, ViewDefinition]:
+    """As many as are stored by difference from a base."""
+    return {f"v{number}": ViewDefinition(f"v{number}", "1", "", "TRUE", None) for number in range(300)}
+
+
 #: what writes each kind of document, what reads it, and where it is
 KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Path]]] = {
     "SESSION": (
@@ -102,6 +107,16 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: PlanLog(layout, "s").store(3, {}),
         lambda layout: PlanLog(layout, "s").load(3),
         lambda layout: layout.plans("s") / "3.json",
+    ),
+    "PLAN_DIFFERENCE": (
+        lambda layout: PlanLog(layout, "s").store(3, _many_views()),
+        lambda layout: PlanLog(layout, "s").load(3),
+        lambda layout: layout.plans("s") / "3.json",
+    ),
+    "BASE": (
+        lambda layout: PlanLog(layout, "s").store(3, _many_views()),
+        lambda layout: PlanLog(layout, "s").load(3),
+        lambda layout: layout.plan_bases("s") / "3.json",
     ),
     "BINDING": (
         lambda layout: PlanLog(layout, "s").bind(7, 3),
@@ -145,6 +160,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
     ),
     "CATALOG": (
         lambda layout: CatalogWriter(layout).write({"s": StructType()}, {}),
+        lambda layout: read_catalog(layout),
+        lambda layout: layout.catalog,
+    ),
+    "CATALOG_DIFFERENCE": (
+        lambda layout: CatalogWriter(layout).write({"s": StructType()}, {"s": _many_views()}),
         lambda layout: read_catalog(layout),
         lambda layout: layout.catalog,
     ),

@@ -11,12 +11,13 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.selection.matches import queries_name
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES, catalog_entry
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
-from penstock.spark.storage.documents import encoded_member, encoded_object
-from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.documents import encoded_member
+from penstock.spark.storage.files import numbered as numbers_in
+from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
 
@@ -33,6 +34,9 @@ class CatalogWriter:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._known: dict[str, Any] | None = None
+        self._bases = catalog_bases(layout)
+        #: of the catalog that is stored next
+        self._number = 1 + max(numbers_in(layout.catalog_bases), default=-1)
         #: each view's entry as a member of the document
         self._texts: dict[str, str] = {}
         #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run
@@ -118,8 +122,11 @@ class CatalogWriter:
         self._set(name, {**entry, "dropped": now})
 
     def _store(self) -> None:
-        known = self._read()
-        CATALOG.replace(self._layout.catalog, {**known, "views": encoded_object(self._texts.values())})
+        others = {name: value for name, value in self._read().items() if name != "views"}
+        document = {**others, **self._bases.members(self._number, self._texts)}
+        EITHER_CATALOG.of(document).replace(self._layout.catalog, document)
+        self._bases.forget([self._number])
+        self._number += 1
         self._is_changed = False
 
     def _read(self) -> dict[str, Any]:
