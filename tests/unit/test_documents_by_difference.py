@@ -48,6 +48,13 @@ def plan_bases(layout: Layout) -> list[int]:
     return numbered(layout.plan_bases(STREAM))
 
 
+def load_newest(layout: Layout) -> dict[str, ViewDefinition]:
+    log = PlanLog(layout, STREAM)
+    version = log.newest()
+    assert version is not None
+    return log.load(version)
+
+
 def write(writer: CatalogWriter, views: dict[str, ViewDefinition]) -> dict[str, Any]:
     numbered_ = writer.number(STREAM, SCHEMA, views)
     writer.write({STREAM: SCHEMA}, {STREAM: numbered_})
@@ -170,8 +177,7 @@ def test_damage_of_a_plan_version_is_told_and_restored(layout: Layout, how: str,
     DAMAGES[how](path)
     assert str(path) in {each.path for each in verify(layout.output).faults}
     with pytest.raises(CheckpointError, match=str(path)):
-        again = PlanLog(layout, STREAM)
-        again.load(again.newest() or 0)
+        load_newest(layout)
     path.write_bytes(content)
     assert list(PlanLog(layout, STREAM).load(1)) == [*views, "more"]
 

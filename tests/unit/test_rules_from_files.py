@@ -23,7 +23,8 @@ from penstock.spark.rule_sets import RuleChanges, follow_rules, refuse_lost_view
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import CreateView, CreateViews, sources_of
 
 TABLE = "CREATE TABLE cups USING rate; "
 

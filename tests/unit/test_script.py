@@ -7,7 +7,9 @@ import pytest
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.deadlines import LossConstraint
 from penstock.plan.windows import ErrorBound
-from penstock.sql.script.script import Column, parse_query, parse_script
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import Column
 from penstock.sql.script.views import flatten
 from penstock.sql.text.hints import Hints, Loss, parse_hints
 from penstock.sql.text.lexing import tokenize

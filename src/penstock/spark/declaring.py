@@ -50,18 +50,18 @@ from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import (
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.shapes import SelectionShapes
+from penstock.sql.script.statements import (
     CreateTable,
     CreateView,
     CreateViews,
     InsertInto,
     Query,
     Script,
-    parse_query,
-    parse_script,
     sources_of,
 )
-from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery

@@ -11,7 +11,7 @@ from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import is_selection
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateView
+from penstock.sql.script.statements import CreateView
 
 #: adds or redefines views, all of them or none
 Declare = Callable[[Declared, Mapping[str, CreateView]], None]

@@ -21,7 +21,7 @@ from penstock.spark.sources.patterns import table_path
 from penstock.spark.sources.tables import FILE_SOURCES, open_files_at_rest
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.parquet_files import local_path
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 #: the option that makes a table static
 STATIC = "static"
