@@ -38,6 +38,8 @@ def parse_script(
 ) -> Script:
     """Parses a script and checks that every name exists once, before its use.
 
+    Names of views that CREATE VIEWS may declare are not checked behind such a statement.
+
     Args:
         text: statements separated by `;`.
         known: names that exist already, each with what has it: `table`, `stream` or `view`.
@@ -53,15 +55,18 @@ def parse_script(
     kinds = {name.upper(): kind for name, kind in known.items()}
     statements: list[Statement] = []
     targets: dict[str, tuple[int, int]] = {}
+    has_rules = False
     for parser, statement in _statements(text, aggregates):
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
         elif isinstance(statement, CreateViews):
             if statement.stream is not None and statement.stream.upper() not in names:
                 raise UnknownNameError(_missing(statement.stream, names), *statement.at("on"))
+            has_rules = True
         else:
             for source, clause in sources_of(statement.query):
-                if source.upper() not in names:
+                # what files of rules declare is known once they are read
+                if source.upper() not in names and not has_rules:
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
