@@ -165,6 +165,17 @@ def test_a_base_of_a_version_that_is_being_stored_remains(layout: Layout) -> Non
     assert plan_bases(layout) == [0, 3]
 
 
+def test_a_base_without_a_document_misleads_nobody(layout: Layout) -> None:
+    views = many()
+    PlanLog(layout, STREAM).store(3, views)
+    plan_path(layout, 3).unlink()
+    log = PlanLog(layout, STREAM)
+    for version in range(1, 6):
+        log.store(version, views | {f"n{version}": view(f"n{version}")})
+    log.forget(0, keep_plans=1)
+    assert "n5" in PlanLog(layout, STREAM).load(5)
+
+
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("what", ["difference", "base"])
 def test_damage_of_a_plan_version_is_told_and_restored(layout: Layout, how: str, what: str) -> None:

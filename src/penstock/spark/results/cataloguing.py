@@ -101,8 +101,8 @@ class CatalogWriter:
     def _answer(self, stream: str, definitions: Mapping[str, Definition]) -> None:
         """Brings the entries of a stream's views to what these are now."""
         views, before = self._read()["views"], self._answered.get(stream, {})
-        for name in before:
-            if name not in definitions and views[name].get("stream") == stream:
+        for name in before.keys() - definitions.keys():
+            if views[name].get("stream") == stream:
                 self._drop(name)
         for name, definition in definitions.items():
             if before.get(name) is not definition:

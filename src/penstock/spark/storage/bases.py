@@ -6,7 +6,9 @@ are new or others since and the names that left. The base of a document is never
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -55,12 +57,19 @@ class Bases(Generic[Text, View]):
         if len(views) < _LEAST_VIEWS:
             self._number, self._views = None, {}
             return self._stored(views)
-        changed = {name: text for name, text in views.items() if self._views.get(name) != text}
-        dropped = [name for name in self._views if name not in views]
+        differ = map(operator.ne, map(self._views.get, views), views.values())
+        changed = {name: views[name] for name in compress(views, differ)}
+        dropped = sorted(self._views.keys() - views.keys())
         if self._number is None or not self._is_near(views, changed, dropped):
-            BASE.replace(self._path(number), self._stored(views))
+            self._write(number, views)
             self._number, self._views, changed, dropped = number, dict(views), {}, []
         return {BASE_NUMBER: self._number, DROPPED: dropped, **self._stored(changed)}
+
+    def _write(self, number: int, views: Mapping[str, Text]) -> None:
+        for newer in (each for each in numbered(self._folder) if each > number):
+            # of a document that no longer exists, after part of a copy was restored
+            self._path(newer).unlink()
+        BASE.replace(self._path(number), self._stored(views))
 
     def _is_near(
         self, views: Mapping[str, Text], changed: Mapping[str, Text], dropped: Collection[str]
@@ -68,7 +77,7 @@ class Bases(Generic[Text, View]):
         """Whether few views differ from the base's, and the order of all follows from it."""
         if _MOST_CHANGED * (len(changed) + len(dropped)) > len(self._views):
             return False
-        kept = [name for name in self._views if name in views]
+        kept = [name for name in self._views if name in views] if dropped else self._views
         return [*kept, *(name for name in changed if name not in self._views)] == list(views)
 
     def views(self, document: Mapping[str, Any], path: Path) -> dict[str, View]:
