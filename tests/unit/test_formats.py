@@ -36,7 +36,16 @@ from penstock.spark.storage.bindings import PlanLog, ViewDefinition
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.documents import CHECKSUM
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.formats import BACKFILL, NETWORK, NEWEST, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.formats import (
+    BACKFILL,
+    BASE_NUMBER,
+    NETWORK,
+    NEWEST,
+    SCHEDULE,
+    TOPICS,
+    VERSION,
+    Format,
+)
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.sql.windows.bind import BoundWindow
@@ -272,7 +281,8 @@ def test_a_damaged_document_is_refused_by_name(layout: Layout, name: str) -> Non
     write(layout)
     path = where(layout)
     content = path.read_bytes()
-    lacking = [f'{{"format":{KNOWN[name].version}}}'.encode()] if KNOWN[name].members else []
+    few = {VERSION: KNOWN[name].version, **{each: 0 for each in KNOWN[name].members if each == BASE_NUMBER}}
+    lacking = [json.dumps(few).encode()] if KNOWN[name].members else []
     flips = [_flipped(content, place) for place in range(0, len(content), max(1, len(content) // 40))]
     for damaged in (b"", b"[1,2]", b"\x00\xff", content[: len(content) // 2], *flips, *lacking):
         path.write_bytes(damaged)
