@@ -14,6 +14,7 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES, catalog_entry
+from penstock.spark.storage.bases import others_since
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
 from penstock.spark.storage.files import numbered as numbers_in
@@ -104,9 +105,8 @@ class CatalogWriter:
         for name in before.keys() - definitions.keys():
             if views[name].get("stream") == stream:
                 self._drop(name)
-        for name, definition in definitions.items():
-            if before.get(name) is not definition:
-                self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
+        for name, definition in others_since(before, definitions).items():
+            self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
         self._answered[stream] = dict(definitions)
 
     def _set(self, name: str, entry: dict[str, Any]) -> None:

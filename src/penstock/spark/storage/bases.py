@@ -25,6 +25,12 @@ Text = TypeVar("Text", bound=str)
 View = TypeVar("View")
 
 
+def others_since(before: Mapping[str, View], now: Mapping[str, View]) -> dict[str, View]:
+    """The entries that are new or not what they were, in the order of `now`; quick where most are the same objects."""
+    differ = map(operator.ne, map(before.get, now), now.values())
+    return {name: now[name] for name in compress(now, differ)}
+
+
 class Bases(Generic[Text, View]):
     """The bases of documents that follow one another: the versions of a plan, or of the catalog.
 
@@ -57,8 +63,7 @@ class Bases(Generic[Text, View]):
         if len(views) < _LEAST_VIEWS:
             self._number, self._views = None, {}
             return self._stored(views)
-        differ = map(operator.ne, map(self._views.get, views), views.values())
-        changed = {name: views[name] for name in compress(views, differ)}
+        changed = others_since(self._views, views)
         dropped = sorted(self._views.keys() - views.keys())
         if self._number is None or not self._is_near(views, changed, dropped):
             self._write(number, views)

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.storage.bases import Bases
+from penstock.spark.storage.bases import Bases, others_since
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
@@ -223,9 +223,8 @@ class PlanLog:
 
     def _encoded(self, views: Mapping[str, ViewDefinition]) -> dict[str, Encoded]:
         """The JSON of selection views; only what differs from the version stored last is encoded."""
-        for name, view in views.items():
-            if self._stored.get(name) is not view:
-                self._texts[name] = encoded(_plain(view))
+        for name, view in others_since(self._stored, views).items():
+            self._texts[name] = encoded(_plain(view))
         if list(self._texts) != list(views):
             self._texts = {name: self._texts[name] for name in views}
         self._stored = dict(views)
