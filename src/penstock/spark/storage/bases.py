@@ -25,7 +25,7 @@ Text = TypeVar("Text", bound=str)
 View = TypeVar("View")
 
 
-def others_since(before: Mapping[str, View], now: Mapping[str, View]) -> dict[str, View]:
+def others_since(before: Mapping[str, object], now: Mapping[str, View]) -> dict[str, View]:
     """The entries that are new or not what they were, in the order of `now`; quick where most are the same objects."""
     differ = map(operator.ne, map(before.get, now), now.values())
     return {name: now[name] for name in compress(now, differ)}
