@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -37,7 +36,7 @@ from rich.table import Table
 
 from expectations import Expectations
 from penstock.operators.ingest.map_stage import MapStage, StreamProgram
-from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
+from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
@@ -48,6 +47,7 @@ from penstock.settings import Settings
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 from penstock.trigger import Trigger
+from windows_spark import ends_exact
 
 OUTPUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE, a0 BIGINT, a1 BIGINT, a2 BIGINT"
@@ -134,7 +134,7 @@ def lanes(views: int, attributes: int, batches: int, rows: int) -> Lanes:
         stream="tuples",
         version=0,
         plan=compile_selections(SelectionSet(columns, queries)),
-        outcomes=Outcomes.of([Outcome(Kind.CONDITION, number) for number in range(views)]),
+        outcomes=Outcomes.numbered(0, views),
         columns=("ts", "key", "value"),
         event_time="ts",
         derived=None,
@@ -237,7 +237,8 @@ def on_spark(spark: SparkSession, folder: Path, views: int, attributes: int, exp
         run.stop()
         batches, keyed = run.events("batch"), run.events("windows")
         for number in range(0, views, max(1, views // 5)):
-            compare(Path(place) / "results" / f"v{number}", folder, conditions[number], expect)
+            view, what = f"v{number}", f"v{number}: DuckDB's answers"
+            ends_exact(Path(place) / "results" / view, folder, expect, what, conditions[number].text)
     counted = batches[WARM_BATCHES:]
     began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], keyed[-1]))
     rate = sum(each["tuples"] for each in counted) / (ended - began).total_seconds()
@@ -248,29 +249,6 @@ def on_spark(spark: SparkSession, folder: Path, views: int, attributes: int, exp
         flush=True,
     )
     return rate
-
-
-def compare(results: Path, folder: Path, condition: Range, expect: Expectations) -> None:
-    """Whether what was published last of each row of a view is final, and DuckDB's answer."""
-    with duckdb.connect() as database:
-        database.execute("SET TimeZone = 'UTC'")
-        database.execute(
-            "CREATE TABLE told AS SELECT key, epoch_us(w.start) // 1000000 AS start, max_by(s, revision) AS s, "
-            f"max_by(n, revision) AS n FROM read_parquet('{results}/*.parquet') "
-            "GROUP BY ALL HAVING max_by(is_final, revision)"
-        )
-        database.execute(
-            "CREATE TABLE exact AS WITH panes AS (SELECT key, epoch_us(ts) // 1000000 AS second, sum(value) AS s, "
-            f"count(*) AS n FROM read_parquet('{folder}/*.parquet') WHERE {condition.text} GROUP BY ALL) "
-            "SELECT key, second - back AS start, sum(s) AS s, sum(n)::BIGINT AS n FROM panes, range(10) past(back) GROUP BY ALL"
-        )
-        found = database.execute(
-            "SELECT count(*), count(*) FILTER (told.s = exact.s AND told.n = exact.n) FROM exact FULL JOIN told USING (key, start)"
-        ).fetchone()
-    every, same = found or (0, 0)
-    expect.hold(
-        f"{results.name}: DuckDB's answers", 0 < every == same, f"{same:,} of {every:,} rows", always=True
-    )
 
 
 def report(found: Sequence[Lanes], rows: int) -> None:

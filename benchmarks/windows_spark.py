@@ -198,7 +198,12 @@ def with_late_tuples(spark: SparkSession, files: int, file_rows: int, expect: Ex
         f"ours in the scan, {LATE_SHARE:.0%} late",
         late,
         {"sliding": SLIDING},
-        lambda output: ends_exact(output / "results" / "sliding", late, expect),
+        lambda output: ends_exact(
+            output / "results" / "sliding",
+            late.folder,
+            expect,
+            "late tuples: what was published last is DuckDB's",
+        ),
     )
     punctual = ours(spark, "ours in the scan, none late, once more", in_order, {"sliding": SLIDING})
     native(spark, "not counted", late, SLIDING, LATE_SECONDS)
@@ -211,8 +216,16 @@ def with_late_tuples(spark: SparkSession, files: int, file_rows: int, expect: Ex
     return [own, punctual, plain]
 
 
-def ends_exact(results: Path, rows: Rows, expect: Expectations) -> None:
-    """Whether what was published last of each row of the sliding view is final, and DuckDB's answer."""
+def ends_exact(results: Path, folder: Path, expect: Expectations, what: str, condition: str = "TRUE") -> None:
+    """Whether what was published last of each row of a sliding view is final, and DuckDB's answer.
+
+    Args:
+        results: the view's results.
+        folder: its tuples.
+        expect: takes the finding.
+        what: the name of the finding.
+        condition: the view's WHERE.
+    """
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         database.execute(
@@ -222,19 +235,14 @@ def ends_exact(results: Path, rows: Rows, expect: Expectations) -> None:
         )
         database.execute(
             "CREATE TABLE exact AS WITH panes AS (SELECT key, epoch_us(ts) // 1000000 AS second, sum(value) AS s, "
-            f"count(*) AS n FROM read_parquet('{rows.folder}/*.parquet') GROUP BY ALL) SELECT key, second - back AS start, "
-            "sum(s) AS s, sum(n)::BIGINT AS n FROM panes, range(10) past(back) GROUP BY ALL"
+            f"count(*) AS n FROM read_parquet('{folder}/*.parquet') WHERE {condition} GROUP BY ALL) "
+            "SELECT key, second - back AS start, sum(s) AS s, sum(n)::BIGINT AS n FROM panes, range(10) past(back) GROUP BY ALL"
         )
         found = database.execute(
             "SELECT count(*), count(*) FILTER (told.s = exact.s AND told.n = exact.n) FROM exact FULL JOIN told USING (key, start)"
         ).fetchone()
     every, same = found or (0, 0)
-    expect.hold(
-        "late tuples: what was published last is DuckDB's",
-        0 < every == same,
-        f"{same:,} of {every:,} rows",
-        always=True,
-    )
+    expect.hold(what, 0 < every == same, f"{same:,} of {every:,} rows", always=True)
 
 
 def native(spark: SparkSession, name: str, rows: Rows, query: str, watermark_seconds: int = 1) -> Side:

@@ -17,7 +17,7 @@ from penstock.errors import SqlError
 from penstock.spark.analysis.joins import SparkJoinHost
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from penstock.spark.functions import register_aggregate
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.deadlines.views import demand_of
 from penstock.spark.storage.codec import Codec
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.deadlines import BoundDeadline, bind_deadline

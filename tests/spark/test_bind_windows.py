@@ -18,7 +18,7 @@ from penstock.plan.windows import ErrorBound
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.storage.codec import Codec
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery

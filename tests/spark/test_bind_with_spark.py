@@ -12,7 +12,7 @@ from penstock.plan.selection import Query, SelectionSet
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.gate import tried
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 
 pytestmark = pytest.mark.spark
 

@@ -23,7 +23,7 @@ from penstock.spark.log.shards import shard_keys
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.cli.main import main
+from penstock.errors import InputError, SqlError, UnknownNameError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.problems import problem_lines
 from penstock.spark.engine import Engine
@@ -93,6 +94,41 @@ def test_a_watched_script_keeps_its_rules(spark: SparkSession, folder: Path) -> 
     changes = engine.reconcile(_script(folder).replace("*.sql", "north.sql"))
     assert sorted(changes.dropped) == ["swiss"]
     assert sorted(engine.views) == ["every", "north"]
+
+
+def test_a_script_has_views_and_inserts_over_those_of_its_rules(spark: SparkSession, folder: Path) -> None:
+    (folder / "rules" / "few.sql").write_text("SELECT id FROM every WHERE id < 3")
+    over = (
+        "CREATE VIEW high AS SELECT id FROM swiss WHERE id < 10; CREATE VIEW higher AS SELECT id FROM HIGH; "
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT id FROM north WHERE id > 1;"
+    )
+    script = _script(folder) + over
+    engine = Engine(spark).execute(script)
+    views = [*engine.views]
+    insert = next(name for name in views if name.startswith("insert_into_shown"))
+    assert views == ["every", "few", "north", "swiss", "high", "higher", insert]
+    with engine.start(folder / "out", trigger=Trigger.available_now()) as run:
+        run.await_termination()
+        for view, ids in {"higher": [1], insert: [2], "few": [1, 2]}.items():
+            assert [row.id for row in run.results(view).orderBy("id").collect()] == ids
+    changes = engine.reconcile(script.replace("rules/*.sql", "rules/[ns]*.sql"))
+    assert (changes.redefined, changes.dropped) == ([], ["few"])
+    assert sorted(engine.views) == sorted({*views} - {"few"})
+    assert len(engine._declared.sinks) == 1
+    (folder / "rules" / "High.sql").write_text("id = 3")
+    with pytest.raises(InputError, match="high exists already: a file of CREATE VIEWS declares it"):
+        Engine(spark).execute(script)
+    with pytest.raises(
+        SqlError, match=r"View broken is not declared, because its rule has a mistake: .*:2: "
+    ) as told:
+        Engine(spark).execute(_script(folder) + "CREATE VIEW x AS SELECT id FROM broken")
+    assert told.value.text[told.value.start : told.value.end] == "broken"
+    insertion = "CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM nowhere"
+    for text in ("CREATE VIEW x AS SELECT id FROM nowhere", insertion):
+        with pytest.raises(
+            UnknownNameError, match=r"nowhere does not exist, in the script or in a file of CREATE VIEWS"
+        ):
+            Engine(spark).execute(f"{_script(folder)} {text}")
 
 
 def test_check_prints_a_line_for_each_rule_with_a_mistake(

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.operators.ingest import condition_classes
 from penstock.operators.ingest.condition_classes import ConditionClasses
-from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
+from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import SelectionPlan, Selector, compile_selections
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 
@@ -39,8 +39,7 @@ def plan() -> SelectionPlan:
     return compile_selections(SelectionSet(ATTRIBUTES, queries))
 
 
-#: the conditions are numbered the other way round
-OUTCOMES = Outcomes.of([Outcome(Kind.CONDITION, len(QUERIES) - 1 - number) for number in range(len(QUERIES))])
+OUTCOMES = Outcomes.numbered(0, len(QUERIES))
 
 
 def columns(rng: np.random.Generator, rows: int) -> list[pa.Array]:
@@ -85,12 +84,10 @@ def test_batches_of_new_classes_are_matched_tuple_by_tuple_for_a_while(
     assert classes.match(few, 2) is None
     again = classes.match(few, 2)
     assert again is not None
-    assert again.rows_of(len(QUERIES) - 1).tolist() == [0, 1]
+    assert again.rows_of(0).tolist() == [0, 1]
 
 
 def test_programs_that_want_more_than_conditions_have_none() -> None:
     compiled = plan()
-    mixed = Outcomes.of(
-        [Outcome(Kind.VIEW, 0), *(Outcome(Kind.CONDITION, number) for number in range(len(QUERIES) - 1))]
-    )
+    mixed = Outcomes.numbered(1, len(QUERIES) - 1)
     assert ConditionClasses.of(compiled, mixed, Selector(compiled)) is None

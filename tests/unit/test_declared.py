@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import InputError, UnknownNameError
 from penstock.spark.declared import Declared, View
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 
 
 def view(name: str, source: str, text: str = "") -> View:

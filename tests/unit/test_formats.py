@@ -32,11 +32,20 @@ from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sessions.zone import keep_zone, kept_zone, require_zone
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
-from penstock.spark.storage.bindings import PlanLog
+from penstock.spark.storage.bindings import PlanLog, ViewDefinition
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.documents import CHECKSUM
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.formats import BACKFILL, NETWORK, NEWEST, SCHEDULE, TOPICS, VERSION, Format
+from penstock.spark.storage.formats import (
+    BACKFILL,
+    BASE_NUMBER,
+    NETWORK,
+    NEWEST,
+    SCHEDULE,
+    TOPICS,
+    VERSION,
+    Format,
+)
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.sql.windows.bind import BoundWindow
@@ -91,6 +100,11 @@ def _in_zone(name: str) -> Any:
     return SimpleNamespace(conf=SimpleNamespace(get=lambda _: name))
 
 
+def _many_views() -> dict[str, ViewDefinition]:
+    """As many as are stored by difference from a base."""
+    return {f"v{number}": ViewDefinition(f"v{number}", "1", "", "TRUE", None) for number in range(300)}
+
+
 #: what writes each kind of document, what reads it, and where it is
 KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Path]]] = {
     "SESSION": (
@@ -102,6 +116,16 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: PlanLog(layout, "s").store(3, {}),
         lambda layout: PlanLog(layout, "s").load(3),
         lambda layout: layout.plans("s") / "3.json",
+    ),
+    "PLAN_DIFFERENCE": (
+        lambda layout: PlanLog(layout, "s").store(3, _many_views()),
+        lambda layout: PlanLog(layout, "s").load(3),
+        lambda layout: layout.plans("s") / "3.json",
+    ),
+    "BASE": (
+        lambda layout: PlanLog(layout, "s").store(3, _many_views()),
+        lambda layout: PlanLog(layout, "s").load(3),
+        lambda layout: layout.plan_bases("s") / "3.json",
     ),
     "BINDING": (
         lambda layout: PlanLog(layout, "s").bind(7, 3),
@@ -145,6 +169,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
     ),
     "CATALOG": (
         lambda layout: CatalogWriter(layout).write({"s": StructType()}, {}),
+        lambda layout: read_catalog(layout),
+        lambda layout: layout.catalog,
+    ),
+    "CATALOG_DIFFERENCE": (
+        lambda layout: CatalogWriter(layout).write({"s": StructType()}, {"s": _many_views()}),
         lambda layout: read_catalog(layout),
         lambda layout: layout.catalog,
     ),
@@ -252,7 +281,8 @@ def test_a_damaged_document_is_refused_by_name(layout: Layout, name: str) -> Non
     write(layout)
     path = where(layout)
     content = path.read_bytes()
-    lacking = [f'{{"format":{KNOWN[name].version}}}'.encode()] if KNOWN[name].members else []
+    few = {VERSION: KNOWN[name].version, **{each: 0 for each in KNOWN[name].members if each == BASE_NUMBER}}
+    lacking = [json.dumps(few).encode()] if KNOWN[name].members else []
     flips = [_flipped(content, place) for place in range(0, len(content), max(1, len(content) // 40))]
     for damaged in (b"", b"[1,2]", b"\x00\xff", content[: len(content) // 2], *flips, *lacking):
         path.write_bytes(damaged)

@@ -6,7 +6,9 @@ import pytest
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import parse_query, parse_script, sources_of
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import sources_of
 from penstock.sql.script.views import flatten
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
-from penstock.operators.ingest.outcomes import Kind, Outcome, Outcomes
-from penstock.operators.selection.selector import compile_selections
+from penstock.operators.ingest.outcomes import Kind, Outcomes
+from penstock.operators.selection.selector import Strategy, compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PanePlan, PaneProgram
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
 
-#: inclusive bounds of `a` by what satisfying them means
-RANGES = [
-    (Outcome(Kind.VIEW, 0), (0, 40)),
-    (Outcome(Kind.VIEW, 1), (30, 99)),
-    (Outcome(Kind.CONDITION, 0), (10, 19)),
-    (Outcome(Kind.CONDITION, 1), (15, 60)),
-    (Outcome(Kind.VIEW, 1).error, (5, 8)),
-    (Outcome(Kind.CONDITION, 1).error, (90, 95)),
-    (Outcome(Kind.CONDITION, 0).error, (70, 72)),
-]
+#: inclusive bounds of `a` by what satisfying them means, and of which view or condition
+RANGES = {
+    (Kind.VIEW, 0): (0, 40),
+    (Kind.VIEW, 1): (30, 99),
+    (Kind.CONDITION, 0): (10, 19),
+    (Kind.CONDITION, 1): (15, 60),
+    (Kind.VIEW_ERROR, 1): (5, 8),
+    (Kind.CONDITION_ERROR, 1): (90, 95),
+    (Kind.CONDITION_ERROR, 0): (70, 72),
+}
 #: conditions of the window operators
 OPERATORS = (1, None, 0, 1)
 
@@ -33,7 +33,7 @@ OPERATORS = (1, None, 0, 1)
 def program() -> StreamProgram:
     queries = tuple(
         Query(f"q{number}", (Term(((0, ValueSet((Interval(low, high),))),)),))
-        for number, (_, (low, high)) in enumerate(RANGES)
+        for number, (low, high) in enumerate(RANGES.values())
     )
     plan = compile_selections(SelectionSet((Attribute("a", pa.int64(), "`a`"),), queries))
     operators = tuple(
@@ -41,7 +41,7 @@ def program() -> StreamProgram:
         for number, selection in enumerate(OPERATORS)
     )
     panes = PaneProgram("t", operators, 2, 1)
-    outcomes = Outcomes.of([outcome for outcome, _ in RANGES])
+    outcomes = Outcomes.numbered(2, 2, (1, 3, 2))
     return StreamProgram("s", 0, plan, outcomes, ("a", "t"), "t", None, Settings(), panes)
 
 
@@ -51,8 +51,8 @@ def batch(rows: int, seed: int) -> pa.RecordBatch:
     return pa.record_batch({"a": draws.integers(-5, 105, rows), "t": times})
 
 
-def holds(values: list[int], outcome: Outcome) -> list[int]:
-    (low, high) = dict(RANGES)[outcome]
+def holds(values: list[int], kind: Kind, number: int) -> list[int]:
+    low, high = RANGES[kind, number]
     return [row for row, value in enumerate(values) if low <= value <= high]
 
 
@@ -67,19 +67,19 @@ def test_each_match_is_counted_for_what_its_query_means(rows: int) -> None:
     tuples = batch(rows, 1)
     values = tuples.column("a").to_pylist()
     mask, queries = stage.process(tuples)
-    views = [holds(values, Outcome(Kind.VIEW, number)) for number in range(2)]
+    views = [holds(values, Kind.VIEW, number) for number in range(2)]
     assert queries.to_pylist() == [
         found
         for row in range(rows)
         if (found := [f"q{number}" for number in range(2) if row in views[number]])
     ]
     assert np.flatnonzero(mask).tolist() == sorted({*views[0], *views[1]})
-    conditions = [holds(values, Outcome(Kind.CONDITION, number)) for number in range(2)]
+    conditions = [holds(values, Kind.CONDITION, number) for number in range(2)]
     assert given == conditions
     counts = stage.finish()
     assert counts.view_pairs.tolist() == [len(own) for own in views]
-    lost = [len(holds(values, Outcome(Kind.CONDITION, number).error)) for number in range(2)]
-    assert counts.view_errors.tolist() == [0, len(holds(values, Outcome(Kind.VIEW, 1).error))]
+    lost = [len(holds(values, Kind.CONDITION_ERROR, number)) for number in range(2)]
+    assert counts.view_errors.tolist() == [0, len(holds(values, Kind.VIEW_ERROR, 1))]
     assert counts.window_errors.tolist() == [lost[1], 0, lost[0], lost[1]]
     if rows > 1:
         assert all(lost), "errors of both conditions were drawn"
@@ -111,10 +111,9 @@ def test_the_counts_of_two_tasks_add_up_to_those_of_one() -> None:
     assert (empty.oldest_event_time, empty.furthest_event_time, empty.tuples) == (None, None, 0)
 
 
-def test_views_come_first_in_their_order() -> None:
-    for wrong in (
-        [Outcome(Kind.CONDITION, 0), Outcome(Kind.VIEW, 0)],
-        [Outcome(Kind.VIEW, 1), Outcome(Kind.VIEW, 0)],
-    ):
-        with pytest.raises(ValueError, match="views must precede"):
-            Outcomes.of(wrong)
+@pytest.mark.parametrize(("strategy", "is_sampled"), [("index", False), ("auto", True), ("asc", True)])
+def test_a_sample_is_taken_where_ascs_may_answer(strategy: Strategy, is_sampled: bool) -> None:
+    stage = MapStage(replace(program(), settings=Settings(strategy=strategy)))
+    stage.process(batch(100, 3))
+    assert (stage.sample is not None) == is_sampled
+    assert (stage.finish().coded > 0) == is_sampled

@@ -20,7 +20,8 @@ from penstock.spark.results.read_plain import _ordered
 from penstock.spark.sources.event_formats import wrong_letter
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.storage.layout import Layout
-from penstock.sql.script.script import CreateTable, parse_script
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import CreateTable
 
 TABLE = "CREATE TABLE o USING csv OPTIONS (path 'x');\n"
 SINK = "CREATE TABLE alerts USING kafka OPTIONS (topic 'x');\n"

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import SqlError
 from penstock.sql.conditions.bind import bind_selections
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.text.lexing import MOST_NESTED
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64())])
@@ -80,5 +80,5 @@ def test_long_chains() -> None:
 
 
 def test_what_is_not_nested_leaves_the_limit_of_the_process_alone() -> None:
-    code = "import sys; before = sys.getrecursionlimit(); from penstock.sql.script.script import parse_query; parse_query('SELECT (a + 1) * 2 AS x FROM t WHERE NOT (a > 1)'); assert sys.getrecursionlimit() == before"
+    code = "import sys; before = sys.getrecursionlimit(); from penstock.sql.script.queries import parse_query; parse_query('SELECT (a + 1) * 2 AS x FROM t WHERE NOT (a > 1)'); assert sys.getrecursionlimit() == before"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,13 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
+from penstock.spark import rule_sets
 from penstock.spark.declared import Declared, RuleSet
 from penstock.spark.engine import Engine as SparkEngine
 from penstock.spark.rule_following import FollowedFiles
 from penstock.spark.rule_sets import RuleChanges, follow_rules, keep_last_definitions
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateView, CreateViews, parse_script, sources_of
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import CreateView, CreateViews, sources_of
 
 TABLE = "CREATE TABLE cups USING rate; "
 
@@ -70,6 +72,14 @@ def test_a_missing_semicolon_before_the_statement_is_found(before: str) -> None:
     with pytest.raises(SqlError, match="The ; before this statement is missing") as caught:
         parse_script(script)
     assert caught.value.start == script.rindex("CREATE")
+
+
+def test_names_that_rules_may_declare_are_known_behind_the_statement_alone() -> None:
+    rules, view = "CREATE VIEWS FROM 'a.sql' ON cups;", "CREATE VIEW v AS SELECT * FROM rule;"
+    assert [each.name for each in parse_script(f"{TABLE}{rules}{view}").views] == ["v"]
+    for script in (f"{TABLE}{view}{rules}", f"{TABLE}{view}"):
+        with pytest.raises(UnknownNameError, match="Table or view rule does not exist"):
+            parse_script(script)
 
 
 def files(path: str, stream: str | None = "cups", form: str = "", **options: str) -> RuleFiles:
@@ -393,6 +403,21 @@ def test_a_rule_may_select_from_the_view_of_a_later_file(tmp_path: Path) -> None
     (tmp_path / "none.sql").write_text("value = 2")
     changes = engine.look()
     assert (changes.added, changes.refused, len(changes.mended)) == (["d", "none"], [], 1)
+
+
+def test_views_of_a_script_are_parted_by_whether_they_need_rules() -> None:
+    declared = Declared()
+    declared.streams["cups"] = None  # type: ignore[assignment]
+    views = parse_script(
+        f"{TABLE}CREATE VIEWS FROM 'a.sql' ON cups; CREATE VIEW a AS SELECT * FROM CUPS; CREATE VIEW b AS SELECT * FROM rule;"
+        "CREATE VIEW c AS SELECT * FROM a; CREATE VIEW d AS SELECT * FROM B;"
+    ).views
+    first, over = rule_sets.before_rules(declared, views)
+    assert (list(first), list(over)) == (["a", "c"], ["b", "d"])
+    with pytest.raises(UnknownNameError, match="rule does not exist, in the script or in a file"):
+        rule_sets.refuse_unknown(declared, over)
+    declared.views["rule"] = None  # type: ignore[assignment]
+    rule_sets.refuse_unknown(declared, over)
 
 
 def stored(**views: str) -> dict[str, Any]:

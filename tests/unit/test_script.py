@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.deadlines import LossConstraint
 from penstock.plan.windows import ErrorBound
-from penstock.sql.script.script import Column, parse_query, parse_script
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import Column
 from penstock.sql.script.views import flatten
+from penstock.sql.text import lexing
 from penstock.sql.text.hints import Hints, Loss, parse_hints
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.query import SelectQuery
@@ -267,3 +271,11 @@ NAMESAKES = "".join(
     f"CREATE TABLE {name} (id INT, semi INT, anti INT, at TIMESTAMP) USING csv OPTIONS (path 'in');"
     for name in ("semi", "anti", "a")
 )
+
+
+def test_parsers_are_sqlglots_own() -> None:
+    """No class inherits from a compiled one: with `sqlglot[c]` beside, a parser of our own could not be made."""
+    for dialect in (lexing._SPARK, lexing._SPARK_WITH_PATHS):
+        assert dialect.parser_class.__module__.startswith("sqlglot.")
+    assert lexing.parse_expression("v:a.b > 1").find(exp.Column) == exp.column("v")
+    assert isinstance(lexing.parse_expression("curdate"), exp.Column)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DuplicateNameError, SqlError
-from penstock.sql.script.script import CreateView, parse_query, parse_script
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
 from penstock.sql.script.shapes import SelectionShapes
+from penstock.sql.script.statements import CreateView
 
 TABLE = "CREATE TABLE t (i INT, s STRING) USING csv OPTIONS (path 'x');\n"
 QUERIES = [

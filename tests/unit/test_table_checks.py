@@ -15,7 +15,8 @@ from penstock.settings import Settings, tuned
 from penstock.spark.sources import sampled_files
 from penstock.spark.sources.patterns import files_among_others
 from penstock.spark.sources.table_checks import table_warnings
-from penstock.sql.script.script import CreateTable, parse_script
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.statements import CreateTable
 
 
 def _table(source: str, options: str, columns: str = "(id INT, city STRING, amount DOUBLE)") -> CreateTable:

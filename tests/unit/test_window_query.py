@@ -8,7 +8,8 @@ import pytest
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ErrorBound, Windows
-from penstock.sql.script.script import parse_query, parse_script
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
 from penstock.sql.script.views import flatten
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery

@@ -30,6 +30,7 @@ from penstock.spark.storage.documents import read_json, unsealed
 from penstock.spark.storage.files import checksum_of, numbered
 from penstock.spark.storage.formats import (
     BACKFILL,
+    BASE,
     BINDING,
     CUT,
     LOG_ENTRY,
@@ -38,7 +39,6 @@ from penstock.spark.storage.formats import (
     LOG_SEGMENT,
     NETWORK,
     OPERATOR_VIEWS,
-    PLAN,
     PROGRAM,
     READ_FILES,
     RESULT_VIEWS,
@@ -56,7 +56,7 @@ from penstock.spark.storage.spark_checksums import check_summed, missing_batches
 _Found = TypeVar("_Found")
 #: documents of the checkpoint; those of manifests, entries and registers are read by what knows more of them
 _DOCUMENTS: tuple[tuple[str, Format], ...] = (
-    ("*/plans/[0-9]*.json", PLAN),
+    ("*/plans/bases/[0-9]*.json", BASE),
     ("*/bindings/[0-9]*.json", BINDING),
     ("*/keyed/[0-9]*.json", PROGRAM),
     ("*/keyed/operator-*.json", OPERATOR_VIEWS),
@@ -173,6 +173,7 @@ def _output(layout: Layout, found: Findings) -> None:
     found.read(own / "identity.json", lambda: _check_identity(own / "identity.json"))
     found.read(layout.status, lambda: read_json(layout.status, STATUS))
     found.read(layout.catalog, lambda: known_catalog(layout))
+    _documents(layout.catalog_bases, "[0-9]*.json", BASE, found)
     _documents(own / "results", "*/[0-9]*.json", RESULT_VIEWS, found)
     for manifests in sorted(each for each in layout.manifests("").glob("*") if each.is_dir()):
         found.files += sum(1 for _ in manifests.glob("*.json"))
@@ -224,7 +225,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     found.read(layout.joins, lambda: read_joins(layout))
     found.read(layout.deadlines, lambda: read_deadlines(layout))
     for stream in sorted(from_disk(path.parent.name) for path in root.glob("*/plans")):
-        found.look(layout.plans(stream), PlanLog(layout, stream).newest)
+        _plans(layout, stream, found)
         _continuity(layout, stream, found)
     for described in sorted((layout.output / "_penstock" / "results").glob("*/[0-9]*.json")):
         views = layout.keyed(from_disk(described.parent.name)) / f"operator-{described.name}"
@@ -247,6 +248,13 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
         for path in missing_batches(folder):
             found.note(str(path), "(of Spark's checkpoint) is missing")
+
+
+def _plans(layout: Layout, stream: str, found: Findings) -> None:
+    log, folder = PlanLog(layout, stream), layout.plans(stream)
+    for version in numbered(folder):
+        found.read(folder / f"{version}.json", lambda version=version: log.check(version))  # type: ignore[misc]
+    found.look(folder, log.newest)
 
 
 def _check_identity(path: Path) -> None:

@@ -19,7 +19,7 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.script import CreateTable, CreateViews, Query, Script, sources_of
+from penstock.sql.script.statements import CreateTable, CreateViews, Query, Script, sources_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 

@@ -36,7 +36,13 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.rule_sets import RuleChanges, follow_rules, keep_last_definitions
+from penstock.spark.rule_sets import (
+    RuleChanges,
+    before_rules,
+    follow_rules,
+    keep_last_definitions,
+    refuse_unknown,
+)
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks import Sink, SinkFunction, open_sink
 from penstock.spark.sources.event_times import reads_any
@@ -51,18 +57,18 @@ from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import (
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.script import parse_script
+from penstock.sql.script.shapes import SelectionShapes
+from penstock.sql.script.statements import (
     CreateTable,
     CreateView,
     CreateViews,
     InsertInto,
     Query,
     Script,
-    parse_query,
-    parse_script,
     sources_of,
 )
-from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
@@ -111,8 +117,7 @@ class Declaring:
         """
         parsed = parse_script(script, known=staged.names, aggregates=self.aggregates)
         self._tables(staged, parsed.tables, parsed)
-        self.views(staged, {view.name: view for view in parsed.views})
-        self._rules(staged, parsed.rules)
+        self._views_and_rules(staged, parsed.views, parsed.rules)
         for insert in parsed.inserts:
             self._insert(staged, insert)
 
@@ -137,11 +142,15 @@ class Declaring:
         dropped = [
             name for name in before if name not in wanted and name not in targets and name not in ruled
         ]
-        for name in dropped:
+        # views over those of other rules are declared anew behind the rules
+        over = [name for name in staged.dependents(dropped) if name in wanted or name in targets]
+        for name in (*over, *dropped):
             staged.drop(name)
+        staged.sinks = [sink for sink in staged.sinks if sink.view not in over]
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
-        self.views(staged, changed)
-        added = self._rules(staged, [rules for rules in parsed.rules if rules.path not in kept_rules])
+        new_rules = [rules for rules in parsed.rules if rules.path not in kept_rules]
+        due = [view for name, view in wanted.items() if name in changed or name in over]
+        added = self._views_and_rules(staged, due, new_rules)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
         present = {(sink.name, sink.text) for sink in staged.sinks}
@@ -163,6 +172,18 @@ class Declaring:
     def keep_last(self, staged: Declared, catalog: Mapping[str, Any]) -> None:
         """Declares the views of rules with mistakes as the catalog of an earlier run has them; see `keep_last_definitions`."""
         keep_last_definitions(staged, catalog, self.views, self.aggregates)
+
+    def _views_and_rules(
+        self, staged: Declared, views: Iterable[CreateView], rules: Iterable[CreateViews]
+    ) -> list[str]:
+        """Adds views of a script and of its rules, and returns the names of the latter; views over rules are added last."""
+        first, over = before_rules(staged, views)
+        self.views(staged, first)
+        added = self._rules(staged, rules)
+        if over:
+            refuse_unknown(staged, over)
+            self.views(staged, over)
+        return added
 
     def _rules(self, staged: Declared, statements: Iterable[CreateViews]) -> list[str]:
         """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names."""
@@ -392,6 +413,7 @@ class Declaring:
         with table.pointing():
             write = open_sink(self._spark, table)
         query = insert.query
+        refuse_unknown(staged, {}, [query])
         if (
             isinstance(query, SelectQuery)
             and query.projection is None

@@ -12,7 +12,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.joins import JoinDefinition
-from penstock.sql.script.script import CreateTable, InsertInto, sources_of
+from penstock.sql.script.statements import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.errors import InputError
+from penstock.errors import DuplicateNameError, InputError, UnknownNameError
 from penstock.spark.declared import Declared, Mistake, RuleSet
 from penstock.spark.reporting.definitions import is_selection
 from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text
-from penstock.sql.script.script import CreateView
+from penstock.sql.script.statements import CreateView, Query, sources_of
 
 #: adds or redefines views, all of them or none
 Declare = Callable[[Declared, Mapping[str, CreateView]], None]
@@ -92,6 +92,69 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
         [each for each in before.refused if each not in refused],
         tuple(refused),
     )
+
+
+def before_rules(
+    declared: Declared, views: Iterable[CreateView]
+) -> tuple[dict[str, CreateView], dict[str, CreateView]]:
+    """The views of a script by name: those that select from what exists, and those that need views of rules."""
+    known = {name.upper() for name in declared.names}
+    first: dict[str, CreateView] = {}
+    over: dict[str, CreateView] = {}
+    for view in views:
+        if all(source.upper() in known for source, _ in sources_of(view.query)):
+            known.add(view.name.upper())
+            first[view.name] = view
+        else:
+            over[view.name] = view
+    return first, over
+
+
+def refuse_unknown(
+    declared: Declared, views: Mapping[str, CreateView], queries: Iterable[Query] = ()
+) -> None:
+    """Make sure that views over those of rules, and queries, select from what exists, and have names of their own.
+
+    Raises:
+        UnknownNameError: a view that is selected from does not exist, or its rule has a mistake.
+        DuplicateNameError: a rule declares a view of the name.
+    """
+    known = {name.upper() for name in declared.names}
+    ruled = {name.upper() for rules in declared.rules.values() for name in rules.views}
+    for view in views.values():
+        _refuse_unknown(declared, known, view.query)
+        if view.name.upper() in ruled:
+            _, clause = sources_of(view.query)[0]
+            message = f"{view.name} exists already: a file of CREATE VIEWS declares it. Choose another name."
+            raise DuplicateNameError(message, clause.script, view.start, view.end)
+        known.add(view.name.upper())
+    for query in queries:
+        _refuse_unknown(declared, known, query)
+
+
+def _refuse_unknown(declared: Declared, known: Collection[str], query: Query) -> None:
+    refused = {
+        each.name.upper(): each
+        for rules in declared.rules.values()
+        for each in rules.refused
+        if each.name is not None
+    }
+    for source, clause in sources_of(query):
+        if source.upper() in known:
+            continue
+        if (rule := refused.get(source.upper())) is not None:
+            reason = str(rule).removesuffix(".")
+            message = (
+                f"View {source} is not declared, because its rule has a mistake: {reason}. Correct the rule."
+            )
+        else:
+            names = list(declared.names)
+            more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+            message = (
+                f"Table or view {source} does not exist, in the script or in a file of CREATE VIEWS. Existing ones: "
+                f"{', '.join(names[:20])}{more}"
+            )
+        raise clause.error(UnknownNameError, message, 0, len(clause.text))
 
 
 def keep_last_definitions(

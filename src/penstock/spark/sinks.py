@@ -16,7 +16,7 @@ from penstock.errors import InputError, SinkFailedError, UnsupportedError
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, TO_JSON
 from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_target
-from penstock.sql.script.script import SINKS, CreateTable
+from penstock.sql.script.statements import SINKS, CreateTable
 
 #: given the rows of one view of one batch, with the columns BATCH and ORDINAL, of a selection SINK_DEFINITION too, and the
 #: batch's number

@@ -408,8 +408,10 @@ class MapStage:
         return np.asarray([every if each is None else each for each in conditions], np.int64)
 
     def _take_sample(self, attributes: list[pa.Array], rows: int) -> None:
-        wanted = self.program.settings.sample_tuples
+        settings = self.program.settings
         compared = attributes[: len(self.encoders)]
+        # the sample decides on the order of the ASCs alone
+        wanted = 0 if settings.strategy == "index" else settings.sample_tuples
         if not wanted or not compared:
             return
         places = pa.array(np.arange(0, rows, max(1, -(-rows // wanted))))

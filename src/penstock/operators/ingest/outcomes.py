@@ -25,24 +25,6 @@ class Kind(IntEnum):
     CONDITION_ERROR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What satisfying one query says of a tuple.
-
-    Attributes:
-        kind: what.
-        number: of which view or condition, among those of the program.
-    """
-
-    kind: Kind
-    number: int
-
-    @property
-    def error(self) -> Outcome:
-        """The outcome of the query whose tuples are lost to this one by an expression that raises."""
-        return Outcome(Kind.VIEW_ERROR if self.kind is Kind.VIEW else Kind.CONDITION_ERROR, self.number)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ToldApart:
     """The matches of a batch by what they mean.
@@ -75,20 +57,6 @@ class Outcomes:
     numbers: npt.NDArray[np.int32]
     views: int
     conditions: int
-
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Outcomes:
-        """The outcomes of queries, in the order of these.
-
-        Raises:
-            ValueError: the views are not the first.
-        """
-        kinds = np.asarray([each.kind for each in outcomes], np.uint8)
-        numbers = np.asarray([each.number for each in outcomes], np.int32)
-        views, conditions = (int(np.count_nonzero(kinds == kind)) for kind in (Kind.VIEW, Kind.CONDITION))
-        if np.any(kinds[:views] != Kind.VIEW) or np.any(numbers[:views] != np.arange(views)):
-            raise ValueError("the outcomes of views must precede the others, in the order of the views")
-        return cls(kinds, numbers, views, conditions)
 
     @classmethod
     def numbered(cls, views: int, conditions: int = 0, errors: Sequence[int] = ()) -> Outcomes:

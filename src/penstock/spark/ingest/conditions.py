@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +14,13 @@ import pyarrow as pa
 from penstock.operators.selection.selector import SelectionPlan, compile_selections, merge_selections
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.selection import SelectionSet
+from penstock.spark.storage.bases import others_since
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.conditions.merging import merged
 
 #: all conditions are compiled anew once so large a part of them has changed: constants of others remain until then
 _MOST_CHANGED = 0.25
+_NAME = attrgetter("name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +79,7 @@ def compile_conditions(
 
 def _by_difference(conditions: Mapping[str, str], base: CompiledConditions) -> CompiledConditions | None:
     """The conditions compiled from others; None where too much differs, or nobody uses a column any more."""
-    new = {name: text for name, text in conditions.items() if base.conditions.get(name) != text}
+    new = others_since(base.conditions, conditions)
     left = len(base.conditions) + len(new) - len(conditions)
     changed = base.changed + len(new) + left
     if changed > _MOST_CHANGED * len(conditions):
@@ -108,9 +112,9 @@ def _order(bound: BoundSelections, one: BoundSelections, other: BoundSelections)
             own + len(other.selections.queries),
         ),
     ):
-        places = {query.name: number for number, query in enumerate(first, before)}
-        places |= {query.name: number for number, query in enumerate(second, after)}
-        found += [places[query.name] for query in wanted]
+        places = dict(zip(map(_NAME, first), count(before), strict=False))
+        places |= zip(map(_NAME, second), count(after), strict=False)
+        found += map(places.__getitem__, map(_NAME, wanted))
     return np.asarray(found, np.int64)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from penstock.control.actions import SwapSequence
+from penstock.control.actions import SampleTuples, SwapSequence
 from penstock.control.controller import Controller
 from penstock.control.events import SelectionsBound, StatisticsReported
 from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
@@ -105,6 +105,11 @@ class Rearranging:
             first = plans.begin_sequence(done.plan)
             watched = self._watched[done.stream] = _Watched(done.plan, index, first)
             actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index, first))
+        elif not (watched.is_measuring or done.counts.asc_tried):
+            # where the index answers, and no order is looked for, what the sample says decides nothing
+            with self._counting:
+                self._passed_over[done.stream] += done.counts.tuples
+            return
         sampled = watched.index.evaluate(sample, watched.running)
         watched.evaluations = sampled.evaluations / max(1, sample.shape[1])
         self._events.record(
@@ -127,6 +132,7 @@ class Rearranging:
             )
         )
         for action in actions:
+            watched.is_measuring = isinstance(action, SampleTuples)
             if isinstance(action, SwapSequence):
                 watched.running = action.arrangement
                 plans.swap_sequence(done.plan, action.arrangement)
@@ -144,6 +150,8 @@ class _Watched:
     index: AscIndex
     running: Arrangement
     evaluations: float = 0.0
+    #: whether a new order is looked for
+    is_measuring: bool = False
 
     def snapshot(self) -> RunningSequence:
         names = [self.index.coded.codings[attribute].name for attribute in self.running.order]

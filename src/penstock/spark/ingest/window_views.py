@@ -16,7 +16,7 @@ from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.settings import Settings
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
-from penstock.sql.script.script import parse_query
+from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.text.lexing import quote
 from penstock.sql.windows.bind import BoundWindow, WindowBinder

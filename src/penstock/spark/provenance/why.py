@@ -30,7 +30,7 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.tasks.dataframe_stage import REASON
 from penstock.sql.conditions.outline import Outline, outline
 from penstock.sql.joins.query import JoinQuery
-from penstock.sql.script.script import Query
+from penstock.sql.script.statements import Query
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery

@@ -6,7 +6,9 @@ from typing import Any
 
 from penstock.errors import DamagedError, InputError, UnknownNameError
 from penstock.spark.reporting.definitions import all_definitions, is_selection, number_of
-from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.bases import Bases
+from penstock.spark.storage.documents import encoded_object
+from penstock.spark.storage.formats import BASE_NUMBER, CATALOG, DROPPED, EITHER_CATALOG
 from penstock.spark.storage.layout import Layout
 
 
@@ -16,10 +18,30 @@ def known_catalog(layout: Layout) -> dict[str, Any] | None:
     Raises:
         DamagedError: it is damaged, or missing beside results.
     """
-    catalog = CATALOG.read(layout.catalog)
-    if catalog is None and any(layout.manifests("").glob("*/*.json")):
-        raise DamagedError(str(layout.catalog), f"({CATALOG.kind}) is missing")
-    return catalog
+    catalog = EITHER_CATALOG.read(layout.catalog)
+    if catalog is None:
+        if any(layout.manifests("").glob("*/*.json")):
+            raise DamagedError(str(layout.catalog), f"({CATALOG.kind}) is missing")
+        return None
+    try:
+        views = catalog_bases(layout).views(catalog, layout.catalog)
+    except DamagedError:
+        # a run may have written a newer base meanwhile, and removed this one
+        now = EITHER_CATALOG.read(layout.catalog)
+        if now is None or now.get(BASE_NUMBER) == catalog.get(BASE_NUMBER):
+            raise
+        return known_catalog(layout)
+    others = {name: value for name, value in catalog.items() if name not in (BASE_NUMBER, DROPPED)}
+    return {**others, "views": views}
+
+
+def catalog_bases(layout: Layout) -> Bases[str, dict[str, Any]]:
+    """What the catalogs of a results folder are stored as the difference from."""
+    return Bases(
+        layout.catalog_bases,
+        lambda texts: {"views": encoded_object(texts.values())},
+        lambda document: dict(document["views"]),
+    )
 
 
 def read_catalog(layout: Layout) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.selection.matches import queries_name
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES, catalog_entry
+from penstock.spark.storage.bases import others_since
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
-from penstock.spark.storage.documents import encoded_member, encoded_object
-from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.documents import encoded_member
+from penstock.spark.storage.files import numbered as numbers_in
+from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
 
@@ -33,6 +35,9 @@ class CatalogWriter:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._known: dict[str, Any] | None = None
+        self._bases = catalog_bases(layout)
+        #: of the catalog that is stored next
+        self._number = 1 + max(numbers_in(layout.catalog_bases), default=-1)
         #: each view's entry as a member of the document
         self._texts: dict[str, str] = {}
         #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run
@@ -105,12 +110,11 @@ class CatalogWriter:
     def _answer(self, stream: str, definitions: Mapping[str, Definition]) -> None:
         """Brings the entries of a stream's views to what these are now."""
         views, before = self._read()["views"], self._answered.get(stream, {})
-        for name in before:
-            if name not in definitions and views[name].get("stream") == stream:
+        for name in before.keys() - definitions.keys():
+            if views[name].get("stream") == stream:
                 self._drop(name)
-        for name, definition in definitions.items():
-            if before.get(name) is not definition:
-                self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
+        for name, definition in others_since(before, definitions).items():
+            self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
         self._answered[stream] = dict(definitions)
 
     def _set(self, name: str, entry: dict[str, Any]) -> None:
@@ -126,8 +130,11 @@ class CatalogWriter:
         self._set(name, {**entry, "dropped": now})
 
     def _store(self) -> None:
-        known = self._read()
-        CATALOG.replace(self._layout.catalog, {**known, "views": encoded_object(self._texts.values())})
+        others = {name: value for name, value in self._read().items() if name != "views"}
+        document = {**others, **self._bases.members(self._number, self._texts)}
+        EITHER_CATALOG.of(document).replace(self._layout.catalog, document)
+        self._bases.forget([self._number])
+        self._number += 1
         self._is_changed = False
 
     def _read(self) -> dict[str, Any]:

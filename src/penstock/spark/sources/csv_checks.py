@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.spark.sources.event_formats import Reads, time_warnings
 from penstock.spark.sources.sampled_files import lines, listed, open_text, stored_columns
-from penstock.sql.script.script import Column, CreateTable
+from penstock.sql.script.statements import Column, CreateTable
 
 #: a number with a decimal comma, and the types of columns that are no place for one
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.spark.sources.event_formats import Reads, time_warnings
 from penstock.spark.sources.sampled_files import CHARACTERS, absent, lines, open_text, stored_columns
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 #: numbers beyond the year 5138, if they are seconds, are none
 _MOST_SECONDS = 100_000_000_000

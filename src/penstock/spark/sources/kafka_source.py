@@ -39,7 +39,7 @@ from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_b
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.json_stage import Block, run_raw_json
 from penstock.spark.tasks.worker import TaskReport
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 #: options that say where a stream begins and ends, and how fast it goes
 _PACING = (

@@ -41,7 +41,7 @@ from penstock.spark.storage.formats import NETWORK
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
 from penstock.spark.tasks.worker import TaskReport
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 
 class NetworkSource(ReplaySource):

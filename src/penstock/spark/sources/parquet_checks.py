@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.sources.sampled_files import RECORDS, absent, listed, stored_columns
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 if TYPE_CHECKING:
     import pyarrow as pa

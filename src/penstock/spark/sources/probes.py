@@ -16,7 +16,7 @@ from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
 from penstock.spark.sources.listing import files_read
 from penstock.spark.sources.patterns import is_pattern
 from penstock.spark.storage.files import numbered
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 _CONNECT_SECONDS = 2.0
 _TOPICS = ("subscribe", "assign", "subscribepattern")

@@ -41,7 +41,7 @@ from penstock.spark.storage.formats import SCHEDULE
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import Past
 from penstock.spark.tasks.worker import TaskReport
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 #: seconds of playing time that one chunk covers where the speed is finite
 _CHUNK_SECONDS = 1.0

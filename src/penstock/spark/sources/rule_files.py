@@ -17,8 +17,9 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import has_signs, is_pattern
 from penstock.spark.tasks.parquet_files import local_path
+from penstock.sql.script.parsing import RULE_FORMATS
 from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text, rules_of_file
-from penstock.sql.script.script import RULE_FORMATS, CreateViews
+from penstock.sql.script.statements import CreateViews
 
 #: when a file was written, nanoseconds, and its bytes
 _Stamp = tuple[int, int]

@@ -13,7 +13,7 @@ from typing import IO
 
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.patterns import is_pattern
-from penstock.sql.script.script import Column, CreateTable
+from penstock.sql.script.statements import Column, CreateTable
 
 #: files that are looked at, entries of folders among which they are found, records a file, characters of a record
 FILES = 3

@@ -18,7 +18,7 @@ from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.tables import FILE_SOURCES, open_files_at_rest
 from penstock.spark.tasks.parquet_files import local_path
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 #: the option that makes a table static
 STATIC = "static"

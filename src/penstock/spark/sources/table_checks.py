@@ -8,7 +8,7 @@ from penstock.spark.sources.json_checks import json_warnings
 from penstock.spark.sources.parquet_checks import parquet_event_times, parquet_warnings
 from penstock.spark.sources.reader_options import known_options, plain_option
 from penstock.spark.sources.sampled_files import has_no_files, sample
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 _CHECKED = ("csv", "json", "parquet", "orc", "text")
 

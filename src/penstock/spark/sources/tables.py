@@ -43,7 +43,7 @@ from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.sampled_files import sample
 from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
 from penstock.spark.sources.topics import TopicsSource
-from penstock.sql.script.script import CreateTable
+from penstock.sql.script.statements import CreateTable
 
 T = TypeVar("T")
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.spark.storage.bases import Bases, others_since
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import numbered
-from penstock.spark.storage.formats import BINDING, PLAN
+from penstock.spark.storage.formats import BASE_NUMBER, BINDING, EITHER_PLAN, PLAN
 from penstock.spark.storage.layout import Layout
 
 
@@ -172,6 +174,9 @@ class PlanLog:
         self._plans = layout.plans(stream)
         self._bindings = layout.bindings(stream)
         self._stream = stream
+        self._bases: Bases[Encoded, ViewDefinition] = Bases(
+            layout.plan_bases(stream), self._members, _definitions
+        )
         #: the selection views of the version stored last, and the JSON of each
         self._stored: dict[str, ViewDefinition] = {}
         self._texts: dict[str, Encoded] = {}
@@ -186,7 +191,7 @@ class PlanLog:
         bound = self.bound(batches[-1]) if batches else None
         if bound is not None and bound not in versions:
             raise DamagedError(
-                str(self._plans / f"{bound}.json"),
+                str(self._path(bound)),
                 f"({PLAN.kind}) is missing: batch {batches[-1]} is bound to it",
             )
         return versions[-1] if versions else None
@@ -205,28 +210,31 @@ class PlanLog:
         """
         document = {
             "version": version,
-            "views": self._encoded(views),
-            # first definitions have the number 1: code and documents of before know of no other
-            "numbers": {name: view.number for name, view in views.items() if view.number != 1},
+            **self._bases.members(version, self._encoded(views)),
             "windows": [asdict(window) for window in register.windows],
             "next_operator": register.next_operator,
             "demands": DEMANDS.document(demands),
         }
-        if not PLAN.put(self._plans / f"{version}.json", document):
+        if not EITHER_PLAN.of(document).put(self._path(version), document):
             raise CheckpointError(
                 f"plan version {version} of stream {self._stream} was written by another run; "
                 "only one run may use a checkpoint at a time"
             )
 
-    def _encoded(self, views: Mapping[str, ViewDefinition]) -> Encoded:
+    def _encoded(self, views: Mapping[str, ViewDefinition]) -> dict[str, Encoded]:
         """The JSON of selection views; only what differs from the version stored last is encoded."""
-        for name, view in views.items():
-            if self._stored.get(name) is not view:
-                self._texts[name] = encoded(_plain(view))
+        for name, view in others_since(self._stored, views).items():
+            self._texts[name] = encoded(_plain(view))
         if list(self._texts) != list(views):
             self._texts = {name: self._texts[name] for name in views}
         self._stored = dict(views)
-        return encoded_list(self._texts.values())
+        return self._texts
+
+    def _members(self, texts: Mapping[str, Encoded]) -> dict[str, Any]:
+        """The members of a document that has some of the views stored last."""
+        # first definitions have the number 1: code and documents of before know of no other
+        numbers = {name: number for name in texts if (number := self._stored[name].number) != 1}
+        return {"views": encoded_list(texts.values()), "numbers": numbers}
 
     def load(self, version: int) -> dict[str, ViewDefinition]:
         """The selection views of a stored plan version.
@@ -234,12 +242,17 @@ class PlanLog:
         Raises:
             CheckpointError: it is not there.
         """
+        return self._bases.views(self._read(version), self._path(version))
+
+    def check(self, version: int) -> None:
+        """Makes sure that a stored plan version can be read, and that its base is there.
+
+        Raises:
+            CheckpointError: it cannot, or the base is not.
+        """
         document = self._read(version)
-        numbers = document.get("numbers", {})
-        return {
-            view["name"]: _definition({**view, "number": numbers.get(view["name"], 1)})
-            for view in document["views"]
-        }
+        if BASE_NUMBER in document:
+            self._bases.base(document, self._path(version))
 
     def load_windows(self, version: int) -> WindowRegister:
         """The window views of a stored plan version.
@@ -328,16 +341,22 @@ class PlanLog:
         for batch in numbered(self._bindings):
             if batch < before_batch:
                 (self._bindings / f"{batch}.json").unlink()
-        needed = {self.bound(batch) for batch in numbered(self._bindings)}
-        for version in numbered(self._plans)[:-keep_plans]:
-            if version not in needed:
-                (self._plans / f"{version}.json").unlink()
+        versions = numbered(self._plans)
+        needed = {*versions[-keep_plans:], *(self.bound(batch) for batch in numbered(self._bindings))}
+        gone = [version for version in versions if version not in needed]
+        for version in gone:
+            self._path(version).unlink()
+        if gone:
+            self._bases.forget([version for version in versions if version in needed])
 
     def _read(self, version: int) -> dict[str, Any]:
-        document = PLAN.read(self._plans / f"{version}.json")
+        document = EITHER_PLAN.read(self._path(version))
         if document is None:
-            raise DamagedError(str(self._plans / f"{version}.json"), f"({PLAN.kind}) is missing")
+            raise DamagedError(str(self._path(version)), f"({PLAN.kind}) is missing")
         return document
+
+    def _path(self, version: int) -> Path:
+        return self._plans / f"{version}.json"
 
 
 def _judged_by(believed: Believed) -> dict[str, int]:
@@ -361,6 +380,14 @@ def _registered(document: dict[str, Any]) -> RegisteredWindow:
         document["is_answered"],
         Beginning(**document["beginning"]),
     )
+
+
+def _definitions(document: Mapping[str, Any]) -> dict[str, ViewDefinition]:
+    numbers = document.get("numbers", {})
+    return {
+        view["name"]: _definition({**view, "number": numbers.get(view["name"], 1)})
+        for view in document["views"]
+    }
 
 
 def _definition(document: dict[str, object]) -> ViewDefinition:

@@ -21,6 +21,8 @@ from penstock.spark.storage.documents import put_json_if_absent, read_json, repl
 
 #: the member of a document that says its version
 VERSION = "format"
+#: members of a document by difference: the number of its base, and the names of the base's views that it lacks
+BASE_NUMBER, DROPPED = "base", "dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,28 @@ class Format:
         return {name: value for name, value in document.items() if name != VERSION}
 
 
+@dataclass(frozen=True, slots=True)
+class EitherFormat:
+    """The formats of one kind of document that is stored whole or by difference, see `storage.bases`.
+
+    Attributes:
+        whole: of those that are whole.
+        difference: of those that name a base.
+    """
+
+    whole: Format
+    difference: Format
+
+    def of(self, document: Mapping[str, Any]) -> Format:
+        """The format of a document."""
+        return self.difference if BASE_NUMBER in document else self.whole
+
+    def read(self, path: Path) -> dict[str, Any] | None:
+        """The document, or None where there is no such file; raises as `Format.read`."""
+        document = read_json(path, self.whole.kind)
+        return None if document is None else self.of(document).opened(document, path)
+
+
 def other_version(found: object, read: int, what: str) -> str:
     """Says of something that it has another version than the one this code reads, and what to do.
 
@@ -98,6 +122,8 @@ def other_version(found: object, read: int, what: str) -> str:
 
 SESSION = Format("the session of a checkpoint", 1)
 PLAN = Format("a plan version", 1, ("version", "views"))
+PLAN_DIFFERENCE = Format("a plan version by difference", 2, ("version", "views", BASE_NUMBER, DROPPED))
+BASE = Format("a base of views", 1, ("views",))
 BINDING = Format("the binding of a batch", 1, ("version",))
 PROGRAM = Format("the window views of a plan version", 1, ("program",))
 OPERATOR_VIEWS = Format("the window views of an operator", 1, ("views",))
@@ -120,4 +146,8 @@ MERGED_MANIFEST = Format(
     "the manifest of the merged batches", 1, ("last", "files", "totals", "stretches", "batches")
 )
 CATALOG = Format("the catalog", 1, ("streams", "views"))
+CATALOG_DIFFERENCE = Format("the catalog by difference", 2, ("streams", "views", BASE_NUMBER, DROPPED))
 RESULT_VIEWS = Format("the columns of an operator's results", 1, ("views",))
+
+EITHER_PLAN = EitherFormat(PLAN, PLAN_DIFFERENCE)
+EITHER_CATALOG = EitherFormat(CATALOG, CATALOG_DIFFERENCE)

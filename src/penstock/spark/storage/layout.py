@@ -88,6 +88,11 @@ class Layout:
         return self.output / "_penstock" / "catalog.json"
 
     @property
+    def catalog_bases(self) -> Path:
+        """What the catalog is stored as the difference from, where it has many views."""
+        return self.output / "_penstock" / "catalog"
+
+    @property
     def status(self) -> Path:
         """What the newest run says of itself, for `penstock status`."""
         return self.output / "_penstock" / "status.json"
@@ -105,6 +110,10 @@ class Layout:
     def plans(self, stream: str) -> Path:
         """Plan versions of a stream."""
         return self.checkpoint / on_disk(stream) / "plans"
+
+    def plan_bases(self, stream: str) -> Path:
+        """What plan versions of many views are stored as the difference from."""
+        return self.plans(stream) / "bases"
 
     def bindings(self, stream: str) -> Path:
         """Which plan version each batch is bound to."""

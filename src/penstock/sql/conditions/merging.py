@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from penstock.plan.selection import Query, SelectionSet, Term
 from penstock.sql.conditions.bind import BoundSelections
@@ -41,9 +42,9 @@ def merged(one: BoundSelections, other: BoundSelections, names: Sequence[str]) -
 def _chosen(
     one: Sequence[Query], other: Sequence[Query], order: Mapping[int, int], names: Sequence[str]
 ) -> tuple[Query, ...]:
-    known = {query.name: query for query in one}
+    known = dict(zip(map(attrgetter("name"), one), one, strict=True))
     known.update((query.name, _moved(query, order)) for query in other)
-    return tuple(known[name] for name in names)
+    return tuple(map(known.__getitem__, names))
 
 
 def _moved(query: Query, order: Mapping[int, int]) -> Query:

@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
-from penstock.sql.script.script import (
-    CreateView,
-    parse_query,
-    parse_statement,
-    split_statements,
-)
+from penstock.sql.script.parsing import parse_statement, split_statements
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.statements import CreateView
 from penstock.sql.text.lexing import name_of
 
 _BREAK = "\n"

@@ -5,27 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
-from sqlglot.parsers.spark import SparkParser
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.databricks import DatabricksParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
 
 
-class _SparkParser(SparkParser):
-    """Reads `value:path` too, which Spark takes of a VARIANT."""
+class _SparkWithPaths(Spark):
+    """Reads `value:path` too, which Spark takes of a VARIANT.
 
-    COLON_IS_VARIANT_EXTRACT = True
+    A parser of our own would inherit from sqlglot's. No class can where sqlglot is compiled (`sqlglot[c]`).
+    """
+
+    Parser = DatabricksParser
 
 
-class _Spark(Spark):
-    Parser = _SparkParser
-
-
-_SPARK = _Spark()
+_SPARK, _SPARK_WITH_PATHS = Spark(), _SparkWithPaths()
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -164,9 +162,13 @@ def parse_expression(text: str) -> exp.Expression:
     Raises:
         ParseError: it is none.
     """
-    tree = sqlglot.parse_one(text, dialect=_SPARK)
-    assert isinstance(tree, exp.Expression)
-    return tree
+    tokens = _SPARK.tokenize(text)
+    # another parser for what needs it alone: it takes some names of columns for functions
+    has_paths = any(token.token_type is TokenType.COLON for token in tokens)
+    trees = (_SPARK_WITH_PATHS if has_paths else _SPARK).parser().parse(tokens, text)
+    if not trees or not isinstance(trees[0], exp.Expression):
+        raise ParseError("No expression was found.")
+    return trees[0]
 
 
 def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:

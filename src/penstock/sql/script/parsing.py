@@ -1,0 +1,335 @@
+"""Parsing the tokens of one statement of a script, without a look at the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import DuplicateNameError, SqlError, UnsupportedError
+from penstock.sql.script.queries import parse_tokens
+from penstock.sql.script.statements import (
+    Column,
+    CreateTable,
+    CreateView,
+    CreateViews,
+    InsertInto,
+    Query,
+    Statement,
+)
+from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.literals import string
+
+ALLOWED = (
+    "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
+    "CREATE VIEW name AS SELECT ..., CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
+)
+
+#: formats of files with rules, by the ending of their names
+RULE_FORMATS = {
+    "sql": "sql",
+    "csv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "parquet": "parquet",
+}
+#: what the columns of a table of rules are called, unless options name them
+_RULE_COLUMNS = {"name": "name", "condition": "condition"}
+
+#: what to do instead of a statement of another kind, by how it begins
+_INSTEAD = {
+    "CREATE OR REPLACE": "Edit the script; `penstock run --watch` applies the change.",
+    "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
+    "ALTER": "Edit the script; `penstock run --watch` applies the change.",
+    "SHOW": "`penstock status DIR` lists streams and views.",
+    "DESCRIBE": "`penstock explain SCRIPT` shows columns and views.",
+    "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
+    "CREATE TEMPORARY": "Write CREATE VIEW name AS SELECT ...",
+    "SELECT": "Write CREATE VIEW name AS SELECT ...",
+    "WITH": "Write a CREATE VIEW for each query.",
+}
+#: how statements begin, and nothing within one
+_BEGINNINGS = (
+    (TokenType.CREATE, TokenType.TABLE),
+    (TokenType.CREATE, TokenType.VIEW),
+    (TokenType.INSERT, TokenType.INTO),
+)
+_FIRST = frozenset(kind for kind, _ in _BEGINNINGS)
+#: CREATE VIEWS FROM 'path'; VIEWS may be a name as well
+_RULES = (TokenType.CREATE, TokenType.VAR, TokenType.FROM, TokenType.STRING)
+
+
+def split_statements(text: str) -> list[Sequence[Token]]:
+    """Splits a text into the tokens of its statements.
+
+    Raises:
+        SqlError: it cannot be split into tokens, or a `;` is missing.
+    """
+    return list(divided(text, tokenize(text)))
+
+
+def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()) -> Statement:
+    """Parses one statement of a text, without a look at the others; raises as `parse_script`."""
+    return StatementParser(text, tokens, aggregates).parse()
+
+
+def divided(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The tokens of each statement of a text; raises as `split_statements`."""
+    first = 0
+    for position, token in enumerate(tokens):
+        if token.token_type is TokenType.SEMICOLON:
+            if position > first:
+                yield tokens[first:position]
+            first = position + 1
+        elif position > first and token.token_type in _FIRST and _begins(tokens[position : position + 4]):
+            raise SqlError("The ; before this statement is missing.", text, token.start, token.end + 1)
+    if first < len(tokens):
+        yield tokens[first:]
+
+
+def _begins(tokens: Sequence[Token]) -> bool:
+    """Whether four tokens begin a statement."""
+    kinds = tuple(each.token_type for each in tokens)
+    return kinds[:2] in _BEGINNINGS or (kinds == _RULES and tokens[1].text.upper() == "VIEWS")
+
+
+@dataclass(slots=True)
+class StatementParser:
+    """Recursive descent over one statement's tokens."""
+
+    script: str
+    tokens: Sequence[Token]
+    #: names of the user's aggregates
+    aggregates: Collection[str]
+    position: int = 0
+    #: place of the name that the statement declares or inserts into
+    name_place: tuple[int, int] = field(default=(0, 0))
+    #: of a table: see `CreateTable`
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def parse(self) -> Statement:
+        if self._accept(TokenType.CREATE):
+            if self._accept(TokenType.TABLE):
+                return self._table()
+            if self._accept(TokenType.VIEW):
+                name = self._declared_name()
+                if not self._accept(TokenType.ALIAS):
+                    raise self._fail("Expected AS here.")
+                return CreateView(name, *self._query())
+            if self._accept_word("VIEWS"):
+                return self._views()
+            raise self._refuse()
+        if self._accept(TokenType.INSERT):
+            if not self._accept(TokenType.INTO):
+                raise self._refuse()
+            self._accept(TokenType.TABLE)
+            return InsertInto(self._declared_name(), *self._query())
+        raise self._refuse()
+
+    def declare(self, name: str, names: dict[str, str]) -> None:
+        """Adds a name to those that exist."""
+        if name.upper() in names:
+            raise DuplicateNameError(
+                f"{name} exists already. Names are case-insensitive; choose another name.",
+                self.script,
+                *self.name_place,
+            )
+        names[name.upper()] = name
+
+    def _query(self) -> tuple[Query, str, int, int]:
+        if self.position == len(self.tokens):
+            raise self._fail("Expected a query here.")
+        tokens = self.tokens[self.position :]
+        text = self.script[tokens[0].start : tokens[-1].end + 1]
+        return (
+            parse_tokens(self.script, tokens, self.aggregates),
+            text,
+            self.tokens[0].start,
+            tokens[-1].end + 1,
+        )
+
+    def _table(self) -> CreateTable:
+        name = self._declared_name()
+        columns: tuple[Column, ...] = ()
+        if self._accept(TokenType.L_PAREN):
+            columns = self._columns()
+        if not self._accept(TokenType.USING):
+            raise self._fail("Expected USING and a source here.")
+        self.places["using"] = self._place()
+        source = self._name("the name of a source").lower()
+        options: dict[str, str] = {}
+        while self.position < len(self.tokens):
+            if not self._accept_word("OPTIONS"):
+                raise self._fail("Expected OPTIONS (key 'value', ...) or the end of the statement here.")
+            self._options(options)
+        return CreateTable(
+            name,
+            columns,
+            source,
+            options,
+            self.tokens[0].start,
+            self.tokens[-1].end + 1,
+            self.script,
+            {**self.places, "": self.name_place},
+        )
+
+    def _views(self) -> CreateViews:
+        if not self._accept(TokenType.FROM):
+            raise self._fail("Expected FROM and the path of files with rules here.")
+        begin = self._place()[0]
+        if self._kind() not in (TokenType.STRING, TokenType.RAW_STRING):
+            raise self._fail("Expected the path of files with rules here, in quotes.")
+        path = self._string()
+        self.places[""] = begin, self.tokens[self.position - 1].end + 1
+        stream, form = None, RULE_FORMATS.get(path.rpartition(".")[2].lower())
+        if self._accept(TokenType.ON):
+            self.places["on"] = self._place()
+            stream = self._name("the name of a stream")
+        if self._accept(TokenType.USING):
+            place = self._place()
+            form = RULE_FORMATS.get(self._name("the format of the rules").lower())
+            if form is None:
+                message = "Rules have the format sql, csv, json or parquet."
+                raise UnsupportedError(message, self.script, *place)
+        if form is None:
+            message = "The path does not end in a format of rules. Add USING sql, csv, json or parquet."
+            raise SqlError(message, self.script, *self.places[""])
+        columns = dict(_RULE_COLUMNS)
+        if self._accept_word("OPTIONS"):
+            given: dict[str, str] = {}
+            self._options(given)
+            unknown = next((key for key in given if key not in columns or form == "sql"), None)
+            if unknown is not None:
+                allowed = "none, for files of SQL" if form == "sql" else ", ".join(columns)
+                message = f"Rules have no option {unknown}. Allowed: {allowed}."
+                raise UnsupportedError(message, self.script, *self.places[unknown])
+            columns |= given
+        if self.position < len(self.tokens):
+            raise self._fail("Expected ON stream, USING format, OPTIONS or the end of the statement here.")
+        return CreateViews(
+            path,
+            stream,
+            form,
+            columns["name"],
+            columns["condition"],
+            self.tokens[0].start,
+            self.tokens[-1].end + 1,
+            self.script,
+            self.places,
+        )
+
+    def _columns(self) -> tuple[Column, ...]:
+        columns: list[Column] = []
+        while True:
+            place = self._place()
+            name = self._name("the name of a column")
+            if any(name.upper() == column.name.upper() for column in columns):
+                raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
+            columns.append(Column(name, self._type()))
+            self.places[name] = place
+            if self._accept(TokenType.R_PAREN):
+                return tuple(columns)
+            if not self._accept(TokenType.COMMA):
+                raise self._fail("Expected a comma or a closing parenthesis here.")
+
+    def _type(self) -> str:
+        """The text of a type, up to the comma or parenthesis after it."""
+        first, depth = self.position, 0
+        while self.position < len(self.tokens):
+            token = self.tokens[self.position]
+            if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+                break
+            if token.token_type in (TokenType.NOT, TokenType.DEFAULT, TokenType.COMMENT):
+                raise self._fail("A column declaration consists of a name and a type.", UnsupportedError)
+            depth += sum({"(": 1, "<": 1, ")": -1, ">": -1}.get(mark, 0) for mark in token.text)
+            self.position += 1
+        if self.position == first:
+            raise self._fail("Expected a type here.")
+        return self.script[self.tokens[first].start : self.tokens[self.position - 1].end + 1]
+
+    def _options(self, options: dict[str, str]) -> None:
+        if not self._accept(TokenType.L_PAREN):
+            raise self._fail("Expected a list of options in parentheses here.")
+        while not self._accept(TokenType.R_PAREN):
+            place = self._place()
+            key = self._option_key()
+            if key in options:
+                raise DuplicateNameError(f"Option {key} is given twice.", self.script, *place)
+            self.places[key] = place[0], self.tokens[self.position - 1].end + 1
+            self._accept(TokenType.EQ)
+            options[key] = self._option_value()
+            if not self._accept(TokenType.COMMA) and self._kind() is not TokenType.R_PAREN:
+                raise self._fail("Expected a comma or a closing parenthesis here.")
+
+    def _option_key(self) -> str:
+        if self._kind() is TokenType.STRING:
+            return self._string().lower()
+        parts = [self._name("the name of an option")]
+        while self._accept(TokenType.DOT):
+            parts.append(self._name("the name of an option"))
+        return ".".join(parts).lower()
+
+    def _option_value(self) -> str:
+        if self._kind() in (TokenType.STRING, TokenType.RAW_STRING):
+            return self._string()
+        start, end = self._place()
+        if self._accept(TokenType.DASH):
+            end = self._place()[1]
+        if self._kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+            raise self._fail("Expected a value here: a string, a number, true or false.")
+        self.position += 1
+        return self.script[start:end]
+
+    def _string(self) -> str:
+        """One string; a doubled quote inside makes two tokens of it."""
+        start, end = self._place()
+        self.position += 1
+        while self._kind() is TokenType.STRING and self._place()[0] == end:
+            end = self._place()[1]
+            self.position += 1
+        return string(self.script[start:end])
+
+    def _declared_name(self) -> str:
+        self.name_place = self._place()
+        name = self._name("A name")
+        if self._kind() is TokenType.DOT:
+            raise self._fail("Names of tables and views have one part, without dots.", UnsupportedError)
+        return name
+
+    def _name(self, what: str) -> str:
+        name = name_of(self.tokens[self.position]) if self.position < len(self.tokens) else None
+        if name is None:
+            raise self._fail(f"Expected {what} here.")
+        self.position += 1
+        return name
+
+    def _kind(self) -> TokenType | None:
+        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
+
+    def _accept(self, kind: TokenType) -> bool:
+        if self._kind() is not kind:
+            return False
+        self.position += 1
+        return True
+
+    def _accept_word(self, word: str) -> bool:
+        if self._kind() is None or self.tokens[self.position].text.upper() != word:
+            return False
+        self.position += 1
+        return True
+
+    def _place(self) -> tuple[int, int]:
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        return token.start, token.end + 1
+
+    def _fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
+        return kind(message, self.script, *self._place())
+
+    def _refuse(self) -> UnsupportedError:
+        end = self.tokens[min(self.position, len(self.tokens) - 1)].end + 1
+        begin = " ".join(token.text.upper() for token in self.tokens[:3])
+        instead = next((told for word, told in _INSTEAD.items() if f"{begin} ".startswith(f"{word} ")), "")
+        message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
+        return UnsupportedError(message, self.script, self.tokens[0].start, end)

@@ -1,0 +1,84 @@
+"""Parsing the text of one query: a selection, an aggregation over windows, or a join."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.joins.parsing import is_join, parse_join_query
+from penstock.sql.script.shapes import SelectionShapes
+from penstock.sql.script.statements import Query
+from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.parts import split_query
+from penstock.sql.text.query import SelectQuery, parse_selection
+from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
+from penstock.sql.windows.parsing import parse_window_query
+
+#: how a view calls an aggregate of the user's
+_FORM = "SELECT /*+ DEADLINE('3 seconds') */ ... GROUP BY window(time, 'size')"
+_NEEDED = f"Allowed: {_FORM}."
+
+
+def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionShapes | None = None) -> Query:
+    """Parses the text of one query.
+
+    Args:
+        text: the query.
+        aggregates: names of the user's aggregates.
+        shapes: of selections that were parsed with the same aggregates; this one is added.
+
+    Raises:
+        SqlError: as `parse_script`.
+    """
+    place = len(text) - len(text.lstrip()), len(text.rstrip())
+    if shapes is not None and (known := shapes.find(text, *place)) is not None:
+        return known
+    tokens = tokenize(text)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlError("The query is missing.", text, 0, len(text))
+    query = parse_tokens(text, tokens, aggregates)
+    if shapes is not None and isinstance(query, SelectQuery):
+        shapes.learn(text, *place, query)
+    return query
+
+
+def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
+    """Parses the tokens of one query of a script; raises as `parse_query`."""
+    users = {name.upper() for name in aggregates}
+    if is_join(tokens):
+        _refuse_aggregates(script, tokens, users, _NEEDED)
+        return parse_join_query(script, tokens)
+    parts = split_query(script, tokens)
+    if parts.where is not None:
+        end = parts.where.start + len(parts.where.text)
+        _refuse_in_where(script, [each for each in tokens if parts.where.start <= each.start < end], users)
+    if parts.group_by is None:
+        _refuse_aggregates(script, tokens, users, _NEEDED)
+        return parse_selection(parts)
+    # of LOSS without DEADLINE that is said
+    if parts.hints.deadline_seconds is None and parts.hints.loss is None:
+        _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
+    return parse_window_query(parts, users)
+
+
+def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str], needed: str) -> None:
+    for position, token in enumerate(tokens):
+        if is_users_aggregate(tokens, position, users):
+            message = f"Your aggregate {token.text} needs GROUP BY window(...) and a deadline. {needed}"
+            raise UnsupportedError(message, script, token.start, token.end + 1)
+
+
+def _refuse_in_where(script: str, tokens: Sequence[Token], users: Collection[str]) -> None:
+    for position, token in enumerate(tokens):
+        message = f"WHERE cannot use an aggregate such as {token.text}"
+        if is_aggregate(tokens, position) and not any(each.token_type is TokenType.SELECT for each in tokens):
+            message += "; use GROUP BY window(...) and HAVING."
+        elif is_users_aggregate(tokens, position, users):
+            message += f". Use HAVING: {_FORM} HAVING {token.text}(...) ..."
+        else:
+            continue
+        raise UnsupportedError(message, script, token.start, token.end + 1)

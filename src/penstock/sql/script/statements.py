@@ -1,0 +1,173 @@
+"""The statements that a script has: tables, views, rules from files, and where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from penstock.errors import InputError, SqlError
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.windows.query import WindowQuery
+
+#: sources of tables that INSERT INTO writes to
+SINKS = ("kafka", "console")
+#: what a view may be
+Query = SelectQuery | WindowQuery | JoinQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column: its name and its type as Spark SQL writes it."""
+
+    name: str
+    type_sql: str
+
+
+class _Placed:
+    """A statement that knows where its parts stand in the script."""
+
+    __slots__ = ()
+    start: int
+    end: int
+    text: str
+    places: dict[str, tuple[int, int]]
+
+    def at(self, part: str = "") -> tuple[str, int, int]:
+        """The script and the place of a part in it, for a `SqlError`; the first one's where there is no such part."""
+        return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
+
+    @contextmanager
+    def pointing(self) -> Iterator[None]:
+        """Gives mistakes that know of no place in a text the statement's."""
+        try:
+            yield
+        except SqlError as error:
+            if error.text:
+                raise
+            raise type(error)(error.message, *self.at()) from error
+        except InputError as error:
+            raise SqlError(str(error), *self.at()) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(_Placed):
+    """`CREATE TABLE name [(columns)] USING source OPTIONS (...)`.
+
+    Attributes:
+        name: the table's name.
+        columns: declared columns; () leaves them to the source.
+        source: the word after USING, in lower case.
+        options: keys in lower case.
+        start, end: place in the script.
+        text: the script.
+        places: where parts of the statement stand in it: "" the name, options by key, columns by name.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    source: str
+    options: dict[str, str] = field(repr=False)
+    start: int
+    end: int
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`CREATE VIEW name AS query`.
+
+    Attributes:
+        name: the view's name.
+        query: the parsed query.
+        text: the query's SQL.
+        start, end: place of the statement in the script.
+    """
+
+    name: str
+    query: Query
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateViews(_Placed):
+    """`CREATE VIEWS FROM 'path' [ON stream] [USING format] [OPTIONS (name 'column', condition 'column')]`.
+
+    Attributes:
+        path: the files: a name, a folder or a pattern.
+        stream: what conditions are over; None: files have whole statements.
+        format: `sql`, `csv`, `json` or `parquet`.
+        name_column, condition_column: columns of a table of rules.
+        start, end: place in the script.
+        text: the script.
+        places: where parts of the statement stand in it: "" the path, and `on`.
+    """
+
+    path: str
+    stream: str | None
+    format: str
+    name_column: str
+    condition_column: str
+    start: int = field(compare=False)
+    end: int = field(compare=False)
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertInto:
+    """`INSERT INTO table query`: the query's rows also go to a declared table."""
+
+    table: str
+    query: Query
+    text: str
+    start: int
+    end: int
+
+
+Statement = CreateTable | CreateView | CreateViews | InsertInto
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script's text and its statements in order."""
+
+    text: str
+    statements: tuple[Statement, ...]
+
+    @property
+    def tables(self) -> tuple[CreateTable, ...]:
+        """The tables in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateTable))
+
+    @property
+    def views(self) -> tuple[CreateView, ...]:
+        """The views in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateView))
+
+    @property
+    def rules(self) -> tuple[CreateViews, ...]:
+        """The CREATE VIEWS statements in order."""
+        return tuple(item for item in self.statements if isinstance(item, CreateViews))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it declares nothing that runs."""
+        return not (self.views or self.rules or self.inserts)
+
+    @property
+    def inserts(self) -> tuple[InsertInto, ...]:
+        """The INSERT INTO statements in order."""
+        return tuple(item for item in self.statements if isinstance(item, InsertInto))
+
+
+def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
+    """The names of the tables and views a query selects from, and where they were written."""
+    if isinstance(query, JoinQuery):
+        return tuple((each.source, each.clause) for each in query.sources)
+    return ((query.source, query.source_clause),)
