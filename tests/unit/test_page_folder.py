@@ -321,6 +321,7 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
             ["page", "{out}", "--port", "{taken}"],
             "The page cannot use 127.0.0.1:{taken}: Address already in use",
         ),
+        (["demo", "--output", "{out}", "--page", "{taken}"], "The page cannot use 127.0.0.1:{taken}"),
         (["page", "{out}", "--host", "no.host.invalid"], "no.host.invalid is not a host name or address"),
         (
             ["run", "{script}", "--output", "{none}", "--page", "{taken}"],
@@ -355,6 +356,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, given: list[s
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
     assert not (tmp_path / "none").exists()
+    assert layout.events.exists()
 
 
 def test_the_page_writes_nothing(tmp_path: Path) -> None:
