@@ -49,12 +49,12 @@ def demo(
     from penstock.cli.demo_year import Sample, replay_year
 
     console = table_console()
-    if output.exists():
-        if not (output / "_penstock").is_dir():
-            raise InputError(f"--output {output} exists and is not a results folder; name another")
-        shutil.rmtree(output)
+    if output.exists() and not (output / "_penstock").is_dir():
+        raise InputError(f"--output {output} exists and is not a results folder; name another")
     data = output.parent / "demo-data"
     with told_page(console, output, None if no_page else page, page_token):
+        if output.exists():
+            shutil.rmtree(output)
         flights, *_ = prepare(data)
         if part is Part.JOINS:
             replay_joins(console, data, output)
