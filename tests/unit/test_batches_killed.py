@@ -36,6 +36,7 @@ STREAM, BATCHES, ROWS = "s", 4, 6
 PROGRAM: Any = SimpleNamespace(
     version=0,
     views=("v",),
+    definitions=(),
     windows=None,
     tuples=None,
     outcomes=SimpleNamespace(views=1),

@@ -66,6 +66,11 @@ class Lowered(RequiredSlack):
     def slack(self) -> int:
         return SECOND // 10 if self.is_over else 10 * SECOND
 
+    @property
+    def is_learning(self) -> bool:
+        """Windows are looked at while they wait."""
+        return True
+
 
 def test_coverage_is_that_of_the_slack_in_use() -> None:
     """As slack falls after a cold start, what windows held that had waited for long is not what answers hold now."""
