@@ -27,8 +27,8 @@ View = TypeVar("View")
 
 def others_since(before: Mapping[str, object], now: Mapping[str, View]) -> dict[str, View]:
     """The entries that are new or not what they were, in the order of `now`; quick where most are the same objects."""
-    differ = map(operator.ne, map(before.get, now), now.values())
-    return {name: now[name] for name in compress(now, differ)}
+    others = compress(now, map(operator.is_not, map(before.get, now), now.values()))
+    return {name: now[name] for name in others if before.get(name) != now[name]}
 
 
 class Bases(Generic[Text, View]):
