@@ -1,0 +1,39 @@
+// A table that becomes a list of cards on narrow screens.
+import { h } from "../dom.js";
+
+/**
+ * Make a table.
+ * columns: {label, cell: (row) => node or text, kind: "number" | "text" | "wide" | undefined, isVoid: (row) => boolean};
+ * the first column names the row. key: (row) => text, which rows keep their element by.
+ */
+export function table(caption, columns, rows, key) {
+  const head = columns.map(({ label, kind }) => h("th", { scope: "col", role: "columnheader", class: kind }, label));
+  return h("table", { class: "table cards", role: "table" },
+    h("caption", { class: "hidden-text" }, caption),
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+    h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row", "data-key": key?.(row) }, columns.map((column, at) => cell(column, row, at))))));
+}
+
+function cell({ label, kind, cell: content, isVoid }, row, at) {
+  if (at === 0) return h("th", { scope: "row", role: "rowheader" }, content(row));
+  return h("td", { role: "cell", class: [kind, isVoid?.(row) ? "void" : ""].filter(Boolean).join(" "), "data-label": label }, content(row));
+}
+
+/** Make a wide table of plain values that scrolls in its own box. */
+export const grid = (caption, columns, rows) =>
+  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", { class: "table" },
+      h("caption", { class: "hidden-text" }, caption),
+      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", title: column.title }, column.label)))),
+      h("tbody", null, rows.map((row) => h("tr", null, row.map((value) => h("td", { title: value }, value)))))));
+
+/** Make the line below a paged table. */
+export function pager({ offset, limit, found, noun, choose }) {
+  const move = (to) => () => choose({ offset: to > 0 ? to : "" });
+  const last = Math.min(found, offset + limit);
+  return h("div", { class: "pager" },
+    h("p", { class: "muted", role: "status" }, found ? `${(offset + 1).toLocaleString("en-US")} to ${last.toLocaleString("en-US")} of ${found.toLocaleString("en-US")} ${noun}` : `No ${noun}`),
+    h("div", null,
+      h("button", { class: "button", type: "button", disabled: offset <= 0, on: { click: move(offset - limit) } }, "Previous"),
+      h("button", { class: "button", type: "button", disabled: last >= found, on: { click: move(offset + limit) } }, "Next")));
+}

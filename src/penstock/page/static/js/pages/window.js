@@ -1,0 +1,101 @@
+// The windows of one view and one key: early, corrected and final values as a band with the bound; coverage; slack.
+import { ask, named } from "../api.js";
+import { h } from "../dom.js";
+import { event, length, number, percent, short } from "../format.js";
+import { badge } from "../components/badge.js";
+import { chart } from "../components/chart.js";
+import { choice } from "../components/fields.js";
+import { block, card, crumbs, facts, flush, heading } from "../components/section.js";
+import { empty } from "../components/states.js";
+import { table } from "../components/table.js";
+import { asked, kept } from "./promises.js";
+
+//: windows in the table, newest first
+const MOST = 60;
+
+export const section = "windows";
+export const title = (name) => `Windows of ${name.slice(0, 80)}`;
+export const load = ({ name, query: { key, value } }) => ask(named("/api/windows", name), { key, value });
+
+export const view = (found, { name, choose }) => [
+  h("div", { class: "top" }, crumbs("windows", "Windows"),
+    heading(name, badge(found.view.state), h("a", { class: "button", href: named("/queries", name) }, "Its text and rows"))),
+  found.why_open ? h("p", { class: "note" }, h("strong", null, "Why the oldest window is not final yet: "), found.why_open) : null,
+  card(facts(standing(found.view))),
+  h("div", { class: "tools" },
+    found.groups.length > 1 || found.keys.length
+      ? choice(found.keys.join(", ") || "Group", found.groups.map((group) => [JSON.stringify(group), words(group)]), JSON.stringify(found.key), (key) => choose({ key }))
+      : null,
+    found.values.length > 1 ? choice("Value", found.values.map((each) => [each, each]), found.value, (value) => choose({ value })) : null),
+  found.windows.length ? values(found) : flush(empty("No windows yet", "A window appears here when the view has published its first answer.")),
+  slack(found.view),
+  found.windows.length ? block("Windows", `The newest ${Math.min(MOST, found.windows.length)}, each with all its answers.`, flush(table("Windows", COLUMNS, found.windows.slice(-MOST).reverse(), (each) => String(each.start)))) : null,
+];
+
+const words = (group) => Object.values(group).map((part) => (part === null ? "null" : String(part))).join(", ") || "all tuples";
+
+const standing = (view) => [
+  ["asked for", asked(view.bound) ?? "no bound"],
+  view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
+  ["slack, the wait for late tuples", number(view.slack, length)],
+  view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
+  ["early answers", number(view.early)],
+  ["corrected", number(view.corrected)],
+  ["final", number(view.final)],
+  ["oldest open window, UTC", event(view.oldest_open)],
+];
+
+function values({ view, value, windows }) {
+  const at = windows.map((window) => window.start);
+  const first = windows.map((window) => window.revisions[0]?.value ?? null);
+  const final = windows.map((window) => last(window, (revision) => revision.is_final)?.value ?? null);
+  const newest = windows.map((window) => last(window, (revision) => !revision.is_final && revision.revision > 0)?.value ?? null);
+  const centre = windows.map((window) => last(window, () => true)?.value ?? null);
+  const margin = view.bound?.error ?? null;
+  const edge = (sign) => centre.map((each) => (each === null ? null : each + sign * margin * Math.abs(each)));
+  const band = margin === null ? [] : [
+    { label: `bound: ${percent(margin)} around the newest value`, values: edge(1), tone: "--accent", width: 0, bandTo: 1 },
+    { label: "lower bound", values: edge(-1), tone: "--accent", width: 0, isQuiet: true },
+  ];
+  return [
+    block(value, "By start of the window, UTC. A first answer inside the band kept the bound.", card(chart({
+      label: `${value}: early, corrected and final values`, at, isEventTime: true, height: 300,
+      series: [...band,
+        { label: "final", values: final, tone: "--accent" },
+        { label: "corrected", values: newest, tone: "--warn", points: true },
+        { label: "first, early", values: first, tone: "--calm", points: true }],
+    }))),
+    block("Coverage", "The share of a window's tuples that its first answer contained, as far as is known.", card(chart({
+      label: "Coverage of first and newest answers", at, isEventTime: true, height: 160, format: percent,
+      series: [
+        { label: "newest answer", values: windows.map((window) => window.coverage), tone: "--accent" },
+        { label: "first answer", values: windows.map((window) => window.revisions[0]?.coverage ?? null), tone: "--calm", points: true }],
+    }))),
+  ];
+}
+
+const last = (window, isWanted) => window.revisions.filter(isWanted).at(-1);
+
+function slack({ history, horizon }) {
+  if (history.at.length < 2) return null;
+  return block("Slack", horizon === null ? "How long the view waits for late tuples before it answers." : `How long the view waits for late tuples before it answers. A window is final after ${length(horizon)}.`,
+    card(chart({ label: "Slack over time", at: history.at, format: length, height: 180, series: [
+      { label: "slack", values: history.slack, tone: "--accent" },
+      ...(history.delay ? [{ label: "delays of tuples", values: history.delay, tone: "--calm", points: true }] : [])] })));
+}
+
+const COLUMNS = [
+  { label: "window, UTC", cell: (window) => h("span", { class: "span" }, event(window.start), " to ", event(window.end)) },
+  { label: "state", cell: (window) => badge(window.state) },
+  { label: "first answer", kind: "number", cell: (window) => number(window.revisions[0]?.value) },
+  { label: "newest answer", kind: "number", cell: (window) => number(window.revisions.at(-1)?.value) },
+  { label: "first was off by", kind: "number", cell: (window) => percent(off(window)) },
+  { label: "answers", kind: "number", cell: (window) => short(window.revisions.length) },
+  { label: "coverage", kind: "number", cell: (window) => percent(window.coverage), isVoid: (window) => window.coverage === null },
+  { label: "slack", kind: "number", cell: (window) => number(window.revisions[0]?.slack, length) },
+];
+
+function off({ revisions }) {
+  const [first, newest] = [revisions[0]?.value, revisions.at(-1)?.value];
+  return typeof first !== "number" || typeof newest !== "number" || newest === 0 ? null : Math.abs(first - newest) / Math.abs(newest);
+}
