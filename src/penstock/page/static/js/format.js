@@ -73,6 +73,12 @@ export const number = (value, format = short) =>
 export const since = (at, now) =>
   known(at) ? h("time", { datetime: new Date(at * 1000).toISOString(), title: local(at) }, ago(at, now)) : NONE;
 
+/** Make an element of a window, in event time: the day once where both ends have the same. */
+export function span(start, end) {
+  const [from, to] = [utc(start).slice(0, 16), utc(end).slice(0, 16)];
+  return h("span", { class: "span", title: `${utc(start)} to ${utc(end)} UTC` }, from, " to ", from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to);
+}
+
 /** Make an element of an instant of event time. */
 export const event = (at) =>
   known(at) ? h("time", { datetime: new Date(at * 1000).toISOString(), title: `${utc(at)} UTC` }, utc(at).slice(0, 16)) : NONE;

@@ -1,7 +1,7 @@
 // Lines over time, drawn by uPlot; each chart has a text alternative, a large one its figures as a table too.
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { h } from "../dom.js";
-import { clock, short, utc } from "../format.js";
+import { clock, length, short, utc } from "../format.js";
 
 const probe = document.createElement("i");
 
@@ -25,14 +25,14 @@ export function spark(label, at, values, format = short) {
 }
 
 const sparkOptions = () => ({
-  width: 120, height: 32, padding: [4, 2, 4, 2], legend: { show: false }, cursor: { show: false }, axes: [{ show: false }, { show: false }],
+  width: 96, height: 32, padding: [4, 2, 4, 2], legend: { show: false }, cursor: { show: false }, axes: [{ show: false }, { show: false }],
   scales: { x: { time: true }, y: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) } },
   series: [{}, { stroke: () => ink("--accent"), fill: () => ink("--accent", 0.12), width: 1.5, points: { show: false } }],
 });
 
 /**
  * Make a chart.
- * series: {label, values, tone, dash, points: draws points alone, band: [lower, upper] numbers of series}; `at`: epoch seconds;
+ * series: {label, values, tone, width, points: draws points alone, bandTo: place of the series that ends a band, isQuiet: not in the legend}; `at`: epoch seconds;
  * isEventTime: of the x axis, which is in UTC then.
  */
 export function chart({ label, at, series, format = short, isEventTime = false, height = 240 }) {
@@ -45,7 +45,7 @@ export function chart({ label, at, series, format = short, isEventTime = false, 
       data: { at, series },
       create: (node, data) => draw(node, options(series, format, isEventTime, height), (now) => [now.at, ...now.series.map((each) => each.values)], data),
     } }),
-    h("figcaption", { class: "legend" }, series.map((each) => h("span", { style: { "--tone": `var(${each.tone})` } }, each.label))),
+    h("figcaption", { class: "legend" }, series.filter((each) => !each.isQuiet).map((each) => h("span", { class: each.bandTo ? "area" : each.points ? "points" : null, style: { "--tone": `var(${each.tone})` } }, each.label))),
     h("details", null, h("summary", null, "The figures as a table"),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label}: figures` }, figures(label, at, series, time, format))));
 }
@@ -63,16 +63,22 @@ function options(series, format, isEventTime, height) {
     cursor: { points: { size: 6 }, drag: { x: false, y: false } },
     ...(isEventTime ? { tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC") } : {}),
     axes: [
-      { ...axis, grid: { show: false }, space: 96, values: TIMES },
-      { ...axis, grid: { stroke: () => ink("--line"), width: 1 }, size: 72, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, grid: { show: false }, space: 96, size: 40, values: TIMES },
+      { ...axis, grid: { stroke: () => ink("--line"), width: 1 }, size: widest, values: (_, ticks) => ticks.map((tick) => format(tick)), ...(format === length ? { incrs: LENGTHS } : {}) },
     ],
     scales: { y: { range: (_, low, high) => (low === null ? [0, 1] : uPlot.rangeNum(low === high ? Math.min(0, low) : low, low === high ? Math.max(1, high) : high, 0.1, true)) } },
     series: [{}, ...series.map((each) => ({
-      label: each.label, stroke: () => ink(each.tone), width: each.points ? 0 : each.width ?? 2, dash: each.dash, spanGaps: true,
-      points: each.points ? { show: true, size: 7, width: 1.5, stroke: () => ink(each.tone), fill: () => ink("--surface") } : { show: each.values.length === 1 },
+      label: each.label, stroke: () => ink(each.tone), width: each.points ? 0 : each.width ?? 2, spanGaps: true,
+      points: each.points ? { show: true, size: 7, width: 1.5, stroke: () => ink(each.tone), fill: () => ink("--surface") } : { show: each.width !== 0 && each.values.length === 1 },
     }))],
   };
 }
+
+//: steps of an axis of lengths of time, seconds
+const LENGTHS = [...[-9, -8, -7, -6, -5, -4, -3, -2, -1].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power)), 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, ...[1, 2, 5, 10, 50, 100].map((days) => days * 86400)];
+
+/** The width of the y axis: that of its longest text. */
+const widest = (_, texts) => 16 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length));
 
 //: of the x axis: the smallest step of seconds, and the text of a tick and of the first tick of a day
 const TIMES = [

@@ -3,10 +3,11 @@ import { h } from "../dom.js";
 
 /**
  * Make a table.
- * columns: {label, cell: (row) => node or text, kind: "number" | "text" | "wide" | undefined, isVoid: (row) => boolean};
- * the first column names the row. key: (row) => text, which rows keep their element by.
+ * all: columns, {label, cell: (row) => node or text, kind: "number" | "text" | "wide" | undefined, isVoid: (row) => boolean};
+ * the first column names the row; a column that is void in all rows is left out. key: (row) => text, which rows keep their element by.
  */
-export function table(caption, columns, rows, key) {
+export function table(caption, all, rows, key) {
+  const columns = all.filter(({ isVoid }) => !isVoid || !rows.every(isVoid));
   const head = columns.map(({ label, kind }) => h("th", { scope: "col", role: "columnheader", class: kind }, label));
   return h("table", { class: "table cards", role: "table" },
     h("caption", { class: "hidden-text" }, caption),

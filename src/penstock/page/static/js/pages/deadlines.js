@@ -1,7 +1,7 @@
 // Views with deadlines: which windows were answered in time, what they were predicted to cost and did cost.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
-import { event, length, number, percent, since } from "../format.js";
+import { length, number, percent, since, span } from "../format.js";
 import { badge } from "../components/badge.js";
 import { choice } from "../components/fields.js";
 import { block, card, flush, heading } from "../components/section.js";
@@ -45,15 +45,14 @@ function burden(views) {
 }
 
 const VIEWS = [
-  { label: "view", cell: (each) => h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name) },
+  { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name), each.overloaded ? badge("overloaded", "bad") : null] },
   { label: "deadline", kind: "number", cell: (each) => length(each.deadline) },
   { label: "loss allowed", cell: (each) => (each.loss ? `${each.loss[0]} of ${each.loss[1]} in a row` : "–") },
   { label: "in time", kind: "number", cell: (each) => percent(each.in_time) },
   { label: "outcomes", kind: "wide", cell: (each) => shares(each) },
-  { label: "rho", kind: "number", cell: (each) => number(each.rho) },
-  { label: "may still lose", kind: "number", cell: (each) => number(each.allowance) },
-  { label: "asks for", kind: "number", cell: (each) => percent(each.asks) },
-  { label: "load", cell: (each) => (each.overloaded ? badge("overloaded", "bad") : badge("bearable", "good")) },
+  { label: "rho", kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
+  { label: "may still lose", kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
+  { label: "asks for", kind: "number", cell: (each) => percent(each.asks), isVoid: (each) => each.asks === null },
 ];
 
 function shares(each) {
@@ -64,7 +63,7 @@ function shares(each) {
 }
 
 const WINDOWS = (now) => [
-  { label: "window, UTC", cell: (window) => h("span", null, event(window.start), " to ", event(window.end)) },
+  { label: "window, UTC", cell: (window) => span(window.start, window.end) },
   { label: "view", cell: (window) => h("span", { class: "clip", title: window.view }, window.view) },
   { label: "outcome", cell: (window) => h("span", { class: "outcome" }, mark(window.outcome), window.outcome) },
   { label: "due", cell: (window) => since(window.created, now) },

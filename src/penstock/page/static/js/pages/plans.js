@@ -37,7 +37,8 @@ function stream(each) {
       each.index_ns === null ? null : ["the index takes", `${length(each.index_ns / 1e9)} a tuple`],
       each.asc_ns === null ? null : ["the ASCs take", `${length(each.asc_ns / 1e9)} a tuple`],
     ]),
-    waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order in which columns are compared", each.sequence),
+    h("h3", null, "Order in which columns are compared"),
+    waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order now", each.sequence),
     bars(each),
     each.history.at.length > 1 ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null,
     each.runner_up ? h("div", { class: "second" }, h("h3", null, "Runner-up"), sequence("Order of the runner-up", each.runner_up.sequence)) : null));

@@ -3,7 +3,7 @@ import { h, svg } from "../dom.js";
 import { clock, length } from "../format.js";
 
 export const OUTCOMES = {
-  released: { tone: "--good", path: "M0-4a4 4 0 1 0 0 8a4 4 0 1 0 0-8z" },
+  released: { tone: "--good", path: "M0-4a4 4 0 1 0 0 8a4 4 0 1 0 0-8z", isUsual: true },
   late: { tone: "--warn", path: "M0-5 5 4H-5z" },
   shed: { tone: "--calm", path: "M-4-4H4V4H-4z" },
   missed: { tone: "--bad", path: "M-4-2.2-2.2-4 0-1.8 2.2-4 4-2.2 1.8 0 4 2.2 2.2 4 0 1.8-2.2 4-4 2.2-1.8 0z" },
@@ -22,8 +22,8 @@ export const mark = (outcome) => svg("svg", { class: "mark", viewBox: "-7 -7 14 
 export const legend = () => h("p", { class: "outcomes" }, Object.keys(OUTCOMES).map((outcome) => h("span", { class: "outcome" }, mark(outcome), outcome)));
 
 function shape(outcome, x, y, title) {
-  const { tone, path } = OUTCOMES[outcome];
-  return svg("path", { d: path, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, style: { fill: `var(${tone})` } }, title ? svg("title", null, title) : null);
+  const { tone, path, isUsual } = OUTCOMES[outcome];
+  return svg("path", { class: isUsual ? "usual" : null, d: path, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, style: { fill: `var(${tone})` } }, title ? svg("title", null, title) : null);
 }
 
 const words = (window) =>
@@ -31,7 +31,7 @@ const words = (window) =>
 
 /** Windows by view and by the moment at which they became due. */
 export function timeline(windows) {
-  const known = windows.filter((window) => window.created !== null && OUTCOMES[window.outcome]);
+  const known = unusualLast(windows.filter((window) => window.created !== null && OUTCOMES[window.outcome]));
   const views = [...new Set(known.map((window) => window.view))].sort();
   const [low, high] = range(known.map((window) => window.created));
   const x = (at) => SIDE + 12 + ((at - low) / (high - low)) * (WIDTH - SIDE - 24);
@@ -46,6 +46,8 @@ export function timeline(windows) {
       known.map((window) => shape(window.outcome, x(window.created), views.indexOf(window.view) * ROW + ROW / 2, words(window)))));
 }
 
+const unusualLast = (windows) => windows.toSorted((a, b) => Boolean(OUTCOMES[b.outcome].isUsual) - Boolean(OUTCOMES[a.outcome].isUsual));
+
 const tally = (windows, views) =>
   views.map((name) => {
     const own = windows.filter((window) => window.view === name);
@@ -54,12 +56,12 @@ const tally = (windows, views) =>
 
 /** Predicted against real seconds of each window that was computed. */
 export function costs(windows) {
-  const known = windows.filter((window) => window.predicted !== null && window.real !== null && OUTCOMES[window.outcome]);
+  const known = unusualLast(windows.filter((window) => window.predicted !== null && window.real !== null && OUTCOMES[window.outcome]));
   if (!known.length) return h("p", { class: "muted" }, "No window has both a predicted and a real cost yet.");
   const most = Math.max(...known.flatMap((window) => [window.predicted, window.real])) || 1;
   const [left, foot] = [64, 40];
   const x = (seconds) => left + (seconds / most) * (SQUARE * 1.6 - 8);
-  const y = (seconds) => SQUARE - foot - (seconds / most) * (SQUARE - foot - 16);
+  const y = (seconds) => SQUARE - foot - (seconds / most) * (SQUARE - foot - 32);
   const over = known.filter((window) => window.real > window.predicted).length;
   return svg("svg", { class: "costs", viewBox: `0 0 ${left + SQUARE * 1.6} ${SQUARE}`, role: "img", "aria-label": `${known.length} windows: ${over} took longer than predicted, at most ${length(Math.max(...known.map((window) => window.real)))}` },
     [0, 0.5, 1].map((part) => [

@@ -1,7 +1,7 @@
 // The windows of one view and one key: early, corrected and final values as a band with the bound; coverage; slack.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
-import { event, length, number, percent, short } from "../format.js";
+import { event, length, number, percent, short, span } from "../format.js";
 import { badge } from "../components/badge.js";
 import { chart } from "../components/chart.js";
 import { choice } from "../components/fields.js";
@@ -35,7 +35,7 @@ export const view = (found, { name, choose }) => [
 const words = (group) => Object.values(group).map((part) => (part === null ? "null" : String(part))).join(", ") || "all tuples";
 
 const standing = (view) => [
-  ["asked for", asked(view.bound) ?? "no bound"],
+  ["promise", asked(view.bound) ?? "no bound"],
   view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
   ["slack, the wait for late tuples", number(view.slack, length)],
   view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
@@ -85,7 +85,7 @@ function slack({ history, horizon }) {
 }
 
 const COLUMNS = [
-  { label: "window, UTC", cell: (window) => h("span", { class: "span" }, event(window.start), " to ", event(window.end)) },
+  { label: "window, UTC", cell: (window) => span(window.start, window.end) },
   { label: "state", cell: (window) => badge(window.state) },
   { label: "first answer", kind: "number", cell: (window) => number(window.revisions[0]?.value) },
   { label: "newest answer", kind: "number", cell: (window) => number(window.revisions.at(-1)?.value) },
@@ -97,5 +97,5 @@ const COLUMNS = [
 
 function off({ revisions }) {
   const [first, newest] = [revisions[0]?.value, revisions.at(-1)?.value];
-  return typeof first !== "number" || typeof newest !== "number" || newest === 0 ? null : Math.abs(first - newest) / Math.abs(newest);
+  return revisions.length < 2 || typeof first !== "number" || typeof newest !== "number" || newest === 0 ? null : Math.abs(first - newest) / Math.abs(newest);
 }

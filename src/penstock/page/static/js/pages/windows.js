@@ -36,14 +36,16 @@ export const view = ({ views }, { query, choose }) => {
 const COLUMNS = [
   { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/windows", each.name), title: each.name }, each.name), h("span", { class: "under" }, each.stream)] },
   { label: "state", cell: (each) => badge(each.state) },
-  { label: "asked for", kind: "wide", cell: (each) => asked(each.bound) ?? "no bound", isVoid: (each) => !each.bound },
-  { label: "within the bound so far", cell: (each) => (each.within === null ? "–" : [percent(each.within), " ", kept(each)]), isVoid: (each) => each.within === null },
+    { label: "promise", kind: "wide", cell: (each) => promise(each), isVoid: (each) => !each.bound },
   { label: "slack", kind: "wide", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))) },
   { label: "early", kind: "number", cell: (each) => number(each.early) },
   { label: "corrected", kind: "number", cell: (each) => number(each.corrected) },
   { label: "final", kind: "number", cell: (each) => number(each.final) },
   { label: "answered up to, UTC", kind: "number", cell: (each) => event(each.reached) },
 ];
+
+const promise = (each) =>
+  each.bound ? [each.within === null ? null : [h("span", null, `${percent(each.within)} so far `), kept(each)], h("span", { class: "under" }, asked(each.bound))] : "no bound";
 
 function by(figure, direction) {
   const known = (each) => figure(each) ?? Infinity * direction;
