@@ -14,6 +14,7 @@ from penstock.cli.check import check
 from penstock.cli.demo import demo
 from penstock.cli.explain import explain
 from penstock.cli.import_rules import import_rules
+from penstock.cli.page import page
 from penstock.cli.results import results
 from penstock.cli.run import run
 from penstock.cli.screen import kept_clean, tell, tell_unforeseen
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, results, status, quarantine, verify, simulate, demo):
+for command in (run, check, explain, results, status, page, quarantine, verify, simulate, demo):
     app.command()(command)
 app.command("import")(import_rules)
 

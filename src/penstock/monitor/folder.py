@@ -47,11 +47,12 @@ def folder_layout(folder: Path) -> Layout:
     return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
 
 
-def folder_status(folder: Path) -> Document:
+def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     """All that the files of a results folder say of its runs.
 
     Args:
         folder: the results folder.
+        catalog: its catalog, where the caller has read it; None: it is read.
 
     Returns:
         JSON values: `state` (`running`, `starting`, `ended`, `stopped`, `failed`, `refused`, `dead`, `never started`), `reason`, `pid`,
@@ -61,7 +62,8 @@ def folder_status(folder: Path) -> Document:
         InputError: it is no results folder.
     """
     layout = folder_layout(folder)
-    catalog = known_catalog(layout) or {"streams": {}, "views": {}}
+    if catalog is None:
+        catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
     pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)

@@ -144,14 +144,14 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     for stream in streams.values():
         for name, count in (stream.get("selections") or {}).items():
             state = "failed" if name in stream.get("failed_views", {}) else _state(stream)
-            tuples, rate = stream.get("tuples", 0), _current_rate(stream, is_live=is_live)
+            tuples, rate = stream.get("tuples", 0), current_rate(stream, is_live=is_live)
             yield ViewRow(
                 name,
                 "selection",
                 state,
                 rows=count,
                 rate=None if count is None or not tuples or rate is None else rate * count / tuples,
-                lag=_stream_lag(stream) if is_live else None,
+                lag=stream_lag(stream) if is_live else None,
                 batches_behind=0,
                 promise=_NONE,
                 errors=stream.get("errors", {}).get(name, 0),
@@ -196,7 +196,7 @@ def _starts(view: Mapping[str, Any]) -> str:
     return f"{final:,}/{needed:,} windows" if needed is not None and final < needed else "not yet"
 
 
-def _stream_lag(stream: Mapping[str, Any]) -> float | None:
+def stream_lag(stream: Mapping[str, Any]) -> float | None:
     """The seconds that the oldest unanswered tuple of a stream waits at least, or that its newest batch took."""
     if _state(stream) != "running":
         return None
@@ -214,7 +214,7 @@ def _stream_cells(name: str, stream: Mapping[str, Any], *, is_live: bool) -> tup
     errors = sum((stream.get("quarantined") or {}).values()) + sum((stream.get("errors") or {}).values())
     return (
         *(name, _state(stream), f"{stream.get('tuples', 0):,}"),
-        *(_rate(_current_rate(stream, is_live=is_live)), backlog),
+        *(_rate(current_rate(stream, is_live=is_live)), backlog),
         *(_NONE if newest is None else event_moment(newest, time.time()), f"{errors:,}"),
     )
 
@@ -232,7 +232,7 @@ def _is_live(document: Document) -> bool:
     return document["state"] in ("running", "starting")
 
 
-def _current_rate(stream: Mapping[str, Any], *, is_live: bool) -> float | None:
+def current_rate(stream: Mapping[str, Any], *, is_live: bool) -> float | None:
     """Tuples a second of the newest batches; None while the source is away, and after the run."""
     is_away = not is_live or _state(stream) in ("unreachable", "retrying")
     return None if is_away else stream.get("tuples_per_second")

@@ -1,0 +1,139 @@
+"""Stands before every answer of the page: methods, Host, token, sizes; and the headers that every answer has."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_COOKIE = "penstock_token"
+#: bytes of an address with its parameters
+MOST_ADDRESS = 8_192
+#: names of this machine in a Host header
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+#: the headers of every answer; uvicorn adds them, so that its own errors have them too
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Who may ask.
+
+    Attributes:
+        token: what a request has to bring; None: nothing.
+        is_loopback: whether this machine alone can connect; the Host header must then name it.
+    """
+
+    token: str | None
+    is_loopback: bool
+
+
+class Guard:
+    """Refuses what the page does not answer, before anything looks at it.
+
+    Args:
+        app: answers the rest.
+        rules: who may ask.
+    """
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, sent)
+            return
+        # names in addresses may have slashes: what is between two slashes of the address is decoded afterwards
+        await self._app({**scope, "path": scope["raw_path"].decode("ascii")}, receive, sent)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            return refused(405, "The page is read-only: it answers GET and HEAD.", {"allow": "GET, HEAD"})
+        if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_ADDRESS:
+            return refused(413, f"The address is longer than {MOST_ADDRESS:,} characters.")
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return refused(413, "The page takes no request with a body.", {"connection": "close"})
+        if self._rules.is_loopback and _host(headers.get("host", "")) not in _LOOPBACK:
+            return refused(400, "The Host header must name this machine: localhost, 127.0.0.1 or [::1].")
+        return None if self._rules.token is None else self._unless_known(scope, headers, self._rules.token)
+
+    def _unless_known(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if any(name == "token" and _same(value, token) for name, value in query):
+            # the token leaves the address, which is shown, kept in histories and sent to others
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            location = scope["raw_path"].decode("ascii") + (f"?{rest}" if rest else "")
+            # two slashes at the beginning would name another host
+            response = Response(status_code=303, headers={"location": f"/{location.lstrip('/')}"})
+            response.set_cookie(_COOKIE, token, httponly=True, samesite="strict", path="/")
+            return response
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(given.strip(), token):
+            return None
+        if any(_same(value, token) for value in _cookies(headers)):
+            return None
+        return refused(
+            401,
+            "This page wants its token: open the address that was printed at the start, or send it as a Bearer token.",
+            {"www-authenticate": "Bearer"},
+        )
+
+
+def refused(status: int, sentence: str, headers: MutableMapping[str, str] | None = None) -> JSONResponse:
+    """An error as JSON.
+
+    Args:
+        status: of HTTP.
+        sentence: what is wrong.
+        headers: beside the usual ones.
+    """
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without its port."""
+    name, colon, port = header.strip().lower().rpartition(":")
+    return name if colon and port.isdigit() else header.strip().lower()
+
+
+def _cookies(headers: Headers) -> Iterable[Any]:
+    for header in headers.getlist("cookie"):
+        try:
+            cookie = SimpleCookie(header)
+        except CookieError:
+            continue
+        if _COOKIE in cookie:
+            yield cookie[_COOKIE].value
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())

@@ -1,0 +1,221 @@
+"""Bounded histories of streams, lanes and views, folded from the events of a run.
+
+A history is a ring of at most MOST_POINTS points. A full one is thinned: two neighbouring points become one, so that it covers
+twice the time. Points of streams and lanes say what one batch or cut did; those of views are totals since the folder's first event
+that was read.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from penstock.page.answers import epoch, seconds
+from penstock.spark.publication.kinds import results_of
+
+#: points of a history
+MOST_POINTS = 600
+#: decisions and switches of plans that are kept
+_SWITCHES = 100
+_SWITCH_KINDS = frozenset({"decision", "join_switched", "predicates_reordered"})
+_PARTS = ("bind", "run", "publish")
+_CUT_PARTS = ("wake", "put", "answer", "publish")
+_WINDOWS_PARTS = ("run", "make", "publish")
+
+Columns = dict[str, list[float | None]]
+Event = Mapping[str, Any]
+
+
+def _last(_: float, second: float) -> float:
+    return second
+
+
+def _sum(first: float, second: float) -> float:
+    return _either(first, second) if math.isnan(first) or math.isnan(second) else first + second
+
+
+def _most(first: float, second: float) -> float:
+    return _either(first, second) if math.isnan(first) or math.isnan(second) else max(first, second)
+
+
+def _either(first: float, second: float) -> float:
+    return second if math.isnan(first) else first
+
+
+class Ring:
+    """Points in order of time, at most MOST_POINTS of them.
+
+    Args:
+        joins: by column how the values of two neighbouring points become one.
+    """
+
+    def __init__(self, **joins: Callable[[float, float], float]) -> None:
+        self._joins = {"at": _last, **joins}
+        self._columns = {name: array("d") for name in self._joins}
+
+    def add(self, **values: float | None) -> None:
+        """Adds a point; a column that is left out, or None, is unknown there."""
+        for name, column in self._columns.items():
+            value = values.get(name)
+            column.append(math.nan if value is None else value)
+        if len(self._columns["at"]) >= MOST_POINTS:
+            self._thin()
+
+    def columns(self) -> Columns:
+        """Return the columns, all of one length; None is unknown."""
+        return {
+            name: [None if math.isnan(value) else value for value in column]
+            for name, column in self._columns.items()
+        }
+
+    def _thin(self) -> None:
+        for name, column in self._columns.items():
+            join = self._joins[name]
+            paired = [join(first, second) for first, second in zip(column[::2], column[1::2], strict=False)]
+            self._columns[name] = array("d", [*paired, *column[2 * len(paired) :]])
+
+
+class Histories:
+    """The histories of a folder; any thread may call any method."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: dict[str, Ring] = {}
+        self._lanes: dict[str, Ring] = {}
+        self._plans: dict[str, Ring] = {}
+        self._views: dict[str, Ring] = {}
+        self._totals: dict[str, dict[str, float]] = {}
+        self._backlogs: dict[str, float | None] = {}
+        self._newest: dict[str, float] = {}
+        self._switches: deque[Event] = deque(maxlen=_SWITCHES)
+
+    def take(self, event: Event) -> None:
+        """Takes in an event; kinds and fields that are not known do no harm."""
+        kind = str(event.get("kind"))
+        if kind in _SWITCH_KINDS and event.get("action") != "SampleTuples":
+            with self._lock:
+                self._switches.append(event)
+        take_in = _HANDLERS.get(kind)
+        at = epoch(event.get("time"))
+        if take_in is None or at is None:
+            return
+        # an event of another version may lack what is asked of it
+        with self._lock, suppress(KeyError, TypeError, AttributeError, ValueError):
+            take_in(self, at, event)
+
+    def switches(self) -> list[Event]:
+        """Return what changed a plan, newest first."""
+        with self._lock:
+            return list(reversed(self._switches))
+
+    def stream(self, name: str) -> Columns:
+        """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
+        found = self._columns(self._streams, name, _stream_ring)
+        tuples, spent = found.pop("tuples"), found.pop("spent")
+        rate = [
+            count / time if count is not None and time else None
+            for count, time in zip(tuples, spent, strict=True)
+        ]
+        return {"at": found.pop("at"), "rate": rate, **found}
+
+    def lane(self, name: str) -> Columns:
+        """The history of a lane: `at`, `seconds`, `rows`."""
+        return self._columns(self._lanes, name, _lane_ring)
+
+    def plan(self, stream: str) -> Columns:
+        """The history of a stream's evaluation sequence: `at`, `evaluations`."""
+        return self._columns(self._plans, stream, _plan_ring)
+
+    def view(self, name: str) -> Columns:
+        """The history of a window, join or deadline view: `at`, `rows`, `early`, `final`, `slack`."""
+        return self._columns(self._views, name, _view_ring)
+
+    def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring]) -> Columns:
+        with self._lock:
+            return (rings[name] if name in rings else empty()).columns()
+
+    def _batch(self, at: float, event: Event) -> None:
+        name = event["stream"]
+        spent = _spent(event, _PARTS)
+        newest = seconds(event.get("newest_event_time_us"))
+        if newest is not None:
+            self._newest[name] = max(newest, self._newest.get(name, newest))
+        self._streams.setdefault(name, _stream_ring()).add(
+            at=at,
+            tuples=event.get("tuples"),
+            spent=spent,
+            seconds=spent,
+            newest_event=self._newest.get(name),
+            backlog=self._backlogs.get(name),
+        )
+
+    def _lag(self, _: float, event: Event) -> None:
+        self._backlogs[event["stream"]] = event.get("backlog")
+
+    def _sampled(self, at: float, event: Event) -> None:
+        ring = self._plans.setdefault(event["stream"], _plan_ring())
+        ring.add(at=at, evaluations=event.get("evaluations_per_tuple"))
+
+    def _windows(self, at: float, event: Event) -> None:
+        views = event.get("views") or {}
+        lane = self._lanes.setdefault(results_of(event["stream"]), _lane_ring())
+        lane.add(
+            at=at,
+            seconds=_spent(event, _WINDOWS_PARTS),
+            rows=sum(said.get("rows") or 0 for said in views.values()),
+        )
+        self._add_views(at, views, event.get("standing") or {})
+
+    def _cut(self, at: float, event: Event) -> None:
+        figures = event.get("figures") or {}
+        views = figures.get("views") or {}
+        lane = self._lanes.setdefault(event["lane"], _lane_ring())
+        lane.add(
+            at=at,
+            seconds=_spent(event, _CUT_PARTS),
+            rows=sum(said.get("rows") or 0 for said in views.values()),
+        )
+        self._add_views(at, views, figures.get("standing") or {})
+
+    def _add_views(self, at: float, views: Mapping[str, Event], standing: Mapping[str, Event]) -> None:
+        for name in dict.fromkeys((*views, *standing)):
+            said = views.get(name) or {}
+            totals = self._totals.setdefault(name, {"rows": 0, "early": 0, "final": 0})
+            for what in totals:
+                totals[what] += said.get(what) or 0
+            slack = seconds((standing.get(name) or {}).get("slack"))
+            self._views.setdefault(name, _view_ring()).add(at=at, slack=slack, **totals)
+
+
+def _spent(event: Event, parts: tuple[str, ...]) -> float:
+    return sum(float(event.get(f"{part}_seconds") or 0.0) for part in parts)
+
+
+def _stream_ring() -> Ring:
+    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last)
+
+
+def _lane_ring() -> Ring:
+    return Ring(seconds=_most, rows=_sum)
+
+
+def _plan_ring() -> Ring:
+    return Ring(evaluations=_last)
+
+
+def _view_ring() -> Ring:
+    return Ring(rows=_last, early=_last, final=_last, slack=_last)
+
+
+_HANDLERS: dict[str, Callable[[Histories, float, Event], None]] = {
+    "batch": Histories._batch,
+    "lag": Histories._lag,
+    "sequence_sampled": Histories._sampled,
+    "windows": Histories._windows,
+    "cut": Histories._cut,
+}

@@ -1,0 +1,155 @@
+"""The answer to /api/overview: the run, its streams, its lanes, what is wrong and what happened last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from penstock.monitor.book import Document
+from penstock.monitor.details import backlog_words
+from penstock.monitor.news import event_line
+from penstock.monitor.overview import current_rate, stream_lag
+from penstock.monitor.problems import problem_lines
+from penstock.monitor.troubles import open_troubles
+from penstock.page.answers import cut, epoch, seconds
+from penstock.page.histories import Histories
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.results.joined_rows import LANES
+from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.joins import join_lane
+
+#: at most so many of each are listed
+_PROBLEMS, _STREAMS, _LANES, _VIEWS, _NEWS = 50, 200, 200, 20, 40
+#: characters of a problem or of news
+_LINE = 1_000
+
+
+def overview_answer(
+    version: int, at: float, document: Document, catalog: Document, histories: Histories, error: str | None
+) -> dict[str, Any]:
+    """What the overview shows.
+
+    Args:
+        version: of the snapshot.
+        at: when the folder was read, seconds since the epoch.
+        document: see `folder_status`.
+        catalog: the streams and views.
+        histories: of streams and lanes.
+        error: why the folder cannot be read now; None where it can.
+    """
+    lines = [] if error is None else [error]
+    lines += islice(problem_lines(document), _PROBLEMS)
+    streams: Mapping[str, Document] = document["streams"]
+    return {
+        "version": version,
+        "now": at,
+        "run": {
+            "state": document["state"],
+            "reason": document.get("reason"),
+            "started": epoch(document.get("started")),
+            "output": document["output"],
+            "pid": document.get("pid"),
+        },
+        "problems": [cut(line, _LINE) for line in lines],
+        "totals": _totals(streams, catalog),
+        "streams": [
+            _stream(name, stream, document, histories) for name, stream in islice(streams.items(), _STREAMS)
+        ],
+        "lanes": list(islice(_lanes(document, catalog, histories), _LANES)),
+        "news": [
+            {
+                "at": epoch(event.get("time")),
+                "kind": str(event.get("kind")),
+                "text": cut(event_line(event), _LINE),
+            }
+            for event in reversed(document["news"][-_NEWS:])
+        ],
+    }
+
+
+def _totals(streams: Mapping[str, Document], catalog: Document) -> dict[str, int]:
+    return {
+        "streams": len(streams),
+        "views": sum(not view.get("dropped") for view in catalog["views"].values()),
+        **{
+            what: sum(stream.get(what) or 0 for stream in streams.values())
+            for what in ("tuples", "matched", "pairs")
+        },
+        **{what: sum(map(_summed(what), streams.values())) for what in ("quarantined", "errors")},
+    }
+
+
+def _summed(what: str) -> Any:
+    return lambda stream: sum((stream.get(what) or {}).values())
+
+
+def _stream(name: str, stream: Document, document: Document, histories: Histories) -> dict[str, Any]:
+    is_live = document["state"] in ("running", "starting")
+    lag = stream.get("lag") or {}
+    windows = sum(
+        view.get("stream") == name and not view.get("dropped") for view in document["views"].values()
+    )
+    return {
+        "name": cut(name),
+        "state": stream.get("state") or "unknown",
+        "tuples": stream.get("tuples") or 0,
+        "matched": stream.get("matched") or 0,
+        "quarantined": _summed("quarantined")(stream),
+        "errors": _summed("errors")(stream),
+        "rate": current_rate(stream, is_live=is_live),
+        "lag": stream_lag(stream) if is_live else None,
+        "backlog": None if lag.get("backlog") is None else backlog_words(lag),
+        "newest_event": seconds(stream.get("newest_event_time_us")),
+        "selections": len(stream.get("selections") or ()),
+        "windows": windows,
+        "place": stream.get("place"),
+        "history": histories.stream(name),
+    }
+
+
+def _lanes(document: Document, catalog: Document, histories: Histories) -> Iterator[dict[str, Any]]:
+    """The lanes that views have, in the order of the catalog."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for name, view in catalog["views"].items():
+        if "projection" not in view and not view.get("dropped"):
+            lane, kind = lane_of(view, catalog)
+            found.setdefault(lane, (kind, []))[1].append(name)
+    lanes: Mapping[str, Document] = document.get("lanes") or {}
+    troubles = dict(open_troubles(lanes))
+    is_live = document["state"] in ("running", "starting")
+    for lane, (kind, views) in found.items():
+        trouble = troubles.get(lane) if is_live else None
+        if kind == "windows":
+            behind = document["streams"].get(catalog["views"][views[0]]["stream"], {}).get("windows_seconds")
+        else:
+            behind = lanes.get(lane, {}).get("behind_seconds")
+        yield {
+            "name": cut(lane),
+            "kind": kind,
+            "views": [cut(view) for view in views[:_VIEWS]],
+            "state": document["state"] if trouble is None else str(trouble["state"]),
+            "behind": behind if is_live else None,
+            "rows": sum(_rows(document["views"].get(view) or {}) for view in views),
+            "trouble": None if trouble is None else cut(str(trouble.get("told")), _LINE),
+            "history": histories.lane(lane),
+        }
+
+
+def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
+    """The name of the lane that answers a view, and its kind: windows, join, deadlines or derived.
+
+    Args:
+        view: its entry in the catalog; no selection.
+        catalog: the streams and views.
+    """
+    if LANES in view:
+        return join_lane(view[LANES][-1]), "join"
+    stream = view["stream"]
+    if stream == DEADLINES_NAME:
+        return results_of(stream), "deadlines"
+    return results_of(stream), "windows" if stream in catalog["streams"] else "derived"
+
+
+def _rows(view: Mapping[str, Any]) -> int:
+    return int(view.get("rows") or 0)

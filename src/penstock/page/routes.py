@@ -1,0 +1,224 @@
+"""The routes of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from penstock.errors import DamagedError, InputError, PenstockError, UnknownNameError
+from penstock.page.answers import encoded
+from penstock.page.folder import FolderReader, Snapshot, UnreadError
+from penstock.page.guard import Guard, Rules, refused
+from penstock.page.views import KINDS, MOST_LIMIT, ONLY, SORTS, one_of
+
+_log = logging.getLogger(__name__)
+STATIC = Path(str(resources.files("penstock.page"))) / "static"
+#: addresses that index.html answers; a name is one part of them, whatever it has
+PAGES = (
+    *("/", "/queries", "/queries/{name}", "/windows", "/windows/{name}", "/plans", "/deadlines"),
+    *("/rows", "/rows/{name}", "/quarantine", "/quarantine/{name}"),
+)
+#: open streams of /api/changes
+_MOST_CLIENTS = 300
+#: seconds: least between two overviews of a client, and between two signs of life
+_CHANGES_SECONDS, _ALIVE_SECONDS = 1.0, 10.0
+#: answers that are worked out at a time
+_WORKERS = 4
+#: requests that may wait for one of these
+_MOST_WAITING = 64
+
+Answer = Callable[[Request, Snapshot], bytes]
+
+
+class _Static(StaticFiles):
+    """Files of the page; a browser asks each time whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+class Routes:
+    """What the page answers.
+
+    Args:
+        reader: follows the folder.
+    """
+
+    def __init__(self, reader: FolderReader) -> None:
+        self._reader = reader
+        self._clients = 0
+        self._changed = asyncio.Event()
+        self._is_closing = False
+        self._workers = CapacityLimiter(_WORKERS)
+
+    def app(self, rules: Rules) -> ASGIApp:
+        """The page as an ASGI application; it reads the folder as long as it runs.
+
+        Args:
+            rules: who may ask.
+        """
+        routes: list[Route | Mount] = [
+            *(Route(path, _index) for path in PAGES),
+            Route("/healthz", _healthy),
+            Route("/api/overview", self._answers(lambda _, snapshot: snapshot.overview)),
+            Route("/api/changes", self._changes),
+            Route("/api/views", self._answers(_views)),
+            # /metrics: a route of metrics.py, given the reader
+            Mount("/static", _Static(directory=STATIC)),
+        ]
+        handlers: dict[Any, Any] = {HTTPException: _http_error, PenstockError: _failure}
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        return Guard(app, rules)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def published() -> None:
+            loop.call_soon_threadsafe(self._publish)
+
+        self._reader.published = published
+        self._reader.start()
+        try:
+            yield
+        finally:
+            await to_thread.run_sync(self._reader.close)
+
+    def close(self) -> None:
+        """Ends the open streams."""
+        self._is_closing = True
+        self._publish()
+
+    def _publish(self) -> None:
+        """Wakes whoever waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _answers(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """A route that works out its answer beside the others, from the newest snapshot."""
+
+        async def endpoint(request: Request) -> Response:
+            if self._workers.statistics().tasks_waiting >= _MOST_WAITING:
+                raise HTTPException(429, "The page has too many requests to answer; try again in a moment.")
+
+            def work() -> bytes:
+                return answer(request, self._reader.current())
+
+            try:
+                content = await to_thread.run_sync(work, limiter=self._workers)
+            except PenstockError:
+                raise
+            except Exception as error:
+                # a file of another version, or half of one: the page goes on
+                _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
+                return refused(503, "The page cannot answer this now: a file could not be understood.")
+            return Response(content, media_type="application/json")
+
+        return endpoint
+
+    async def _changes(self, request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
+        if self._clients >= _MOST_CLIENTS:
+            raise HTTPException(503, f"The page follows changes for {_MOST_CLIENTS} clients at most.")
+        return StreamingResponse(self._events(), media_type="text/event-stream")
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        self._clients += 1
+        try:
+            sent = 0
+            snapshot: Snapshot | None = await to_thread.run_sync(self._reader.current)
+            while not self._is_closing:
+                changed = self._changed
+                snapshot = self._reader.newest
+                if snapshot is not None and snapshot.version != sent:
+                    sent = snapshot.version
+                    yield b"event: overview\ndata: " + snapshot.overview + b"\n\n"
+                    await asyncio.sleep(_CHANGES_SECONDS)
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), _ALIVE_SECONDS / 2)
+                except TimeoutError:
+                    yield b": alive\n\n"
+                self._reader.touch()
+        finally:
+            self._clients -= 1
+
+
+def _views(request: Request, snapshot: Snapshot) -> bytes:
+    asked = request.query_params
+    return snapshot.views.answer(
+        snapshot.version,
+        search=asked.get("search", ""),
+        sort=one_of("sort", asked.get("sort", "rows"), SORTS),
+        order=one_of("order", asked.get("order", "desc"), ("asc", "desc")),
+        kind=one_of("kind", asked.get("kind", ""), ("", *KINDS)),
+        only=one_of("only", asked.get("only", ""), ("", *ONLY)),
+        offset=number(request, "offset", 0, 1 << 53),
+        limit=number(request, "limit", 100, MOST_LIMIT),
+    )
+
+
+def number(request: Request, name: str, default: int, most: int) -> int:
+    """A parameter that is a number.
+
+    Args:
+        request: what is asked.
+        name: the parameter's.
+        default: where it is not given.
+        most: the largest that is allowed; the smallest is 0.
+
+    Raises:
+        InputError: it is none, or is too large.
+    """
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not given.isascii() or not given.isdigit() or len(given) > 16 or int(given) > most:
+        raise InputError(f"{name}={given[:40]}: a number from 0 to {most:,} is allowed.")
+    return int(given)
+
+
+def named(request: Request) -> str:
+    """The name in an address."""
+    return unquote(request.path_params["name"], errors="replace")
+
+
+async def _index(_: Request) -> Response:
+    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+
+async def _healthy(_: Request) -> Response:
+    return Response(encoded({"healthy": True}), media_type="application/json")
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    sentences = {404: "The page has no such address.", 405: "The page is read-only: it answers GET and HEAD."}
+    return refused(error.status_code, sentences.get(error.status_code, error.detail))
+
+
+async def _failure(_: Request, error: PenstockError) -> Response:
+    if isinstance(error, UnknownNameError):
+        return refused(404, str(error))
+    if isinstance(error, DamagedError):
+        return refused(503, f"{error.path} {error.fault}")
+    return refused(
+        400 if isinstance(error, InputError) and not isinstance(error, UnreadError) else 503, str(error)
+    )
