@@ -55,9 +55,9 @@ function streams(found) {
 const STREAMS = [
   { label: "stream", cell: (stream) => [h("span", { class: "clip", title: stream.name }, stream.name), stream.place ? h("span", { class: "under clip", title: stream.place }, stream.place) : null] },
   { label: "state", cell: (stream) => badge(stream.state) },
-  { label: "rate", kind: "wide", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
+  { label: "rate", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
   { label: "tuples", kind: "number", cell: (stream) => number(stream.tuples) },
-  { label: "seconds a batch", kind: "wide", cell: (stream) => h("span", { class: "trend" }, spark("Seconds of a batch", stream.history.at, stream.history.seconds, length), h("span", null, number(latest(stream.history.seconds), length))) },
+  { label: "seconds a batch", cell: (stream) => h("span", { class: "trend" }, spark("Seconds of a batch", stream.history.at, stream.history.seconds, length), h("span", null, number(latest(stream.history.seconds), length))) },
   { label: "lag", kind: "number", cell: (stream) => number(stream.lag, length), isVoid: (stream) => stream.lag === null },
   { label: "backlog", kind: "number", cell: (stream) => stream.backlog ?? "–", isVoid: (stream) => stream.backlog === null },
   { label: "newest event, UTC", kind: "number", cell: (stream) => event(stream.newest_event) },
@@ -73,7 +73,7 @@ function lanes(found) {
 const LANES = [
   { label: "lane", cell: (lane) => [h("span", { class: "clip", title: lane.name }, lane.name), lane.trouble ? h("span", { class: "under tone-bad" }, lane.trouble) : h("span", { class: "under" }, lane.kind)] },
   { label: "state", cell: (lane) => badge(lane.state) },
-  { label: "seconds a cut", kind: "wide", cell: (lane) => h("span", { class: "trend" }, spark("Seconds of a cut", lane.history.at, lane.history.seconds, length), h("span", null, number(latest(lane.history.seconds), length))) },
+  { label: "seconds a cut", cell: (lane) => h("span", { class: "trend" }, spark("Seconds of a cut", lane.history.at, lane.history.seconds, length), h("span", null, number(latest(lane.history.seconds), length))) },
   { label: "behind", kind: "number", cell: (lane) => number(lane.behind, length), isVoid: (lane) => lane.behind === null },
   { label: "rows", kind: "number", cell: (lane) => number(lane.rows) },
   { label: "views", kind: "wide", cell: (lane) => h("span", { class: "names" }, lane.views.slice(0, 4).map((name) => h("a", { class: "clip", href: named("/queries", name), title: name }, name)), lane.views.length > 4 ? h("span", { class: "muted" }, `and ${lane.views.length - 4} more`) : null) },

@@ -14,7 +14,7 @@ const SIDE = 144;
 const ROW = 40;
 const FOOT = 28;
 const TICKS = 5;
-const SQUARE = 320;
+const PLOT = { width: 376, height: 280 };
 
 /** A mark beside text. */
 export const mark = (outcome) => svg("svg", { class: "mark", viewBox: "-7 -7 14 14", "aria-hidden": "true" }, shape(outcome, 0, 0));
@@ -60,16 +60,16 @@ export function costs(windows) {
   if (!known.length) return h("p", { class: "muted" }, "No window has both a predicted and a real cost yet.");
   const most = Math.max(...known.flatMap((window) => [window.predicted, window.real])) || 1;
   const [left, foot] = [64, 40];
-  const x = (seconds) => left + (seconds / most) * (SQUARE * 1.6 - 8);
-  const y = (seconds) => SQUARE - foot - (seconds / most) * (SQUARE - foot - 32);
+  const x = (seconds) => left + (seconds / most) * (PLOT.width - 8);
+  const y = (seconds) => PLOT.height - foot - (seconds / most) * (PLOT.height - foot - 32);
   const over = known.filter((window) => window.real > window.predicted).length;
-  return svg("svg", { class: "costs", viewBox: `0 0 ${left + SQUARE * 1.6} ${SQUARE}`, role: "img", "aria-label": `${known.length} windows: ${over} took longer than predicted, at most ${length(Math.max(...known.map((window) => window.real)))}` },
+  return svg("svg", { class: "costs", viewBox: `0 0 ${left + PLOT.width} ${PLOT.height}`, role: "img", "aria-label": `${known.length} windows: ${over} took longer than predicted, at most ${length(Math.max(...known.map((window) => window.real)))}` },
     [0, 0.5, 1].map((part) => [
       svg("path", { class: "rule", d: `M${left} ${y(most * part)}H${x(most)}` }),
       svg("text", { x: left - 8, y: y(most * part) + 4, "text-anchor": "end", class: "tick" }, length(most * part)),
-      svg("text", { x: x(most * part), y: SQUARE - foot + 18, "text-anchor": part === 1 ? "end" : "middle", class: "tick" }, length(most * part))]),
+      svg("text", { x: x(most * part), y: PLOT.height - foot + 18, "text-anchor": part === 1 ? "end" : "middle", class: "tick" }, length(most * part))]),
     svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(most)} ${y(most)}` }),
-    svg("text", { x: x(most), y: SQUARE - 4, "text-anchor": "end", class: "tick" }, "predicted"),
+    svg("text", { x: x(most), y: PLOT.height - 4, "text-anchor": "end", class: "tick" }, "predicted"),
     svg("text", { x: 0, y: 12, class: "tick" }, "real"),
     known.map((window) => shape(window.outcome, x(window.predicted), y(window.real), words(window))));
 }

@@ -37,7 +37,7 @@ const COLUMNS = [
   { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/windows", each.name), title: each.name }, each.name), h("span", { class: "under" }, each.stream)] },
   { label: "state", cell: (each) => badge(each.state) },
     { label: "promise", kind: "wide", cell: (each) => promise(each), isVoid: (each) => !each.bound },
-  { label: "slack", kind: "wide", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))) },
+  { label: "slack", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))) },
   { label: "early", kind: "number", cell: (each) => number(each.early) },
   { label: "corrected", kind: "number", cell: (each) => number(each.corrected) },
   { label: "final", kind: "number", cell: (each) => number(each.final) },
@@ -45,7 +45,7 @@ const COLUMNS = [
 ];
 
 const promise = (each) =>
-  each.bound ? [each.within === null ? null : [h("span", null, `${percent(each.within)} so far `), kept(each)], h("span", { class: "under" }, asked(each.bound))] : "no bound";
+  each.bound ? [each.within === null ? null : [h("span", null, `${percent(each.within)} so far `), kept(each)], h("span", { class: "under" }, "asked for: ", asked(each.bound))] : "no bound";
 
 function by(figure, direction) {
   const known = (each) => figure(each) ?? Infinity * direction;
