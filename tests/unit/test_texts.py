@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cli.texts import cell_texts, csv_line, csv_lines, has_form, json_lines
+from penstock.spark.results.texts import cell_texts, csv_line, csv_lines, has_form, json_lines
 
 UTC = dt.UTC
 SPARK: list[tuple[pa.DataType, Any, str]] = [

@@ -181,14 +181,14 @@ def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
 
 
 def _are_written_here(schema: pa.Schema) -> bool:
-    from penstock.cli.texts import has_form
+    from penstock.spark.results.texts import has_form
 
     return all(has_form(field.type) for field in schema)
 
 
 def _lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output_format: Format) -> Iterator[str]:
     """Rows as lines of CSV, the header first, or JSON."""
-    from penstock.cli.texts import csv_line, csv_lines, json_lines
+    from penstock.spark.results.texts import csv_line, csv_lines, json_lines
 
     if output_format is Format.CSV:
         yield csv_line(schema.names)
@@ -231,9 +231,9 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
 
 def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
     """Prints rows that Spark computes."""
-    from penstock.cli.texts import has_form
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import as_texts, open_results, rows_as_json
+    from penstock.spark.results.texts import has_form
     from penstock.spark.sessions.build import build_session
     from penstock.spark.storage.layout import Layout
 

@@ -94,7 +94,7 @@ def quarantine(
         for record in records:
             print(json.dumps(record, ensure_ascii=False))
     elif output_format is RecordFormat.CSV:
-        from penstock.cli.texts import csv_line
+        from penstock.spark.results.texts import csv_line
 
         print(csv_line(_COLUMNS))
         for record in records:

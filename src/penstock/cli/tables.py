@@ -25,7 +25,7 @@ def table_console() -> Console:
 
 def print_rows(console: Console, rows: pa.Table, title: str) -> None:
     """Prints rows as a table, whatever their text; as records where the columns do not fit beside each other."""
-    from penstock.cli.texts import shown_texts
+    from penstock.spark.results.texts import shown_texts
 
     table = Table(*map(escape, rows.column_names), title=escape(title))
     columns = map(shown_texts, rows.columns)

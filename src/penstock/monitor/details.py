@@ -170,7 +170,7 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         batches = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
         yield f"  not answered yet: {batches} of the stream"
     if standing.get("open"):
-        yield f"  not final: {_why_open(standing, state, behind)}"
+        yield f"  not final: {why_open(standing, state, behind)}"
     if standing.get("promised") is False:
         yield f"  {promise_words(view)}"
 
@@ -236,7 +236,7 @@ def _static_table(name: str, table: Mapping[str, Any]) -> Iterator[str]:
         yield f"  static table {name} is lost since {clock(lost['since'])}; its last version remains in use: {lost['reason']}"
 
 
-def _why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:
+def why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | None) -> str:
     """Why the oldest window that is not final is not."""
     windows = counted(standing["open"], "window")
     oldest, horizon, newest = (standing.get(part) for part in ("oldest", "horizon", "newest"))

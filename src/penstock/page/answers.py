@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +28,13 @@ def seconds(microseconds: float | None) -> float | None:
 def cut(text: str, most: int = LISTED) -> str:
     """A text with at most so many characters, the last an ellipsis where some are missing."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def short_name(name: str) -> str:
+    """A name in a list: a long one is cut, and ends with a checksum, so that the page finds the whole one by it."""
+    if len(name) <= LISTED:
+        return name
+    return f"{name[: LISTED - 9]}…{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
 
 
 def encoded(answer: Any) -> bytes:

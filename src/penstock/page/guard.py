@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _COOKIE = "penstock_token"
-#: bytes of an address with its parameters
-MOST_ADDRESS = 8_192
+#: bytes of an address with its parameters: names may have 10,000 characters, each of up to nine bytes
+MOST_ADDRESS = 100_000
 #: names of this machine in a Host header
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: the headers of every answer; uvicorn adds them, so that its own errors have them too

@@ -66,18 +66,29 @@ class Ring:
         if len(self._columns["at"]) >= MOST_POINTS:
             self._thin()
 
-    def columns(self) -> Columns:
-        """Return the columns, all of one length; None is unknown."""
+    def columns(self, most: int = MOST_POINTS) -> Columns:
+        """Return the columns, all of one length; None is unknown.
+
+        Args:
+            most: points at the most; more are thinned.
+        """
+        found = self._columns
+        while len(found["at"]) > most:
+            found = self._thinned(found)
         return {
-            name: [None if math.isnan(value) else value for value in column]
-            for name, column in self._columns.items()
+            name: [None if math.isnan(value) else value for value in column] for name, column in found.items()
         }
 
     def _thin(self) -> None:
-        for name, column in self._columns.items():
+        self._columns = self._thinned(self._columns)
+
+    def _thinned(self, columns: Mapping[str, array[float]]) -> dict[str, array[float]]:
+        found = {}
+        for name, column in columns.items():
             join = self._joins[name]
             paired = [join(first, second) for first, second in zip(column[::2], column[1::2], strict=False)]
-            self._columns[name] = array("d", [*paired, *column[2 * len(paired) :]])
+            found[name] = array("d", [*paired, *column[2 * len(paired) :]])
+        return found
 
 
 class Histories:
@@ -92,6 +103,9 @@ class Histories:
         self._totals: dict[str, dict[str, float]] = {}
         self._backlogs: dict[str, float | None] = {}
         self._newest: dict[str, float] = {}
+        self._attributes: dict[str, list[str]] = {}
+        self._orders: dict[str, list[int]] = {}
+        self._swaps: dict[str, Event] = {}
         self._switches: deque[Event] = deque(maxlen=_SWITCHES)
 
     def take(self, event: Event) -> None:
@@ -113,9 +127,9 @@ class Histories:
         with self._lock:
             return list(reversed(self._switches))
 
-    def stream(self, name: str) -> Columns:
+    def stream(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
-        found = self._columns(self._streams, name, _stream_ring)
+        found = self._columns(self._streams, name, _stream_ring, most)
         tuples, spent = found.pop("tuples"), found.pop("spent")
         rate = [
             count / time if count is not None and time else None
@@ -123,21 +137,34 @@ class Histories:
         ]
         return {"at": found.pop("at"), "rate": rate, **found}
 
-    def lane(self, name: str) -> Columns:
+    def lane(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a lane: `at`, `seconds`, `rows`."""
-        return self._columns(self._lanes, name, _lane_ring)
+        return self._columns(self._lanes, name, _lane_ring, most)
 
-    def plan(self, stream: str) -> Columns:
+    def plan(self, stream: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream's evaluation sequence: `at`, `evaluations`."""
-        return self._columns(self._plans, stream, _plan_ring)
+        return self._columns(self._plans, stream, _plan_ring, most)
 
-    def view(self, name: str) -> Columns:
+    def view(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a window, join or deadline view: `at`, `rows`, `early`, `final`, `slack`."""
-        return self._columns(self._views, name, _view_ring)
+        return self._columns(self._views, name, _view_ring, most)
 
-    def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring]) -> Columns:
+    def sequence(self, stream: str) -> list[str]:
+        """The columns of a stream in the order in which its evaluation sequence compares them; [] where no event says."""
         with self._lock:
-            return (rings[name] if name in rings else empty()).columns()
+            attributes, order = self._attributes.get(stream, []), self._orders.get(stream, [])
+        if any(not isinstance(each, int) or not 0 <= each < len(attributes) for each in order):
+            return []
+        return [attributes[each] for each in order]
+
+    def swap(self, stream: str) -> Event:
+        """The figures of the decision that put the running evaluation sequence in; {} where no event says."""
+        with self._lock:
+            return self._swaps.get(stream, {})
+
+    def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring], most: int) -> Columns:
+        with self._lock:
+            return (rings[name] if name in rings else empty()).columns(most)
 
     def _batch(self, at: float, event: Event) -> None:
         name = event["stream"]
@@ -160,6 +187,16 @@ class Histories:
     def _sampled(self, at: float, event: Event) -> None:
         ring = self._plans.setdefault(event["stream"], _plan_ring())
         ring.add(at=at, evaluations=event.get("evaluations_per_tuple"))
+
+    def _compiled(self, _: float, event: Event) -> None:
+        self._attributes[event["stream"]] = [str(each) for each in event["attributes"]]
+        self._orders.pop(event["stream"], None)
+        self._swaps.pop(event["stream"], None)
+
+    def _decided(self, _: float, event: Event) -> None:
+        if event.get("arrangement"):
+            self._orders[event["stream"]] = list(event["arrangement"]["order"])
+            self._swaps[event["stream"]] = dict(event["figures"])
 
     def _windows(self, at: float, event: Event) -> None:
         views = event.get("views") or {}
@@ -216,6 +253,8 @@ _HANDLERS: dict[str, Callable[[Histories, float, Event], None]] = {
     "batch": Histories._batch,
     "lag": Histories._lag,
     "sequence_sampled": Histories._sampled,
+    "plan_compiled": Histories._compiled,
+    "decision": Histories._decided,
     "windows": Histories._windows,
     "cut": Histories._cut,
 }

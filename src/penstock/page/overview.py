@@ -12,7 +12,7 @@ from penstock.monitor.news import event_line
 from penstock.monitor.overview import current_rate, stream_lag
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
-from penstock.page.answers import cut, epoch, seconds
+from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.joined_rows import LANES
@@ -21,6 +21,8 @@ from penstock.spark.storage.joins import join_lane
 
 #: at most so many of each are listed
 _PROBLEMS, _STREAMS, _LANES, _VIEWS, _NEWS = 50, 200, 200, 20, 40
+#: points of all histories together, and of one at the least and at the most
+_POINTS, _LEAST, _MOST = 4_000, 30, 240
 #: characters of a problem or of news
 _LINE = 1_000
 
@@ -91,7 +93,7 @@ def _stream(name: str, stream: Document, document: Document, histories: Historie
         view.get("stream") == name and not view.get("dropped") for view in document["views"].values()
     )
     return {
-        "name": cut(name),
+        "name": short_name(name),
         "state": stream.get("state") or "unknown",
         "tuples": stream.get("tuples") or 0,
         "matched": stream.get("matched") or 0,
@@ -104,7 +106,7 @@ def _stream(name: str, stream: Document, document: Document, histories: Historie
         "selections": len(stream.get("selections") or ()),
         "windows": windows,
         "place": stream.get("place"),
-        "history": histories.stream(name),
+        "history": histories.stream(name, points(len(document["streams"]))),
     }
 
 
@@ -125,15 +127,20 @@ def _lanes(document: Document, catalog: Document, histories: Histories) -> Itera
         else:
             behind = lanes.get(lane, {}).get("behind_seconds")
         yield {
-            "name": cut(lane),
+            "name": short_name(lane),
             "kind": kind,
-            "views": [cut(view) for view in views[:_VIEWS]],
+            "views": [short_name(view) for view in views[:_VIEWS]],
             "state": document["state"] if trouble is None else str(trouble["state"]),
             "behind": behind if is_live else None,
             "rows": sum(_rows(document["views"].get(view) or {}) for view in views),
             "trouble": None if trouble is None else cut(str(trouble.get("told")), _LINE),
-            "history": histories.lane(lane),
+            "history": histories.lane(lane, points(len(found))),
         }
+
+
+def points(histories: int) -> int:
+    """How many points a history has where an answer has so many of them."""
+    return min(_MOST, max(_LEAST, _POINTS // max(1, histories)))
 
 
 def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 from urllib.parse import unquote
 
 from anyio import CapacityLimiter, to_thread
@@ -22,9 +22,17 @@ from starlette.types import ASGIApp
 
 from penstock.errors import DamagedError, InputError, PenstockError, UnknownNameError
 from penstock.page.answers import encoded
+from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
 from penstock.page.guard import Guard, Rules, refused
+from penstock.page.plans import plans_answer
+from penstock.page.quarantine import MOST_LIMIT as MOST_RECORDS
+from penstock.page.quarantine import quarantine_answer, records_answer
+from penstock.page.rows import FORMATS, ORDERS, file_name, rows_answer, rows_file
+from penstock.page.rows import MOST_LIMIT as MOST_ROWS
+from penstock.page.view import view_answer
 from penstock.page.views import KINDS, MOST_LIMIT, ONLY, SORTS, one_of
+from penstock.page.windows import Judgements, window_answer, windows_answer
 
 _log = logging.getLogger(__name__)
 STATIC = Path(str(resources.files("penstock.page"))) / "static"
@@ -42,6 +50,10 @@ _WORKERS = 4
 #: requests that may wait for one of these
 _MOST_WAITING = 64
 
+#: bytes of a file that are sent in one go
+_PART = 1 << 16
+
+Worked = TypeVar("Worked")
 Answer = Callable[[Request, Snapshot], bytes]
 
 
@@ -67,6 +79,7 @@ class Routes:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._workers = CapacityLimiter(_WORKERS)
+        self._judgements, self._outcomes = Judgements(), Outcomes()
 
     def app(self, rules: Rules) -> ASGIApp:
         """The page as an ASGI application; it reads the folder as long as it runs.
@@ -80,6 +93,15 @@ class Routes:
             Route("/api/overview", self._answers(lambda _, snapshot: snapshot.overview)),
             Route("/api/changes", self._changes),
             Route("/api/views", self._answers(_views)),
+            Route("/api/views/{name}", self._answers(self._view)),
+            Route("/api/windows", self._answers(self._windows)),
+            Route("/api/windows/{name}", self._answers(self._window)),
+            Route("/api/plans", self._answers(lambda _, snapshot: plans_answer(snapshot))),
+            Route("/api/deadlines", self._answers(self._deadlines)),
+            Route("/api/rows/{name}", self._answers(self._rows)),
+            Route("/api/rows/{name}/download", self._download),
+            Route("/api/quarantine", self._answers(lambda _, snapshot: quarantine_answer(snapshot))),
+            Route("/api/quarantine/{name}", self._answers(self._records)),
             # /metrics: a route of metrics.py, given the reader
             Mount("/static", _Static(directory=STATIC)),
         ]
@@ -111,24 +133,79 @@ class Routes:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _view(self, request: Request, snapshot: Snapshot) -> bytes:
+        return view_answer(self._reader.layout, snapshot, named(request))
+
+    def _windows(self, _: Request, snapshot: Snapshot) -> bytes:
+        return windows_answer(self._reader.layout, snapshot, self._judgements)
+
+    def _window(self, request: Request, snapshot: Snapshot) -> bytes:
+        asked = request.query_params
+        return window_answer(
+            self._reader.layout,
+            snapshot,
+            self._judgements,
+            named(request),
+            key=asked.get("key") or None,
+            value=asked.get("value") or None,
+        )
+
+    def _deadlines(self, _: Request, snapshot: Snapshot) -> bytes:
+        return deadlines_answer(self._reader.layout, snapshot, self._outcomes)
+
+    def _rows(self, request: Request, snapshot: Snapshot) -> bytes:
+        return rows_answer(
+            self._reader.layout,
+            snapshot,
+            named(request),
+            offset=number(request, "offset", 0, 1 << 53),
+            limit=number(request, "limit", 100, MOST_ROWS),
+            search=request.query_params.get("search", ""),
+            order=one_of("order", request.query_params.get("order", "newest"), ORDERS),
+        )
+
+    def _records(self, request: Request, snapshot: Snapshot) -> bytes:
+        limit = number(request, "limit", 100, MOST_RECORDS)
+        reason = request.query_params.get("reason", "")
+        return records_answer(self._reader.layout, snapshot, named(request), reason, limit)
+
+    async def _download(self, request: Request) -> Response:
+        file_format = one_of("format", request.query_params.get("format", "csv"), tuple(FORMATS))
+        search, name = request.query_params.get("search", ""), named(request)
+
+        def work() -> IO[bytes]:
+            return rows_file(self._reader.layout, self._reader.current(), name, file_format, search)
+
+        file = await self._worked_out(request, work)
+        if isinstance(file, Response):
+            return file
+        shown = f'attachment; filename="{file_name(name, file_format)}"'
+        headers = {"content-disposition": shown}
+        if request.method == "HEAD":
+            file.close()
+            return Response(media_type=FORMATS[file_format], headers=headers)
+        return StreamingResponse(_sent(file), media_type=FORMATS[file_format], headers=headers)
+
+    async def _worked_out(self, request: Request, work: Callable[[], Worked]) -> Worked | Response:
+        """What a thread of the page works out, or why it cannot."""
+        if self._workers.statistics().tasks_waiting >= _MOST_WAITING:
+            raise HTTPException(429, "The page has too many requests to answer; try again in a moment.")
+        try:
+            return await to_thread.run_sync(work, limiter=self._workers)
+        except PenstockError:
+            raise
+        except Exception as error:
+            # a file of another version, or half of one: the page goes on
+            _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
+            return refused(503, "The page cannot answer this now: a file of the folder cannot be read.")
+
     def _answers(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         """A route that works out its answer beside the others, from the newest snapshot."""
 
         async def endpoint(request: Request) -> Response:
-            if self._workers.statistics().tasks_waiting >= _MOST_WAITING:
-                raise HTTPException(429, "The page has too many requests to answer; try again in a moment.")
-
-            def work() -> bytes:
-                return answer(request, self._reader.current())
-
-            try:
-                content = await to_thread.run_sync(work, limiter=self._workers)
-            except PenstockError:
-                raise
-            except Exception as error:
-                # a file of another version, or half of one: the page goes on
-                _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
-                return refused(503, "The page cannot answer this now: a file could not be understood.")
+            content = await self._worked_out(request, lambda: answer(request, self._reader.current()))
+            if isinstance(content, Response):
+                return content
             return Response(content, media_type="application/json")
 
         return endpoint
@@ -174,6 +251,12 @@ def _views(request: Request, snapshot: Snapshot) -> bytes:
         offset=number(request, "offset", 0, 1 << 53),
         limit=number(request, "limit", 100, MOST_LIMIT),
     )
+
+
+def _sent(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while content := file.read(_PART):
+            yield content
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:

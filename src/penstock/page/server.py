@@ -28,7 +28,7 @@ TOKEN_VARIABLE = "PENSTOCK_PAGE_TOKEN"
 #: connections at a time; those beyond get 503
 _MOST_CONNECTIONS = 500
 #: bytes of a request's line and headers
-_MOST_HEAD = 16_384
+_MOST_HEAD = 131_072
 #: seconds until a request must be whole, until a client must take what it is sent, and that an idle connection remains
 _REQUEST_SECONDS, _TAKING_SECONDS, _IDLE_SECONDS = 10.0, 30.0, 15
 

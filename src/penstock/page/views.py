@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
-from penstock.page.answers import LISTED, cut, encoded
+from penstock.page.answers import LISTED, cut, encoded, short_name
 from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
@@ -41,8 +41,24 @@ class ViewIndex:
 
     def __init__(self, catalog: Document) -> None:
         self.entries: Mapping[str, Document] = catalog["views"]
-        self.names = list(self.entries)
+        self.names: list[str] = list(self.entries)
         self.positions = {name: position for position, name in enumerate(self.names)}
+        self._short: dict[str, str] = {short_name(name): name for name in self.names if len(name) > LISTED}
+
+    def named(self, name: str) -> str:
+        """The whole name of a view.
+
+        Args:
+            name: whole, or as lists show it.
+
+        Raises:
+            UnknownNameError: there is no such view.
+        """
+        if name in self.positions:
+            return name
+        if name not in self._short:
+            raise UnknownNameError(f"View {cut(name, 100)} does not exist.")
+        return self._short[name]
 
     @cached_property
     def searched(self) -> list[str]:
@@ -196,7 +212,7 @@ class ViewTable:
         line, name = self._lines[position], self.index.names[position]
         entry = self.index.entries[name]
         shown = self._fields(line, entry)
-        return {"name": cut(name), **shown, "text": cut(str(entry.get("sql", "")), LISTED)}
+        return {"name": short_name(name), **shown, "text": cut(str(entry.get("sql", "")), LISTED)}
 
     def _fields(self, line: ViewRow | None, entry: Document) -> dict[str, Any]:
         return {
@@ -212,7 +228,7 @@ class ViewTable:
 
     def _streams(self, entry: Document) -> list[str]:
         if LANES in entry:
-            return [str(each) for each in entry["streams"]]
+            return list(entry["streams"])
         if entry["stream"] == DEADLINES_NAME:
             lanes = self._document.get("lanes") or {}
             return [
@@ -226,22 +242,12 @@ class ViewTable:
     def line(self, name: str) -> dict[str, Any]:
         """What a list says of a view, with its name and text whole.
 
-        Raises:
-            UnknownNameError: there is no such view.
+        Args:
+            name: the whole name of a view of the index.
         """
-        position = self.position(name)
         entry = self.index.entries[name]
-        return {"name": name, **self._fields(self._lines[position], entry), "text": str(entry.get("sql", ""))}
-
-    def position(self, name: str) -> int:
-        """Where a view is.
-
-        Raises:
-            UnknownNameError: there is no such view.
-        """
-        if name not in self.index.positions:
-            raise UnknownNameError(f"View {cut(name, 100)} does not exist.")
-        return self.index.positions[name]
+        shown = self._fields(self._lines[self.index.positions[name]], entry)
+        return {"name": name, **shown, "text": str(entry.get("sql", ""))}
 
 
 def kind_of(entry: Mapping[str, Any]) -> str:

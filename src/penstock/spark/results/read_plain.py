@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import UnknownNameError
 from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.plan.names import free_name
@@ -31,6 +32,8 @@ from penstock.spark.results.window_schemas import (
     REVISION,
     ROW,
     UPSERT,
+    MarkNames,
+    ReadableView,
     marks_in,
     require_readable,
     result_parts,
@@ -95,7 +98,11 @@ def plain_rows(
 
 
 def plain_batches(
-    layout: Layout, view: str, definition: int | None = None, all_definitions: bool = False
+    layout: Layout,
+    view: str,
+    definition: int | None = None,
+    all_definitions: bool = False,
+    newest_first: bool = False,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """All rows of a join view or a selection of plain columns, read as they are asked for; None of any other view.
 
@@ -103,6 +110,7 @@ def plain_batches(
         layout: the results folder.
         view: the view's name.
         definition, all_definitions: see `read.results`.
+        newest_first: whether the rows come in the opposite order.
 
     Returns:
         Their columns and the rows.
@@ -114,7 +122,7 @@ def plain_batches(
     name, entry = find_rows(layout, view, definition, all_definitions, final_only=False)
     if LANES in entry:
         schema = arrow_schema(joined_schema(entry))
-        return schema, _joined(list(joined_paths(layout, entry)), schema, entry)
+        return schema, _joined(list(joined_paths(layout, entry)), schema, entry, newest_first)
     if not is_selection(entry):
         return None
     selected = _columns(layout, entry)
@@ -122,7 +130,35 @@ def plain_batches(
         return None
     chosen = _Chosen(name, None if all_definitions else number_of(entry))
     files = list(published_paths(layout, entry["stream"]))
-    return chosen.schema(*selected), _rows(files, *selected, chosen)
+    return chosen.schema(*selected), _rows(files, *selected, chosen, newest_first)
+
+
+def window_revisions(layout: Layout, view: str) -> tuple[pa.Table, MarkNames]:
+    """Every revision of the rows of a window view, as its newest definition has published them.
+
+    Args:
+        layout: the results folder.
+        view: the view's name.
+
+    Returns:
+        The view's own columns, MARKS and ROW (`window_schemas`), and how MARKS are called.
+
+    Raises:
+        InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
+        UnknownNameError: there is no such view, it has no revisions, or it has not answered yet.
+    """
+    name, entry = find_view(layout, view, revisions=True)
+    if LANES in entry:
+        raise UnknownNameError(f"View {name} is a join view; it has no windows.")
+    readable = require_readable(layout, entry["stream"], name, entry["id"])
+    return _published(layout, entry["stream"], name, readable), readable.marks
+
+
+def _published(layout: Layout, stream: str, view: str, readable: ReadableView) -> pa.Table:
+    """Every revision of a window view's rows, all columns."""
+    whole = arrow_schema(readable.schema)
+    files = published_paths(layout, results_of(stream), view_kind(readable.operator, view))
+    return pa.Table.from_batches(_read(list(files), whole), whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +233,18 @@ def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions
     return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
-def _joined(files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+def _joined(
+    files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any], newest_first: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The rows of a join view with some of its files' columns, those withdrawn left out."""
     if not withdraws(entry):
-        yield from _read(files, schema)
+        yield from _read(files, schema, newest_first)
         return
     marks = marks_of(joined_schema(entry).fieldNames())
     op, row = marks.names
     deleted = [each.filter(pc.equal(each.column(op), DELETE)).column(row) for each in _read(files, marks)]
     gone = pa.chunked_array(deleted, marks.field(row).type)
-    for batch in _read(files, pa.unify_schemas([schema, marks])):
+    for batch in _read(files, pa.unify_schemas([schema, marks]), newest_first):
         is_told = pc.equal(batch.column(op), INSERT)
         is_gone = pc.is_in(batch.column(row), value_set=gone)
         yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
@@ -226,12 +264,16 @@ def _told(own: pa.Schema) -> pa.Schema:
 
 
 def _rows(
-    files: Sequence[Path], own: pa.Schema, columns: Mapping[str, str], chosen: _Chosen
+    files: Sequence[Path],
+    own: pa.Schema,
+    columns: Mapping[str, str],
+    chosen: _Chosen,
+    newest_first: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a view with its own columns."""
     schema = chosen.schema(own, columns)
     wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), *_told(own)])
-    for batch in _read(files, wanted):
+    for batch in _read(files, wanted, newest_first):
         places, numbers = chosen.places(batch)
         rows = batch.take(places)
         arrays = [rows.column(column) for column in columns.values()]
@@ -267,8 +309,7 @@ def _window_rows(
     whole = arrow_schema(readable.schema)
     names = [name for name in whole.names if name != ROW] if revisions else readable.columns.names
     schema = pa.schema([whole.field(name) for name in names])
-    files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
-    table = pa.Table.from_batches(_read(files, whole), whole)
+    table = _published(layout, stream, view, readable)
     rows = table if revisions else _newest(table)
     if final_only:
         marks = readable.marks
@@ -311,8 +352,14 @@ def _is_sortable(kind: pa.DataType) -> bool:
     )
 
 
-def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(files: Sequence[Path], schema: pa.Schema, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
     """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
+    if newest_first:
+        for path in reversed(files):
+            for group in reversed(range(metadata_of(path).num_row_groups)):
+                for batch in reversed(list(batches_of(path, schema.names, [group]))):
+                    yield conform(batch.take(pa.array(range(batch.num_rows - 1, -1, -1))), schema)
+        return
     for path in files:
         for batch in batches_of(path, schema.names):
             yield conform(batch, schema)

@@ -1,0 +1,93 @@
+"""The answer to /api/views/NAME: one view with all that is known of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import PenstockError, SqlError
+from penstock.page.answers import encoded, epoch
+from penstock.page.folder import Snapshot
+from penstock.spark.reporting.definitions import is_selection, number_of
+from penstock.spark.results.joined_rows import LANES
+from penstock.spark.results.window_schemas import readable_view
+from penstock.spark.storage.layout import Layout
+
+#: parts of a clause that are listed
+_MOST_PARTS = 200
+
+
+def view_answer(layout: Layout, snapshot: Snapshot, asked: str) -> bytes:
+    """The page of a view.
+
+    Args:
+        layout: of the results folder.
+        snapshot: of the folder.
+        asked: the view's name, whole or as lists show it.
+
+    Raises:
+        UnknownNameError: there is no such view.
+    """
+    index = snapshot.views.index
+    name = index.named(asked)
+    entry = index.entries[name]
+    history = snapshot.histories.view(name)
+    shown = {what: history[what] for what in ("at", "rows")}
+    return encoded(
+        {
+            **snapshot.views.line(name),
+            "definition": number_of(entry),
+            "declared": epoch(entry.get("declared")),
+            "history": shown if history["at"] else snapshot.views.samples.history(name),
+            "error": _error(snapshot, name),
+            "dropped": bool(entry.get("dropped")),
+            "clause": [{"text": part, "share": None} for part in _clause(entry)],
+            "columns": _columns(layout, snapshot, name),
+        }
+    )
+
+
+def _error(snapshot: Snapshot, name: str) -> str | None:
+    """Why a view fails, or loses tuples."""
+    for stream in snapshot.document["streams"].values():
+        for kind in ("failed_views", "raising"):
+            if told := (stream.get(kind) or {}).get(name):
+                return str(told)
+    return None
+
+
+def _clause(entry: dict[str, Any]) -> list[str]:
+    """The conjuncts of a selection's condition, as they are written."""
+    # the parser takes long to load
+    from penstock.sql.conditions.nodes import Junction
+    from penstock.sql.conditions.parsing import parse_condition
+
+    text = entry.get("condition")
+    if text is None:
+        return []
+    try:
+        condition = parse_condition(text)
+    except SqlError:
+        return [text]
+    if isinstance(condition, Junction) and condition.conjunctive:
+        return [text[child.start : child.end].strip() for child in condition.children[:_MOST_PARTS]]
+    return [text]
+
+
+def _columns(layout: Layout, snapshot: Snapshot, name: str) -> list[str]:
+    entry = snapshot.views.index.entries[name]
+    if LANES in entry:
+        return _names(entry["columns"])
+    if is_selection(entry):
+        if entry["projection"] is None:
+            return _names(snapshot.catalog["streams"][entry["stream"]])
+        return [alias or text for text, alias in entry["projection"]]
+    try:
+        readable = readable_view(layout, entry["stream"], name)
+    except PenstockError:
+        # the page of its rows says which file is damaged
+        return []
+    return [] if readable is None else list(readable.columns.names)
+
+
+def _names(schema: dict[str, Any]) -> list[str]:
+    return [field["name"] for field in schema["fields"]]

@@ -1,0 +1,358 @@
+"""The answers to /api/windows: what window views promise, and the windows of one key with all their answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.errors import InputError, PenstockError, UnknownNameError
+from penstock.monitor.details import why_open
+from penstock.page.answers import cut, encoded, seconds, short_name
+from penstock.page.cells import Cell, cells_of
+from penstock.page.folder import Snapshot
+from penstock.page.overview import points
+from penstock.page.views import kind_of
+from penstock.spark.results.read_plain import window_revisions
+from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, ROW, SLACK, UPSERT
+from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.layout import Layout
+
+#: views of one answer, groups and windows of a view's page, revisions of a window
+_MOST_VIEWS, _MOST_GROUPS, _MOST_WINDOWS, _MOST_REVISIONS = 1_000, 200, 300, 50
+#: rows of a view that are looked at for how many answers were within the bound
+_MOST_ROWS = 500_000
+#: seconds that one answer spends on that, and after which a view is looked at again where it has new rows
+_JUDGING_SECONDS, _JUDGED_SECONDS = 0.5, 10.0
+_WINDOW = ("start", "end")
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """All revisions of a window view's rows.
+
+    Attributes:
+        table: see `window_revisions`.
+        marks: how MARKS are called.
+        keys: the names of its keys, each with the column of ROW that has it.
+        values: the columns that are neither keys nor windows.
+        rows: a number for each row (window and key) of the results, at each revision.
+        order: positions by row, its revisions in order.
+    """
+
+    table: pa.Table
+    marks: Mapping[str, str]
+    keys: Mapping[str, pa.ChunkedArray]
+    values: Sequence[str]
+    rows: Ints
+    order: Ints
+
+    def mark(self, name: str) -> pa.ChunkedArray:
+        """A column of MARKS."""
+        return self.table.column(self.marks[name])
+
+    def moments(self, part: str) -> Ints:
+        """The start or end of each row's window, microseconds."""
+        moments = pc.struct_field(self.table.column(ROW), part).cast(pa.int64())
+        found: Ints = moments.to_numpy()
+        return found
+
+
+def read_revisions(layout: Layout, view: str) -> Revisions:
+    """All revisions of a window view's rows; raises what `window_revisions` raises."""
+    table, marks = window_revisions(layout, view)
+    row = table.column(ROW)
+    parts = [field.name for field in row.type if field.name not in _WINDOW]
+    own = table.column_names[: table.column_names.index(marks[REVISION])]
+    keys: dict[str, pa.ChunkedArray] = {}
+    for part in parts:
+        values = pc.struct_field(row, part)
+        keys[next((name for name in own if name not in keys and table.column(name).equals(values)), part)] = (
+            values
+        )
+    others = [
+        name for name in own if name not in keys and not pa.types.is_struct(table.schema.field(name).type)
+    ]
+    rows = np.zeros(table.num_rows, np.int64)
+    for part in [*_WINDOW, *parts]:
+        codes = pc.struct_field(row, part).combine_chunks().dictionary_encode(null_encoding="encode").indices
+        rows = np.unique(rows * (table.num_rows + 1) + codes.to_numpy(), return_inverse=True)[1].astype(
+            np.int64
+        )
+    revisions = table.column(marks[REVISION]).to_numpy()
+    return Revisions(table, marks, keys, others, rows, np.lexsort((revisions, rows)).astype(np.int64))
+
+
+class Judgements:
+    """Shares of final windows whose early answers were within the bound, worked out a little at a time; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: by view: its rows then, when that was, and the share
+        self._known: dict[str, tuple[int, float, float | None]] = {}
+
+    def of(
+        self, layout: Layout, views: Mapping[str, Mapping[str, Any]], budget: float
+    ) -> dict[str, float | None]:
+        """The shares that are known by now.
+
+        Args:
+            layout: of the results folder.
+            views: what is known of each.
+            budget: seconds to work out others.
+        """
+        until = time.monotonic() + budget
+        with self._lock:
+            for name, view in sorted(
+                views.items(), key=lambda each: self._known.get(each[0], (0, 0.0, None))[1]
+            ):
+                now = time.monotonic()
+                if now >= until:
+                    break
+                rows, judged, _ = self._known.get(name, (-1, -_JUDGED_SECONDS, None))
+                if rows != view.get("rows") and now - judged >= _JUDGED_SECONDS:
+                    self._known[name] = (view.get("rows") or 0, now, _within(layout, name, view))
+            return {name: self._known[name][2] if name in self._known else None for name in views}
+
+
+def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
+    bound = (view.get("standing") or {}).get("bound")
+    if bound is None or not view.get("final") or (view.get("rows") or 0) > _MOST_ROWS:
+        return None
+    try:
+        return share_within(read_revisions(layout, name), bound)
+    except PenstockError:
+        return None
+
+
+def share_within(found: Revisions, bound: Mapping[str, Any]) -> float | None:
+    """Of the rows that are final, the share whose first answer was within the bound in each of its values.
+
+    Args:
+        found: all revisions of a view.
+        bound: `epsilon` and whether it is `absolute`; see `ErrorBound`.
+    """
+    if not len(found.order):
+        return None
+    rows = found.rows[found.order]
+    begins = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    first, last = found.order[begins], found.order[np.append(begins[1:], len(rows)) - 1]
+    is_final = found.mark(FINAL).to_numpy()[last]
+    is_early = ~found.mark(FINAL).to_numpy()[first]
+    judged = is_final & is_early
+    if not judged.any():
+        return None
+    good = np.ones(int(judged.sum()), bool)
+    for name in found.values:
+        good &= _near(found.table.column(name), first[judged], last[judged], bound)
+    return float(good.mean())
+
+
+def _near(values: pa.ChunkedArray, first: Ints, last: Ints, bound: Mapping[str, Any]) -> Bools:
+    early, final = values.take(pa.array(first)), values.take(pa.array(last))
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return np.array(
+            [one == other for one, other in zip(early.to_pylist(), final.to_pylist(), strict=True)], bool
+        )
+    before, after = (each.cast(pa.float64()).fill_null(np.nan).to_numpy() for each in (early, final))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.abs(before - after) / (1.0 if bound.get("absolute") else np.abs(after))
+    same = (before == after) | (np.isnan(before) & np.isnan(after))
+    near: Bools = same | (apart < bound["epsilon"])
+    return near
+
+
+def windows_answer(layout: Layout, snapshot: Snapshot, judgements: Judgements) -> bytes:
+    """All views with windows."""
+    names = _views(snapshot)[:_MOST_VIEWS]
+    known = snapshot.document["views"]
+    within = judgements.of(layout, {name: known.get(name) or {} for name in names}, _JUDGING_SECONDS)
+    return encoded({"views": [_line(snapshot, name, within[name], points(len(names))) for name in names]})
+
+
+def _views(snapshot: Snapshot) -> list[str]:
+    entries = snapshot.views.index.entries
+    return [
+        name
+        for name, entry in entries.items()
+        if kind_of(entry) in ("windows", "deadline") and not entry.get("dropped")
+    ]
+
+
+def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dict[str, Any]:
+    shown = snapshot.views.line(name)
+    view = snapshot.document["views"].get(name) or {}
+    standing = view.get("standing") or {}
+    bound = standing.get("bound")
+    history = snapshot.histories.view(name, most)
+    slack = standing.get("slack", view.get("slack_us"))
+    return {
+        "name": short_name(name),
+        "stream": short_name(", ".join(shown["streams"])),
+        "kind": shown["kind"],
+        "state": shown["state"],
+        "bound": None
+        if bound is None
+        else {
+            "error": bound["epsilon"],
+            "probability": bound["delta"],
+            "absolute": bool(bound.get("absolute")),
+        },
+        "promised": standing.get("promised"),
+        "slack": seconds(slack),
+        "horizon": seconds(standing.get("horizon")),
+        **{count: view.get(count) or 0 for count in ("early", "corrected", "final", "final_corrected")},
+        "rows": shown["rows"] or 0,
+        "reached": seconds(standing.get("reached")),
+        "oldest_open": seconds(standing.get("oldest")),
+        "within": within,
+        "history": {what: history[what] for what in ("at", "slack", "early", "final")},
+    }
+
+
+def window_answer(
+    layout: Layout,
+    snapshot: Snapshot,
+    judgements: Judgements,
+    asked: str,
+    *,
+    key: str | None,
+    value: str | None,
+) -> bytes:
+    """The windows of one view and key.
+
+    Args:
+        layout: of the results folder.
+        snapshot: of the folder.
+        judgements: of earlier requests.
+        asked: the view's name, whole or as lists show it.
+        key: a JSON object with the values of its keys, as `groups` has it; None: the first group.
+        value: one of its values; None: the first.
+
+    Raises:
+        UnknownNameError: there is no such view with windows, or no such value or group.
+        InputError: `key` is no JSON object, or a file is damaged (`DamagedError`).
+    """
+    name = snapshot.views.index.named(asked)
+    entry = snapshot.views.index.entries[name]
+    if kind_of(entry) not in ("windows", "deadline"):
+        raise UnknownNameError(f"View {cut(name, 100)} has no windows.")
+    view = snapshot.document["views"].get(name) or {}
+    wanted = None if key is None else _object(key)
+    standing = view.get("standing") or {}
+    open_why = None
+    if standing.get("open"):
+        open_why = why_open(standing, snapshot.document["state"], view.get("not_answered"))
+    within = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
+    answer = {
+        "view": {**_line(snapshot, name, within, 600), "name": name},
+        "why_open": open_why,
+        **{"keys": [], "values": [], "groups": [], "key": {}, "value": value or "", "windows": []},
+    }
+    if view.get("rows") or entry["stream"] == DEADLINES_NAME:
+        answer |= _windows(read_revisions(layout, name), wanted, value)
+    return encoded(answer)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("key: a JSON object with the values of the view's keys is allowed.")
+    return found
+
+
+def _windows(found: Revisions, wanted: Mapping[str, Any] | None, value: str | None) -> dict[str, Any]:
+    numbers = [
+        name
+        for name in found.values
+        if pa.types.is_integer(kind := found.table.schema.field(name).type)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+    ]
+    if value is not None and value not in numbers:
+        raise UnknownNameError(
+            f"The view has no value {cut(value, 100)}. Its values: {', '.join(numbers) or 'none'}"
+        )
+    shown = value or (numbers[0] if numbers else "")
+    groups, codes = _groups(found)
+    number = 0
+    if wanted is not None:
+        number = next((place for place, group in enumerate(groups) if group == wanted), -1)
+        if number < 0:
+            raise UnknownNameError("The view has no windows with this key.")
+    places = found.order[codes[found.order] == number] if groups else found.order
+    return {
+        "keys": list(found.keys),
+        "values": numbers,
+        "groups": groups[:_MOST_GROUPS],
+        "key": groups[number] if groups else {},
+        "value": shown,
+        "windows": _of_group(found, places, shown),
+    }
+
+
+def _groups(found: Revisions) -> tuple[list[dict[str, Cell]], Ints]:
+    """The keys that the rows have, and of each row the number of its own."""
+    codes = np.zeros(found.table.num_rows, np.int64)
+    for values in found.keys.values():
+        own = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        codes = np.unique(codes * (len(codes) + 1) + own, return_inverse=True)[1].astype(np.int64)
+    _, places = np.unique(codes, return_index=True)
+    columns = [cells_of(values.take(pa.array(places))) for values in found.keys.values()]
+    groups = (
+        [dict(zip(found.keys, cells, strict=True)) for cells in zip(*columns, strict=True)] if columns else []
+    )
+    return groups or ([{}] if len(codes) else []), codes
+
+
+def _of_group(found: Revisions, places: Ints, value: str) -> list[dict[str, Any]]:
+    """The newest windows at these places, by start."""
+    starts = found.moments("start")[places]
+    newest = np.unique(starts)[-_MOST_WINDOWS:]
+    places = places[starts >= newest[0]] if len(newest) else places
+    chosen = found.table.take(pa.array(places))
+    columns = {
+        name: chosen.column(found.marks[name]).to_pylist() for name in (REVISION, COVERAGE, SLACK, FINAL, OP)
+    }
+    if value:
+        values = [None if each is None else float(each) for each in chosen.column(value).to_pylist()]
+    else:
+        values = [None] * len(places)
+    windows: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for at, (start, end) in enumerate(
+        zip(found.moments("start")[places].tolist(), found.moments("end")[places].tolist(), strict=True)
+    ):
+        windows.setdefault((start, end), []).append(
+            {
+                "revision": columns[REVISION][at],
+                "value": values[at] if columns[OP][at] == UPSERT else None,
+                "coverage": columns[COVERAGE][at],
+                "slack": columns[SLACK][at],
+                "is_final": columns[FINAL][at],
+            }
+        )
+    return [
+        {
+            "start": start / 1e6,
+            "end": end / 1e6,
+            "state": "final" if own[-1]["is_final"] else "early" if len(own) == 1 else "corrected",
+            "coverage": own[-1]["coverage"],
+            "revisions": [own[0], *own[1:][-_MOST_REVISIONS:]],
+        }
+        for (start, end), own in sorted(windows.items())
+    ]
