@@ -20,8 +20,20 @@ function ink(variable, alpha = 1) {
 export function spark(label, at, values, format = short) {
   const told = summary(label, values, format);
   return h("span", { class: "spark", role: "img", "aria-label": told, title: told, widget: {
-    kind: "spark", data: { at, values }, create: (node, data) => draw(node, sparkOptions(), (now) => [now.at, now.values], data),
+    kind: "spark", data: thinned(at, values), create: (node, data) => draw(node, sparkOptions(), (now) => [now.at, now.values], data),
   } });
+}
+
+//: points of a small line
+const POINTS = 48;
+
+/** A history with at most POINTS points: means of neighbours. */
+function thinned(at, values) {
+  const step = Math.ceil(at.length / POINTS);
+  if (step < 2) return { at, values };
+  const parts = Array.from({ length: Math.ceil(at.length / step) }, (_, part) => part * step);
+  const mean = (known) => (known.length ? known.reduce((total, value) => total + value, 0) / known.length : null);
+  return { at: parts.map((part) => at[part]), values: parts.map((part) => mean(values.slice(part, part + step).filter((value) => value !== null))) };
 }
 
 const sparkOptions = () => ({

@@ -1,5 +1,8 @@
 // A table that becomes a list of cards on narrow screens.
 import { h } from "../dom.js";
+import { span } from "../format.js";
+
+const decimals = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6, useGrouping: false });
 
 /**
  * Make a table.
@@ -20,13 +23,24 @@ function cell({ label, kind, cell: content, isVoid }, row, at) {
   return h("td", { role: "cell", class: [kind, isVoid?.(row) ? "void" : ""].filter(Boolean).join(" "), "data-label": label }, content(row));
 }
 
-/** Make a wide table of plain values that scrolls in its own box. */
+/** Make a table of rows of a view, which scrolls in its own box. columns: {name, type}; rows: lists of cells. */
 export const grid = (caption, columns, rows) =>
   h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: "table" },
       h("caption", { class: "hidden-text" }, caption),
-      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", title: column.title }, column.label)))),
-      h("tbody", null, rows.map((row) => h("tr", null, row.map((value) => h("td", { title: value }, value)))))));
+      h("thead", null, h("tr", null, columns.map(({ name, type }) => h("th", { scope: "col", class: numeric(type), title: type }, name)))),
+      h("tbody", null, rows.map((row) => h("tr", null, row.map((value, at) => h("td", { class: numeric(columns[at].type), title: value ?? "null" }, shown(value, columns[at].type))))))));
+
+const numeric = (type) => (/^u?int|^float|^double|^decimal/.test(type) ? "number" : null);
+
+/** A cell: numbers with at most six digits behind the point, windows as two instants. */
+function shown(value, type) {
+  if (value === null) return h("span", { class: "muted" }, "null");
+  if (typeof value === "number" && !Number.isInteger(value)) return decimals.format(value);
+  if (!type.startsWith("struct<start: timestamp") || typeof value !== "string") return String(value);
+  const { start, end } = JSON.parse(value);
+  return span(Date.parse(start) / 1000, Date.parse(end) / 1000);
+}
 
 /** Make the line below a paged table. */
 export function pager({ offset, limit, found, noun, choose }) {

@@ -19,7 +19,7 @@ export const load = ({ overview }) => overview ?? ask("/api/overview");
 export const view = (overview, { now }) => [
   heading(sentence(overview), runLine(overview.run, now)),
   problems(overview),
-  card(facts(totals(overview.totals), "large")),
+  card(facts(totals(overview), "large")),
   block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
   block("Lanes", "Workers beside the streams: they answer windows, joins and deadlines.", flush(lanes(overview.lanes))),
   block("What happened", null, flush(news(overview.news, now))),
@@ -38,10 +38,11 @@ function problems({ problems: found, run }) {
     h("ul", { class: "problems" }, reasons.map((reason) => h("li", { class: "note bad" }, reason))));
 }
 
-const totals = (all) => [
+const totals = ({ totals: all, streams: found, lanes: others }) => [
   ["tuples read", number(all.tuples)],
-  ["tuples matched", number(all.matched)],
-  ["matches", number(all.pairs)],
+  ...(found.some((stream) => stream.selections)
+    ? [["tuples matched", number(all.matched)], ["matches", number(all.pairs)]]
+    : [["rows of lanes", number(others.reduce((total, lane) => total + (lane.rows ?? 0), 0))]]),
   ["views", number(all.views)],
   ["in quarantine", h("a", { href: "/quarantine", class: all.quarantined ? "tone-warn" : "plain" }, number(all.quarantined))],
   ["errors", h("a", { href: "/queries?only=errors", class: all.errors ? "tone-bad" : "plain" }, number(all.errors))],

@@ -40,13 +40,18 @@ function stream(each) {
     h("h3", null, "Order in which columns are compared"),
     waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order now", each.sequence),
     bars(each),
-    each.history.at.length > 1 ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null,
+    changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null,
     each.runner_up ? h("div", { class: "second" }, h("h3", null, "Runner-up"), sequence("Order of the runner-up", each.runner_up.sequence)) : null));
 }
 
+const changes = (values) => new Set(values).size > 1;
+
 const sequence = (label, columns) =>
-  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, column))),
+  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, plain(column)))),
     columns.length > SHOWN ? h("li", { class: "muted" }, `and ${columns.length - SHOWN} more`) : null);
+
+/** A plain name without its quotes. */
+const plain = (name) => name.replace(/^`(\w+)`$/, "$1");
 
 function bars({ evaluations, before, runner_up: second }) {
   const found = [["now", evaluations, "now"], ["before", before], ["runner-up", second?.evaluations ?? null]].filter(([, figure]) => figure !== null && figure !== undefined);

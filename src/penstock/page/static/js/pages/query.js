@@ -39,7 +39,7 @@ export const view = ({ found, rows }, { now }) => [
     found.declared ? ["declared", since(found.declared, now)] : null,
   ])),
   block("Text", null, sql(found.text)),
-  found.clause.length ? block("What the clause lets through", "The share of tuples for which each part is true, where Penstock measured it.", card(clause(found.clause))) : null,
+  found.clause.length ? block("What the clause lets through", found.clause.some(({ share }) => share !== null) ? "The share of tuples for which each part is true." : "Penstock has not measured the share of tuples for which each part is true.", card(clause(found.clause))) : null,
   block("Rows over time", null, card(history(found.history))),
   block("Newest rows", null, flush(newest(found, rows))),
 ];
@@ -51,8 +51,8 @@ const other = (found) =>
 
 const clause = (parts) =>
   h("ol", { class: "shares" }, parts.map(({ text, share }) =>
-    h("li", null, h("code", null, text), h("span", { class: "share" },
-      h("span", { class: "bar", "aria-hidden": "true", style: { "--share": share ?? 0 } }), h("span", null, share === null ? "not measured" : percent(share))))));
+    h("li", null, h("code", null, text), share === null ? null : h("span", { class: "share" },
+      h("span", { class: "bar", "aria-hidden": "true", style: { "--share": share } }), h("span", null, percent(share))))));
 
 function history({ at, rows }) {
   if (at.length < 2) return empty("No history yet", "The line appears when the view has published rows in two batches.");
@@ -62,9 +62,6 @@ function history({ at, rows }) {
 function newest(found, rows) {
   if (rows.error) return h("p", { class: "note" }, rows.error);
   if (!rows.rows.length) return empty("No rows yet", "Rows appear here when a tuple matches the view and its batch is published.");
-  return [grid(`Newest rows of ${found.name.slice(0, 80)}`, headers(rows.columns), rows.rows.map((row) => row.map(text))),
+  return [grid(`Newest rows of ${found.name.slice(0, 80)}`, rows.columns, rows.rows),
     h("p", { class: "tail" }, h("a", { href: named("/rows", found.name) }, "All rows, search and downloads"))];
 }
-
-const headers = (columns) => columns.map(({ name, type }) => ({ label: name, title: type }));
-const text = (cell) => (cell === null ? "null" : String(cell));

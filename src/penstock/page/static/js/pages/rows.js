@@ -22,9 +22,7 @@ export const view = ({ columns, rows, count }, { name, query, choose }) => [
     h("div", { class: "downloads", role: "group", "aria-label": "Download" }, FORMATS.map((format) =>
       h("a", { class: "button", download: "", href: address(`${named("/api/rows", name)}/download`, { format, search: query.search }), "aria-label": `Download as ${format}` }, format.toUpperCase())))),
   flush(rows.length
-    ? grid(`Rows of ${name.slice(0, 80)}`, columns.map((column) => ({ label: column.name, title: column.type })), rows.map((row) => row.map(text)))
+    ? grid(`Rows of ${name.slice(0, 80)}`, columns, rows)
     : empty("No rows", query.search ? "No row contains this text." : "Rows appear here when the view has published some.")),
   pager({ offset: Number(query.offset ?? 0), limit: LIMIT, found: count, noun: "rows", choose }),
 ];
-
-const text = (cell) => (cell === null ? "null" : String(cell));

@@ -34,7 +34,14 @@ export const view = (found, { name, choose }) => [
 
 const words = (group) => Object.values(group).map((part) => (part === null ? "null" : String(part))).join(", ") || "all tuples";
 
-const standing = (view) => [
+const standing = (view) => (view.kind === "deadline" ? timed(view) : promised(view));
+
+const timed = (view) => [
+  ["rows", number(view.rows)],
+  ["answered", h("span", null, "once for each window, in time or not at all. ", h("a", { href: "/deadlines" }, "Its deadlines"))],
+];
+
+const promised = (view) => [
   ["promise", asked(view.bound) ?? "no bound"],
   view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
   ["slack, the wait for late tuples", number(view.slack, length)],
@@ -51,6 +58,7 @@ function values({ view, value, windows }) {
   const final = windows.map((window) => last(window, (revision) => revision.is_final)?.value ?? null);
   const newest = windows.map((window) => last(window, (revision) => !revision.is_final && revision.revision > 0)?.value ?? null);
   const centre = windows.map((window) => last(window, () => true)?.value ?? null);
+  const isTimed = view.kind === "deadline";
   const margin = view.bound?.error ?? null;
   const edge = (sign) => centre.map((each) => (each === null ? null : each + sign * margin * Math.abs(each)));
   const band = margin === null ? [] : [
@@ -58,14 +66,15 @@ function values({ view, value, windows }) {
     { label: "lower bound", values: edge(-1), tone: "--accent", width: 0, isQuiet: true },
   ];
   return [
-    block(value, "By start of the window, UTC. A first answer inside the band kept the bound.", card(chart({
+    block(value, margin === null ? "By start of the window, UTC." : "By start of the window, UTC. A first answer inside the band kept the bound.", card(chart({
       label: `${value}: early, corrected and final values`, at, isEventTime: true, height: 300,
       series: [...band,
-        { label: "final", values: final, tone: "--accent" },
-        { label: "corrected", values: newest, tone: "--warn", points: true },
-        { label: "first, early", values: first, tone: "--calm", points: true }],
+        { label: "final", values: isTimed ? centre : final, tone: "--accent" },
+        ...(isTimed ? [] : [
+          { label: "corrected", values: newest, tone: "--warn", points: true },
+          { label: "first, early", values: first, tone: "--calm", points: true }])],
     }))),
-    block("Coverage", "The share of a window's tuples that its first answer contained, as far as is known.", card(chart({
+    windows.every((window) => window.coverage === null) ? null : block("Coverage", "The share of a window's tuples that its first answer contained, as far as is known.", card(chart({
       label: "Coverage of first and newest answers", at, isEventTime: true, height: 160, format: percent,
       series: [
         { label: "newest answer", values: windows.map((window) => window.coverage), tone: "--accent" },
@@ -77,7 +86,7 @@ function values({ view, value, windows }) {
 const last = (window, isWanted) => window.revisions.filter(isWanted).at(-1);
 
 function slack({ history, horizon }) {
-  if (history.at.length < 2) return null;
+  if (history.at.length < 2 || history.slack.every((value) => value === null)) return null;
   return block("Slack", horizon === null ? "How long the view waits for late tuples before it answers." : `How long the view waits for late tuples before it answers. A window is final after ${length(horizon)}.`,
     card(chart({ label: "Slack over time", at: history.at, format: length, height: 180, series: [
       { label: "slack", values: history.slack, tone: "--accent" },

@@ -33,15 +33,19 @@ export const view = ({ views }, { query, choose }) => {
   ];
 };
 
+/** Whether a view has deadlines: it answers each window once. */
+const isTimed = (each) => each.kind === "deadline";
+
 const COLUMNS = [
   { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/windows", each.name), title: each.name }, each.name), h("span", { class: "under" }, each.stream)] },
   { label: "state", cell: (each) => badge(each.state) },
     { label: "promise", kind: "wide", cell: (each) => promise(each), isVoid: (each) => !each.bound },
-  { label: "slack", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))) },
-  { label: "early", kind: "number", cell: (each) => number(each.early) },
-  { label: "corrected", kind: "number", cell: (each) => number(each.corrected) },
-  { label: "final", kind: "number", cell: (each) => number(each.final) },
-  { label: "answered up to, UTC", kind: "number", cell: (each) => event(each.reached) },
+  { label: "slack", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))), isVoid: (each) => each.slack === null },
+  { label: "rows", kind: "number", cell: (each) => number(each.rows) },
+  { label: "early", kind: "number", cell: (each) => number(each.early), isVoid: isTimed },
+  { label: "corrected", kind: "number", cell: (each) => number(each.corrected), isVoid: isTimed },
+  { label: "final", kind: "number", cell: (each) => number(each.final), isVoid: isTimed },
+  { label: "answered up to, UTC", kind: "number", cell: (each) => event(each.reached), isVoid: (each) => each.reached === null },
 ];
 
 const promise = (each) =>
