@@ -7,8 +7,9 @@ Spark, Arrow or numba are there.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,15 @@ Functions = Annotated[
     Path | None,
     typer.Option(
         help="Python file that defines FUNCTIONS, AGGREGATES or both for the script.", metavar="FILE"
+    ),
+]
+PageToken = Annotated[
+    str | None,
+    typer.Option(
+        help="Token that requests to the page must bring; default: made and printed where other machines can connect.",
+        envvar="PENSTOCK_PAGE_TOKEN",
+        metavar="TOKEN",
+        show_default=False,
     ),
 ]
 
@@ -134,6 +144,29 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
         from penstock.spark.engine import Engine
 
         return Engine(session.result(), settings)
+
+
+@contextmanager
+def told_page(console: Console, folder: Path, address: str | None, token: str | None) -> Iterator[None]:
+    """Shows a run in a browser as long as the block lasts, and prints where.
+
+    Args:
+        console: where to.
+        folder: the results folder of the run.
+        address: `[HOST:]PORT`; None: it is not shown.
+        token: what requests have to bring, if one is given.
+
+    Raises:
+        InputError: the address cannot be used.
+    """
+    if address is None:
+        yield
+        return
+    from penstock.page.child import page_address, page_beside
+
+    with page_beside(folder, *page_address(address), token) as shown:
+        console.print(f"Page: {shown}", soft_wrap=True, highlight=False, markup=False)
+        yield
 
 
 def _connector(conf: dict[str, str]) -> Mapping[str, str]:

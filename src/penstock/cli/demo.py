@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from penstock.cli.common import PageToken, told_page
 from penstock.cli.demo_deadlines import replay_deadlines
 from penstock.cli.demo_joins import replay_joins
 from penstock.cli.tables import table_console
@@ -33,6 +35,14 @@ def demo(
     queries: Annotated[
         int, typer.Option(help="Rules drawn from the templates; of `queries`.", min=1)
     ] = 2_000,
+    page: Annotated[
+        str,
+        typer.Option(
+            help="Show the demo in a browser at this address; port 0 takes a free one.", metavar="[HOST:]PORT"
+        ),
+    ] = "0",
+    no_page: Annotated[bool, typer.Option("--no-page", help="Show no page.")] = False,
+    page_token: PageToken = None,
 ) -> None:
     """Replay the 336,776 flights out of New York in 2013 through Spark."""
     from penstock.cli.demo_data import prepare
@@ -44,11 +54,14 @@ def demo(
             raise InputError(f"--output {output} exists and is not a results folder; name another")
         shutil.rmtree(output)
     data = output.parent / "demo-data"
-    flights, *_ = prepare(data)
-    if part is Part.JOINS:
-        replay_joins(console, data, output)
-        return
-    if part is Part.DEADLINES:
-        replay_deadlines(console, data, output)
-        return
-    replay_year(console, flights, output, queries, Sample())
+    with told_page(console, output, None if no_page else page, page_token):
+        flights, *_ = prepare(data)
+        if part is Part.JOINS:
+            replay_joins(console, data, output)
+        elif part is Part.DEADLINES:
+            replay_deadlines(console, data, output)
+        else:
+            replay_year(console, flights, output, queries, Sample())
+        if not no_page and console.is_terminal and sys.stdin.isatty():
+            console.print("The page remains until you press Enter.", highlight=False)
+            sys.stdin.readline()

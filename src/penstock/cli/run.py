@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
+from penstock.cli.common import (
+    Conf,
+    Functions,
+    Master,
+    PageToken,
+    Script,
+    Tune,
+    open_script,
+    tell_warnings,
+    told_page,
+)
 from penstock.errors import InputError, StartStoppedError
 
 if TYPE_CHECKING:
@@ -50,6 +60,15 @@ def run(
     conf: Conf = None,
     tune: Tune = None,
     functions: Functions = None,
+    page: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the run in a browser at this address; port 0 takes a free one.",
+            metavar="[HOST:]PORT",
+            show_default=False,
+        ),
+    ] = None,
+    page_token: PageToken = None,
 ) -> None:
     """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
     from penstock.cli.watch import Watcher
@@ -64,7 +83,7 @@ def run(
     if ended and not available_now:
         raise InputError("--ended requires --available-now.")
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
-    with _kept_for_us(output, checkpoint):
+    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None

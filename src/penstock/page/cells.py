@@ -16,6 +16,9 @@ MOST_CELL = 2_000
 #: integers beyond are no numbers of JavaScript
 _EXACT = 1 << 53
 
+#: characters of numbers, moments and booleans as text
+_OF_NUMBERS = frozenset("0123456789+-.: TZEtruefalsNaInity")
+
 Cell = str | float | bool | None
 
 
@@ -36,7 +39,14 @@ def rows_with(rows: pa.RecordBatch, search: str) -> pa.RecordBatch:
     """The rows of which a cell has a text in it, in any case."""
     found: Any = pa.array([False] * rows.num_rows)
     for column in rows.columns:
-        texts = column if pa.types.is_string(column.type) else pa.array(texts_of(column), pa.string())
+        if pa.types.is_string(column.type):
+            texts = column
+        elif pa.types.is_integer(column.type):
+            texts = column.cast(pa.string())
+        elif pa.types.is_primitive(column.type) and not _OF_NUMBERS.issuperset(search):
+            continue
+        else:
+            texts = pa.array(texts_of(column), pa.string())
         has = pc.match_substring(texts, search, ignore_case=True)
         found = pc.or_(found, pc.fill_null(has, False))
     return rows.filter(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -12,6 +11,8 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.page.listening import Rules
 
 _COOKIE = "penstock_token"
 #: bytes of an address with its parameters: names may have 10,000 characters, each of up to nine bytes
@@ -29,19 +30,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Who may ask.
-
-    Attributes:
-        token: what a request has to bring; None: nothing.
-        is_loopback: whether this machine alone can connect; the Host header must then name it.
-    """
-
-    token: str | None
-    is_loopback: bool
 
 
 class Guard:

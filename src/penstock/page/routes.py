@@ -24,7 +24,8 @@ from penstock.errors import DamagedError, InputError, PenstockError, UnknownName
 from penstock.page.answers import encoded
 from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
-from penstock.page.guard import Guard, Rules, refused
+from penstock.page.guard import Guard, refused
+from penstock.page.listening import Rules
 from penstock.page.plans import plans_answer
 from penstock.page.quarantine import MOST_LIMIT as MOST_RECORDS
 from penstock.page.quarantine import quarantine_answer, records_answer

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import os
-import secrets
 import socket
 import sys
 import threading
 from pathlib import Path
-from urllib.parse import quote
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from penstock.errors import InputError
 from penstock.page.folder import FolderReader
-from penstock.page.guard import HEADERS, Rules
+from penstock.page.guard import HEADERS
+from penstock.page.listening import MOST_CONNECTIONS, Rules
 from penstock.page.routes import Routes
 
-LOOPBACK, DEFAULT_PORT = "127.0.0.1", 4088
-#: environment variable with the token; a command line can be read by other users of the machine
-TOKEN_VARIABLE = "PENSTOCK_PAGE_TOKEN"
-#: connections at a time; those beyond get 503
-_MOST_CONNECTIONS = 500
 #: bytes of a request's line and headers
 _MOST_HEAD = 131_072
 #: seconds until a request must be whole, until a client must take what it is sent, and that an idle connection remains
@@ -91,63 +83,6 @@ class BoundedProtocol(H11Protocol):
             self._timer = None
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take an address; connections wait until `serve` answers them.
-
-    Args:
-        host: a name or address of this machine.
-        port: 0 for a free one.
-
-    Raises:
-        InputError: the host has no address, or is none of this machine's; or the port is in use, or not allowed.
-    """
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError, OverflowError):
-        raise InputError(f"Page address {host}:{port}: {host} is not a host name or address.") from None
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_MOST_CONNECTIONS)
-    except OSError as error:
-        listening.close()
-        raise InputError(
-            f"The page cannot use {host}:{port}: {error.strerror}. Name another port, or 0 for a free one."
-        ) from None
-    return listening
-
-
-def is_loopback(listening: socket.socket) -> bool:
-    """Whether this machine alone can connect."""
-    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
-
-
-def rules_of(listening: socket.socket, token: str | None) -> Rules:
-    """Who may ask; an interface that other machines reach has a token in any case.
-
-    Args:
-        listening: see `listen`.
-        token: what requests have to bring, if one is given.
-    """
-    local = is_loopback(listening)
-    return Rules(token or (None if local else secrets.token_urlsafe(24)), local)
-
-
-def address_of(listening: socket.socket, token: str | None) -> str:
-    """The address that a browser opens.
-
-    Args:
-        listening: see `listen`.
-        token: see `Rules`.
-    """
-    host, port = listening.getsockname()[:2]
-    if ipaddress.ip_address(host).is_unspecified:
-        host = socket.gethostname()
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
-
-
 def serve(folder: Path, listening: socket.socket, rules: Rules, *, is_child: bool = False) -> None:
     """Serve the page of a results folder until a signal ends it.
 
@@ -184,7 +119,7 @@ class _Server(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 headers=list(HEADERS.items()),
-                limit_concurrency=_MOST_CONNECTIONS,
+                limit_concurrency=MOST_CONNECTIONS,
                 h11_max_incomplete_event_size=_MOST_HEAD,
                 timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=2,
