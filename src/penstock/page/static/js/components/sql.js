@@ -3,11 +3,12 @@ import { h } from "../dom.js";
 
 const TOKENS = new RegExp(
   [
+    String.raw`(?<hint>/\*\+[\s\S]*?\*/)`,
     String.raw`(?<comment>--[^\n]*|/\*[\s\S]*?\*/)`,
     String.raw`(?<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")`,
     String.raw`(?<quoted>${"`"}[^${"`"}]*${"`"})`,
     String.raw`(?<numeral>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b)`,
-    String.raw`(?<keyword>\b(?:SELECT|FROM|WHERE|GROUP|BY|HAVING|ORDER|AS|AND|OR|NOT|IN|IS|NULL|TRUE|FALSE|LIKE|ILIKE|RLIKE|BETWEEN|CASE|WHEN|THEN|ELSE|END|JOIN|LEFT|RIGHT|FULL|OUTER|INNER|CROSS|ON|USING|CREATE|VIEW|TABLE|OPTIONS|INTERVAL|CAST|DISTINCT|WITH|UNION|ALL|EXISTS|LIMIT|OVER|PARTITION|WINDOW|ASC|DESC)\b)`,
+    String.raw`(?<keyword>\b(?:SELECT|FROM|WHERE|GROUP|BY|HAVING|ORDER|AS|AND|OR|NOT|IN|IS|NULL|TRUE|FALSE|LIKE|ILIKE|RLIKE|BETWEEN|CASE|WHEN|THEN|ELSE|END|JOIN|LEFT|RIGHT|FULL|OUTER|INNER|CROSS|ON|USING|CREATE|VIEW|TABLE|OPTIONS|INTERVAL|CAST|DISTINCT|WITH|UNION|ALL|EXISTS|LIMIT|OVER|PARTITION|ASC|DESC)\b)`,
   ].join("|"),
   "gi",
 );

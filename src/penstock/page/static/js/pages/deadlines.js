@@ -1,7 +1,7 @@
 // Views with deadlines: which windows were answered in time, what they were predicted to cost and did cost.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
-import { length, number, percent, since, span } from "../format.js";
+import { counted, length, number, percent, since, span } from "../format.js";
 import { badge } from "../components/badge.js";
 import { choice } from "../components/fields.js";
 import { block, card, flush, heading } from "../components/section.js";
@@ -25,7 +25,7 @@ export const view = ({ views, windows }, { query, now, choose }) => {
     flush(table("Views with a deadline", VIEWS, views, (each) => each.name)),
     windows.length ? [
       block("Timeline", "Each mark is a window, by the moment at which it became due.", card(legend(), timeline(windows))),
-      block("Predicted and real cost", "A mark above the line took longer than Penstock predicted.", card(costs(windows))),
+      block("Predicted and real cost", "A mark above the line took longer than Penstock predicted.", h("div", { class: "card fitted" }, costs(windows))),
       block("Windows", null,
         h("div", { class: "tools" },
           choice("View", [["", "every view"], ...views.map((each) => [each.name, each.name])], query.view, (name) => choose({ view: name })),
@@ -40,8 +40,8 @@ function burden(views) {
   const isOver = views.some((each) => each.overloaded);
   if (!asks && !isOver) return null;
   return h("p", { class: isOver ? "note warn" : "note fine" },
-    isOver ? "The views ask for more than the processors bear: Penstock gives up windows, within what LOSS allows. " : "The processors bear what the views ask for. ",
-    asks ? `They ask for ${percent(asks)} of the processor time.` : null);
+    isOver ? "The views ask for more than the processors bear: Penstock gives up windows, within what LOSS allows. " : "No view is overloaded. ",
+    asks ? `All of them in time would take ${counted(asks, "processor")}.` : null);
 }
 
 const VIEWS = [
@@ -52,7 +52,7 @@ const VIEWS = [
   { label: "outcomes", kind: "wide", cell: (each) => shares(each) },
   { label: "rho", kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
   { label: "may still lose", kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
-  { label: "asks for", kind: "number", cell: (each) => percent(each.asks), isVoid: (each) => each.asks === null },
+  { label: "asks of a processor", kind: "number", cell: (each) => percent(each.asks), isVoid: (each) => each.asks === null },
 ];
 
 function shares(each) {

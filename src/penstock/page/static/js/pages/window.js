@@ -8,7 +8,7 @@ import { choice } from "../components/fields.js";
 import { block, card, crumbs, facts, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
-import { asked, kept } from "./promises.js";
+import { asked, kept, margin, size } from "./promises.js";
 
 //: windows in the table, newest first
 const MOST = 60;
@@ -29,8 +29,12 @@ export const view = (found, { name, choose }) => [
     found.values.length > 1 ? choice("Value", found.values.map((each) => [each, each]), found.value, (value) => choose({ value })) : null),
   found.windows.length ? values(found) : flush(empty("No windows yet", "A window appears here when the view has published its first answer.")),
   slack(found.view),
-  found.windows.length ? block("Windows", `The newest ${Math.min(MOST, found.windows.length)}, each with all its answers.`, flush(table("Windows", COLUMNS, found.windows.slice(-MOST).reverse(), (each) => String(each.start)))) : null,
+  found.windows.length ? listed(found) : null,
 ];
+
+const listed = ({ view: { kind }, windows }) =>
+  block("Windows", `The newest ${Math.min(MOST, windows.length)}.`,
+    flush(table("Windows", kind === "deadline" ? TIMED : PROMISED, windows.slice(-MOST).reverse(), (each) => String(each.start))));
 
 const words = (group) => Object.values(group).map((part) => (part === null ? "null" : String(part))).join(", ") || "all tuples";
 
@@ -59,14 +63,13 @@ function values({ view, value, windows }) {
   const newest = windows.map((window) => last(window, (revision) => !revision.is_final && revision.revision > 0)?.value ?? null);
   const centre = windows.map((window) => last(window, () => true)?.value ?? null);
   const isTimed = view.kind === "deadline";
-  const margin = view.bound?.error ?? null;
-  const edge = (sign) => centre.map((each) => (each === null ? null : each + sign * margin * Math.abs(each)));
-  const band = margin === null ? [] : [
-    { label: `bound: ${percent(margin)} around the newest value`, values: edge(1), tone: "--accent", width: 0, bandTo: 1 },
+  const edge = (sign) => centre.map((each) => (each === null ? null : each + sign * margin(view.bound, each)));
+  const band = view.bound === null ? [] : [
+    { label: `bound: ${size(view.bound)} around the newest value`, values: edge(1), tone: "--accent", width: 0, bandTo: 1 },
     { label: "lower bound", values: edge(-1), tone: "--accent", width: 0, isQuiet: true },
   ];
   return [
-    block(value, margin === null ? "By start of the window, UTC." : "By start of the window, UTC. A first answer inside the band kept the bound.", card(chart({
+    block(value, view.bound === null ? "By start of the window, UTC." : "By start of the window, UTC. A first answer inside the band kept the bound.", card(chart({
       label: `${value}: early, corrected and final values`, at, isEventTime: true, height: 300,
       series: [...band,
         { label: "final", values: isTimed ? centre : final, tone: "--accent" },
@@ -93,7 +96,7 @@ function slack({ history, horizon }) {
       ...(history.delay ? [{ label: "delays of tuples", values: history.delay, tone: "--calm", points: true }] : [])] })));
 }
 
-const COLUMNS = [
+const PROMISED = [
   { label: "window, UTC", cell: (window) => span(window.start, window.end) },
   { label: "state", cell: (window) => badge(window.state) },
   { label: "first answer", kind: "number", cell: (window) => number(window.revisions[0]?.value) },
@@ -103,6 +106,8 @@ const COLUMNS = [
   { label: "coverage", kind: "number", cell: (window) => percent(window.coverage), isVoid: (window) => window.coverage === null },
   { label: "slack", kind: "number", cell: (window) => number(window.revisions[0]?.slack, length) },
 ];
+
+const TIMED = [PROMISED[0], { label: "value", kind: "number", cell: (window) => number(window.revisions[0]?.value) }];
 
 function off({ revisions }) {
   const [first, newest] = [revisions[0]?.value, revisions.at(-1)?.value];
