@@ -17,6 +17,8 @@ from penstock.page.listening import Rules
 _COOKIE = "penstock_token"
 #: bytes of an address with its parameters: names may have 10,000 characters, each of up to nine bytes
 MOST_ADDRESS = 100_000
+#: bytes of all headers
+_MOST_HEADERS = 16_384
 #: names of this machine in a Host header
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: the headers of every answer; uvicorn adds them, so that its own errors have them too
@@ -68,6 +70,8 @@ class Guard:
             return refused(405, "The page is read-only: it answers GET and HEAD.", {"allow": "GET, HEAD"})
         if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_ADDRESS:
             return refused(413, f"The address is longer than {MOST_ADDRESS:,} characters.")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _MOST_HEADERS:
+            return refused(413, f"The headers have more than {_MOST_HEADERS:,} bytes.")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
             return refused(413, "The page takes no request with a body.", {"connection": "close"})
         if self._rules.is_loopback and _host(headers.get("host", "")) not in _LOOPBACK:

@@ -83,33 +83,23 @@ class BoundedProtocol(H11Protocol):
             self._timer = None
 
 
-def serve(folder: Path, listening: socket.socket, rules: Rules, *, is_child: bool = False) -> None:
-    """Serve the page of a results folder until a signal ends it.
+class PageServer(uvicorn.Server):
+    """The server of one page; `run(sockets=[...])` serves until `should_exit` is set.
 
     Args:
         folder: the results folder.
-        listening: see `listen`.
         rules: who may ask.
-        is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
+        awaits: whether the folder may not exist yet, because its run is starting.
 
     Raises:
-        InputError: it is no results folder.
+        InputError: it is no results folder, and is not awaited.
     """
-    reader = FolderReader(folder, awaits=is_child)
-    routes = Routes(reader)
-    server = _Server(routes, rules)
-    if is_child:
-        threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
-    with listening:
-        server.run(sockets=[listening])
 
-
-class _Server(uvicorn.Server):
-    def __init__(self, routes: Routes, rules: Rules) -> None:
-        self._routes = routes
+    def __init__(self, folder: Path, rules: Rules, *, awaits: bool = False) -> None:
+        self._routes = Routes(FolderReader(folder, awaits=awaits))
         super().__init__(
             uvicorn.Config(
-                routes.app(rules),
+                self._routes.app(rules),
                 http=BoundedProtocol,
                 ws="none",
                 lifespan="on",
@@ -130,6 +120,25 @@ class _Server(uvicorn.Server):
         """Ends the open streams first."""
         self._routes.close()
         await super().shutdown(sockets)
+
+
+def serve(folder: Path, listening: socket.socket, rules: Rules, *, is_child: bool = False) -> None:
+    """Serve the page of a results folder until a signal ends it.
+
+    Args:
+        folder: the results folder.
+        listening: see `listen`.
+        rules: who may ask.
+        is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
+
+    Raises:
+        InputError: it is no results folder.
+    """
+    server = PageServer(folder, rules, awaits=is_child)
+    if is_child:
+        threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+    with listening:
+        server.run(sockets=[listening])
 
 
 def _end_with_parent(server: uvicorn.Server) -> None:

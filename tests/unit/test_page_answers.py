@@ -1,0 +1,150 @@
+"""What the page answers about a results folder, hostile names and records among it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from page_cases import LONG, QUOTED, SCRIPT, Page, page_folder, served
+from penstock.page.answers import LISTED, short_name
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    layout = page_folder(tmp_path_factory.mktemp("page") / "out")
+    with served(layout.output) as served_page:
+        yield served_page
+
+
+def test_the_overview_is_that_of_the_status(page: Page) -> None:
+    found = page.get("/api/overview").json()
+    # the process of the folder is none: the run was killed
+    assert found["run"]["state"] == "dead"
+    assert found["problems"][0].startswith("dead: process")
+    assert found["totals"] == {
+        **{"streams": 1, "views": 5, "tuples": 20, "matched": 8, "pairs": 10},
+        **{"quarantined": 2, "errors": 0},
+    }
+    (stream,) = found["streams"]
+    assert stream["selections"] == 5
+    assert stream["history"]["rate"] == [20.0, 20.0]
+    assert stream["history"]["newest_event"] == [0.0, 60.0]
+    assert found["news"][0]["kind"] == "run_started"
+
+
+def test_views_are_sorted_searched_and_paged(page: Page) -> None:
+    found = page.get("/api/views?limit=2").json()
+    assert (found["total"], found["found"], found["views"][0]["name"]) == (5, 5, "large")
+    assert len(found["views"]) == 2
+    never = page.get("/api/views?only=never").json()
+    assert [each["name"] for each in never["views"]] == ["silent"]
+    by_name = page.get("/api/views?sort=name&order=asc&search=orders").json()
+    assert [each["name"][:5] for each in by_name["views"]] == ["<scri", "a\"b'c", "large", "nnnnn", "silen"]
+    assert page.get("/api/views?search=SCRIPT").json()["found"] == 1
+    assert page.get("/api/views?kind=join").json()["found"] == 0
+    assert page.get("/api/views?offset=4").json()["views"][0]["name"] == "silent"
+
+
+@pytest.mark.parametrize(
+    "asked", ["sort=x", "order=up", "kind=x", "only=x", "limit=501", "offset=-1", "limit=x"]
+)
+def test_a_wrong_parameter_is_one_sentence(page: Page, asked: str) -> None:
+    answer = page.get(f"/api/views?{asked}")
+    assert answer.status == 400
+    assert list(answer.json()) == ["error"]
+    assert "allowed" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["large", SCRIPT, QUOTED, LONG])
+def test_a_view_has_a_page_whatever_its_name(page: Page, name: str) -> None:
+    found = page.of("views", name).json()
+    assert found["name"] == name
+    assert [each["text"] for each in found["clause"]] == ["id > 1", "note = '<b>'"]
+    assert found["columns"] == ["id", "note"]
+    assert page.of("rows", name).json()["count"] == (10 if name == "large" else 2)
+
+
+def test_a_long_name_is_cut_in_lists_and_found_by_the_cut_one(page: Page) -> None:
+    names = [each["name"] for each in page.get("/api/views").json()["views"]]
+    assert LONG not in names
+    assert short_name(LONG) in names
+    assert max(map(len, names)) == LISTED
+    assert page.of("views", short_name(LONG)).json()["name"] == LONG
+
+
+def test_an_unknown_name_is_one_sentence(page: Page) -> None:
+    for kind in ("views", "rows", "windows", "quarantine"):
+        answer = page.of(kind, "<img src=x>")
+        assert answer.status == 404
+        assert "does not exist" in answer.json()["error"]
+        assert answer.headers["content-type"] == "application/json"
+
+
+def test_rows_are_paged_newest_first_and_searched(page: Page) -> None:
+    found = page.get("/api/rows/large?limit=3").json()
+    assert [row[0] for row in found["rows"]] == [9, 8, 7]
+    assert (found["count"], found["columns"][1]) == (10, {"name": "note", "type": "string"})
+    assert [row[0] for row in page.get("/api/rows/large?limit=3&offset=8").json()["rows"]] == [1, 0]
+    oldest = page.get("/api/rows/large?limit=2&order=oldest").json()
+    assert oldest["rows"][0] == [0, "<script>"]
+    assert len(oldest["rows"][1][1]) == 2_000
+    searched = page.get("/api/rows/large?search=PLAIN").json()
+    assert (searched["count"], searched["rows"]) == (2, [[8, "plain"], [3, "plain"]])
+    assert page.get("/api/rows/large?limit=1001").status == 400
+
+
+def test_rows_are_downloaded_whole(page: Page, tmp_path: Path) -> None:
+    answer = page.get("/api/rows/large/download?format=csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="large.csv"'
+    lines = list(csv.reader(io.StringIO(answer.body.decode())))
+    assert lines[0] == ["id", "note"]
+    assert lines[4][1] == LONG
+    text = page.get("/api/rows/large/download?format=json&search=quoted").body.decode()
+    assert [json.loads(line) for line in text.splitlines()] == [
+        {"id": each, "note": '"quoted"'} for each in (9, 4)
+    ]
+    (tmp_path / "rows.parquet").write_bytes(page.get("/api/rows/large/download?format=parquet").body)
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 10
+    assert page.get("/api/rows/large/download?format=xml").status == 400
+    named = page.get(f"/api/rows/{short_name(LONG)[:0]}%3Cscript%3Ealert(1)%3C%2Fscript%3E/download").headers
+    assert named["content-disposition"] == 'attachment; filename="_script_alert_1_script_.csv"'
+
+
+def test_records_set_aside_are_shown_as_text(page: Page) -> None:
+    assert page.get("/api/quarantine").json() == {
+        "streams": [{"name": "orders", "records": 2, "reasons": [{"reason": "malformed", "count": 2}]}]
+    }
+    found = page.get("/api/quarantine/orders").json()["records"]
+    assert [len(each["record"]) for each in found] == [4_000, 9]
+    assert found[1] == {
+        "batch": "0",
+        "reason": "malformed",
+        "origin": "1.csv",
+        "record": "<script>\N{REPLACEMENT CHARACTER}",
+    }
+    assert len(page.get("/api/quarantine/orders?limit=1").json()["records"]) == 1
+    assert page.get("/api/quarantine/orders?reason=other").json()["records"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/queries", "/queries/a%2Fb", "/windows/x", "/plans", "/deadlines", "/rows/x", "/quarantine/x"],
+)
+def test_each_page_has_an_address(page: Page, path: str) -> None:
+    answer = page.get(path)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+def test_what_a_folder_lacks_is_an_empty_list(page: Page) -> None:
+    assert page.get("/api/windows").json() == {"views": []}
+    assert page.get("/api/deadlines").json() == {"views": [], "windows": []}
+    plans = page.get("/api/plans").json()
+    assert (plans["joins"], plans["switches"], plans["streams"][0]["name"]) == ([], [], "orders")
