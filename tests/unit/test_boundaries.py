@@ -84,7 +84,10 @@ def importing(module: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("module", "package"), [("pyspark", "spark"), ("py4j", "spark"), ("sqlglot", "sql")])
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("pyspark", "spark"), ("py4j", "spark"), ("sqlglot", "sql"), ("starlette", "page"), ("uvicorn", "page")],
+)
 def test_a_library_is_imported_in_one_package_only(module: str, package: str) -> None:
     assert importers(module) <= {package}
 

@@ -89,7 +89,7 @@ def test_a_folder_that_vanishes_is_a_problem(tmp_path: Path) -> None:
         shutil.rmtree(layout.output)
         _until(lambda: any("does not exist" in line for line in _problems(page)))
         assert page.get("/api/rows/large").status == 400
-        assert page.get("/api/quarantine/orders").status in (400, 503)
+        assert page.get("/api/quarantine/orders").status in (400, 404, 503)
         for path in ("/", "/api/views", "/api/plans", "/api/windows"):
             assert page.get(path).status == 200
         page_folder(tmp_path / "out")
@@ -195,7 +195,8 @@ def test_the_log_is_followed_across_its_files(tmp_path: Path) -> None:
         assert tail.read() == []
         file.write(b'","x":1}\nno json\n[]\n')
     assert [each["kind"] for each in tail.read()] == ["torn"]
-    path.unlink()
+    for each in tmp_path.glob("events*.jsonl"):
+        each.unlink()
     assert tail.read() == []
     path.write_bytes(event(1, "again"))
     assert [each["kind"] for each in tail.read()] == ["again"]

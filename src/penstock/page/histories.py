@@ -1,7 +1,7 @@
 """Bounded histories of streams, lanes and views, folded from the events of a run.
 
-A history is a ring of at most MOST_POINTS points. A full one is thinned: two neighbouring points become one, so that it covers
-twice the time. Points of streams and lanes say what one batch or cut did; those of views are totals since the folder's first event
+A history has at most MOST_POINTS points. A full one is thinned: two neighbouring points become one, and from then on twice as many
+events make a point. Points of streams and lanes say what their batches or cuts did; those of views are totals since the first event
 that was read.
 """
 
@@ -57,14 +57,25 @@ class Ring:
     def __init__(self, **joins: Callable[[float, float], float]) -> None:
         self._joins = {"at": _last, **joins}
         self._columns = {name: array("d") for name in self._joins}
+        #: events that make a point, and those that the last point has
+        self._width = self._filled = 1
 
     def add(self, **values: float | None) -> None:
-        """Adds a point; a column that is left out, or None, is unknown there."""
+        """Adds an event; a column that is left out, or None, is unknown there."""
+        given = {name: values.get(name) for name in self._columns}
+        point = {name: math.nan if value is None else value for name, value in given.items()}
+        if self._filled < self._width:
+            self._filled += 1
+            for name, column in self._columns.items():
+                column[-1] = self._joins[name](column[-1], point[name])
+            return
         for name, column in self._columns.items():
-            value = values.get(name)
-            column.append(math.nan if value is None else value)
+            column.append(point[name])
+        self._filled = 1
         if len(self._columns["at"]) >= MOST_POINTS:
-            self._thin()
+            self._columns = self._thinned(self._columns)
+            self._width *= 2
+            self._filled = self._width
 
     def columns(self, most: int = MOST_POINTS) -> Columns:
         """Return the columns, all of one length; None is unknown.
@@ -78,9 +89,6 @@ class Ring:
         return {
             name: [None if math.isnan(value) else value for value in column] for name, column in found.items()
         }
-
-    def _thin(self) -> None:
-        self._columns = self._thinned(self._columns)
 
     def _thinned(self, columns: Mapping[str, array[float]]) -> dict[str, array[float]]:
         found = {}

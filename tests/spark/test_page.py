@@ -1,0 +1,91 @@
+"""A run with its page: what happens is on the page within two seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from page_cases import Page
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+CREATE TABLE orders (id INT, amount DOUBLE) USING csv OPTIONS (path 'in', header 'true');
+CREATE VIEW large AS SELECT * FROM orders WHERE amount > 900;
+"""
+_SLOW_SECONDS = 300.0
+
+
+def _put(folder: Path, number: int) -> None:
+    staged = folder / f"{number}.tmp"
+    staged.write_text(f"id,amount\n{number},1000\n{number},20\n")
+    staged.rename(folder / "in" / f"{number}.csv")
+
+
+def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "script.sql").write_text(SCRIPT)
+    _put(tmp_path, 0)
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "run",
+        "script.sql",
+        "--output",
+        "out",
+        "--page",
+        "0",
+        "--master",
+        "local[1]",
+    ]
+    run = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
+    )
+    try:
+        assert run.stdout is not None
+        told, _, address = run.stdout.readline().strip().partition(": ")
+        assert told == "Page"
+        page = Page(int(address.rpartition(":")[2].rstrip("/")), address)
+        assert page.get("/api/overview").json()["run"]["state"] == "starting"
+        client = page.connection()
+        client.request("GET", "/api/changes")
+        changes = client.getresponse()
+
+        def heard(tuples: int) -> float:
+            """When the page has first shown so many tuples."""
+            until = time.monotonic() + _SLOW_SECONDS
+            while time.monotonic() < until:
+                line = changes.readline()
+                if line.startswith(b"data: "):
+                    found = json.loads(line[6:])
+                    if found["totals"]["tuples"] == tuples:
+                        return time.time()
+            raise AssertionError("the page has not shown it")
+
+        heard(2)
+        for number in (1, 2, 3):
+            _put(tmp_path, number)
+            shown = heard(2 * (number + 1))
+            events = (json.loads(line) for line in (tmp_path / "out" / "events.jsonl").open())
+            batches = [each for each in events if each["kind"] == "batch"]
+            newest = page.get("/api/overview").json()["streams"][0]["history"]["at"][-1]
+            assert len(batches) == number + 1
+            assert shown - newest < 2.0
+        found = page.get("/api/rows/large").json()
+        assert [row[0] for row in found["rows"]] == [3, 2, 1, 0]
+        client.close()
+        run.send_signal(signal.SIGINT)
+        assert run.wait(_SLOW_SECONDS) == 0
+        with pytest.raises(OSError, match="refused"):
+            page.get("/healthz")
+    finally:
+        run.kill()
+        run.communicate()
