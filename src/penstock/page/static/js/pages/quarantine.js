@@ -19,6 +19,6 @@ export const view = ({ streams }) => {
 
 const stream = ({ name, records, reasons }) =>
   h("section", { class: "card", "aria-label": name },
-    h("header", { class: "split" }, h("h2", null, h("a", { href: named("/quarantine", name) }, name)), h("p", { class: "muted" }, counted(records, "record"))),
+    h("header", { class: "split" }, h("h2", null, h("a", { class: "clip", href: named("/quarantine", name), title: name }, name)), h("p", { class: "muted" }, counted(records, "record"))),
     h("ul", { class: "reasons" }, reasons.map(({ reason, count }) =>
       h("li", null, h("a", { href: address(named("/quarantine", name), { reason }) }, reason), number(count)))));
