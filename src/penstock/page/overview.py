@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.monitor.book import Document
 from penstock.monitor.details import backlog_words
-from penstock.monitor.news import event_line
+from penstock.monitor.news import event_words
 from penstock.monitor.overview import current_rate, stream_lag
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
@@ -63,7 +63,7 @@ def overview_answer(
             {
                 "at": epoch(event.get("time")),
                 "kind": str(event.get("kind")),
-                "text": cut(event_line(event), _LINE),
+                "text": cut(event_words(event), _LINE),
             }
             for event in reversed(document["news"][-_NEWS:])
         ],

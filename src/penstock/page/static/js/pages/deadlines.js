@@ -45,7 +45,8 @@ function burden(views) {
 }
 
 const VIEWS = [
-  { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name), each.overloaded ? badge("overloaded", "bad") : null] },
+  { label: "view", cell: (each) => h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name) },
+  { label: "load", cell: (each) => (each.overloaded ? badge("overloaded", "bad") : badge("bearable", "good")), isVoid: (each) => !each.overloaded },
   { label: "deadline", kind: "number", cell: (each) => length(each.deadline) },
   { label: "loss allowed", cell: (each) => (each.loss ? `${each.loss[0]} of ${each.loss[1]} in a row` : "–") },
   { label: "in time", kind: "number", cell: (each) => percent(each.in_time) },

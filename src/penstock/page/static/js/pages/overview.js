@@ -28,7 +28,7 @@ export const view = (overview, { now }) => [
 const runLine = (run, now) =>
   h("p", { class: "run" }, badge(run.state),
     run.started ? h("span", null, "started ", since(run.started, now)) : null,
-    h("span", { class: "clip", title: run.output }, run.output),
+    h("span", { class: "clip", title: run.output }, run.output.split("/").slice(-2).join("/")),
     run.pid && run.state === "running" ? h("span", null, `process ${run.pid}`) : null);
 
 function problems({ problems: found, run }) {

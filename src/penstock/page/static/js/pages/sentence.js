@@ -11,8 +11,8 @@ const KEEPS_UP = 60;
 
 export function sentence({ run, totals, streams, lanes, problems }) {
   const beginning = `${BEGINNINGS[run.state] ?? "Answering"} ${subject(totals, streams, lanes)} over ${object(totals, streams)}`;
-  if (run.state === "running") return `${beginning}: ${pace(streams, lanes)}, ${losses(totals, problems)}.`;
-  return totals.tuples ? `${beginning}: ${losses(totals, problems)}.` : `${beginning}.`;
+  if (run.state === "running") return `${beginning}: ${pace(streams, lanes)}, ${losses(totals, problems, lanes)}.`;
+  return totals.tuples ? `${beginning}: ${losses(totals, problems, lanes)}.` : `${beginning}.`;
 }
 
 function subject(totals, streams, lanes) {
@@ -40,10 +40,12 @@ function pace(streams, lanes) {
   return behind < KEEPS_UP ? `keeping up, ${length(behind)} behind` : `falling behind, by ${length(behind)}`;
 }
 
-function losses(totals, problems) {
+/** What was lost; a view with a deadline may give up windows, so that only tuples are spoken of beside one. */
+function losses(totals, problems, lanes) {
   const lost = [];
   if (totals.quarantined) lost.push(`${counted(totals.quarantined, "record")} in quarantine`);
   if (totals.errors) lost.push(`${short(totals.errors)} lost to errors`);
   if (!lost.length && problems.length) return problems.length === 1 ? "1 problem" : `${problems.length} problems`;
-  return lost.length ? list(lost) : "nothing lost";
+  if (lost.length) return list(lost);
+  return viewsOf(lanes, "deadlines") ? "no tuple lost" : "nothing lost";
 }
