@@ -94,7 +94,7 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         .start(root / "out", trigger=Trigger.available_now(ended=True))
     )
     try:
-        run.await_termination(240)
+        run.await_termination(900)
     finally:
         run.stop()
     return root / "out"

@@ -42,7 +42,7 @@ const totals = ({ totals: all, streams: found, lanes: others }) => [
   ["tuples read", number(all.tuples)],
   ...(found.some((stream) => stream.selections)
     ? [["tuples matched", number(all.matched)], ["matches", number(all.pairs)]]
-    : [["rows of lanes", number(others.reduce((total, lane) => total + (lane.rows ?? 0), 0))]]),
+    : [["rows published", number(others.reduce((total, lane) => total + (lane.rows ?? 0), 0))]]),
   ["views", number(all.views)],
   ["in quarantine", h("a", { href: "/quarantine", class: all.quarantined ? "tone-warn" : "plain" }, number(all.quarantined))],
   ["errors", h("a", { href: "/queries?only=errors", class: all.errors ? "tone-bad" : "plain" }, number(all.errors))],
