@@ -221,10 +221,12 @@ def test_a_change_appears_within_two_seconds_and_leaves_what_the_reader_typed(
     driver.execute_script("window.scrollTo(0, 40)")
     field = driver.find_element(By.CSS_SELECTOR, "input[type=search]")
     field.click()
-    visit_time = time.time()
     batch = next(
         event for event in map(json.loads, (folder / "events.jsonl").open()) if event["kind"] == "batch"
     )
+    # the page loads once more when it is connected
+    time.sleep(3)
+    before, written = driver.execute_script(LOADS), time.time()
     with (folder / "events.jsonl").open("a") as events:
         events.write(json.dumps({**batch, "batch": batch["batch"] + 900}) + "\n")
     asked = "return performance.getEntriesByType('resource').filter((entry) => entry.name.includes('/api/views')).length"

@@ -14,7 +14,7 @@ history.scrollRestoration = "manual";
 /** Open the page of the current address. */
 async function open({ scroll = 0, focus = true } = {}) {
   const { page, name } = find(location.pathname);
-  const opened = { page, name, data: null, error: null, isLoading: false, isStale: false, isShown: false };
+  const opened = { page, name, version: live.overview?.version, data: null, error: null, isLoading: false, isStale: false, isShown: false };
   view = opened;
   document.title = `${page.title(name)} · Penstock`;
   showNavigation(page.section);
