@@ -35,7 +35,7 @@ def test_the_overview_is_that_of_the_status(page: Page) -> None:
     assert stream["selections"] == 5
     assert stream["history"]["rate"] == [20.0, 20.0]
     assert stream["history"]["newest_event"] == [0.0, 60.0]
-    assert found["news"][0]["kind"] == "run_started"
+    assert [(each["kind"], each["text"]) for each in found["news"]] == [("run_started", "run started")]
 
 
 def test_views_are_sorted_searched_and_paged(page: Page) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from page_cases import SLOW_SECONDS, Page, batch, event, page_folder, served
 from penstock.errors import InputError
+from penstock.page import folder, routes
 from penstock.page.child import page_beside
 from penstock.page.folder import FolderReader
 from penstock.page.histories import MOST_POINTS, Histories, Ring
@@ -50,6 +51,23 @@ def test_an_event_changes_the_overview_and_whoever_follows_hears_of_it(tmp_path:
             log.write(batch(2))
         assert heard()["totals"]["tuples"] == 30  # type: ignore[index]
         assert page.get("/api/overview").json()["totals"]["tuples"] == 30
+        client.close()
+
+
+def test_whoever_follows_keeps_the_page_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_LOOKED_SECONDS", 2.0)
+    # a page that falls asleep remains so
+    monkeypatch.setattr(routes, "_ALIVE_SECONDS", 10 * SLOW_SECONDS)
+    layout = page_folder(tmp_path / "out")
+    with served(layout.output) as page:
+        client = page.connection()
+        client.request("GET", "/api/changes")
+        response = client.getresponse()
+        for number in range(2, 8):
+            with layout.events.open("ab") as log:
+                log.write(batch(number))
+            while f'"tuples":{10 * (number + 1)}'.encode() not in response.readline():
+                pass
         client.close()
 
 

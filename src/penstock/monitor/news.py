@@ -116,11 +116,6 @@ _WORDS = {
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Format an event of `events.jsonl` as a line to read."""
-    return f"{clock(event.get('time'))} {event_words(event)}"
-
-
-def event_words(event: Mapping[str, Any]) -> str:
-    """Format what an event reports, without its time."""
     kind = str(event.get("kind"))
     what = _WORDS.get(kind, kind.replace("_", " "))
     subject = _subject(event)
@@ -132,7 +127,7 @@ def event_words(event: Mapping[str, Any]) -> str:
         and value not in (None, {}, [])
         and not (told and isinstance(value, list | Mapping))
     ]
-    line = f"{subject}: {what}" if subject else what
+    line = " ".join((clock(event.get("time")), f"{subject}: {what}" if subject else what))
     if told:
         line += f": {told}"
     return f"{line} ({', '.join(fields)})" if fields else line

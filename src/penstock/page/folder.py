@@ -32,7 +32,7 @@ _STALE_SECONDS = 5.0
 #: the status is read as long as somebody has looked at it in that time
 _LOOKED_SECONDS = 10.0
 #: a request waits so long for a status that is read anew
-_WAIT_SECONDS = 10.0
+_WAIT_SECONDS = 30.0
 _EMPTY: Document = {"streams": {}, "views": {}}
 
 Signature = tuple[Any, ...]

@@ -73,7 +73,7 @@ class Guard:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _MOST_HEADERS:
             return refused(413, f"The headers have more than {_MOST_HEADERS:,} bytes.")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return refused(413, "The page takes no request with a body.", {"connection": "close"})
+            return refused(413, "The page answers no request with a body.", {"connection": "close"})
         if self._rules.is_loopback and _host(headers.get("host", "")) not in _LOOPBACK:
             return refused(400, "The Host header must name this machine: localhost, 127.0.0.1 or [::1].")
         return None if self._rules.token is None else self._unless_known(scope, headers, self._rules.token)

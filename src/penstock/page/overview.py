@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.monitor.book import Document
 from penstock.monitor.details import backlog_words
-from penstock.monitor.news import event_words
+from penstock.monitor.figures import clock
+from penstock.monitor.news import event_line
 from penstock.monitor.overview import current_rate, stream_lag
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
@@ -63,11 +64,16 @@ def overview_answer(
             {
                 "at": epoch(event.get("time")),
                 "kind": str(event.get("kind")),
-                "text": cut(event_words(event), _LINE),
+                "text": cut(_untimed(event), _LINE),
             }
             for event in reversed(document["news"][-_NEWS:])
         ],
     }
+
+
+def _untimed(event: Mapping[str, Any]) -> str:
+    """The line of an event without its time, which stands beside it."""
+    return event_line(event).removeprefix(clock(event.get("time"))).lstrip()
 
 
 def _totals(streams: Mapping[str, Document], catalog: Document) -> dict[str, int]:

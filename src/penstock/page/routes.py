@@ -45,7 +45,7 @@ PAGES = (
 #: open streams of /api/changes
 _MOST_CLIENTS = 300
 #: seconds: least between two overviews of a client, and between two signs of life
-_CHANGES_SECONDS, _ALIVE_SECONDS = 1.0, 10.0
+_CHANGES_SECONDS, _ALIVE_SECONDS = 1.0, 5.0
 #: answers that are worked out at a time
 _WORKERS = 4
 #: requests that may wait for one of these
@@ -216,14 +216,15 @@ class Routes:
             return Response(media_type="text/event-stream")
         if self._clients >= _MOST_CLIENTS:
             raise HTTPException(503, f"The page follows changes for {_MOST_CLIENTS} clients at most.")
+        await to_thread.run_sync(self._reader.current)
         return StreamingResponse(self._events(), media_type="text/event-stream")
 
     async def _events(self) -> AsyncIterator[bytes]:
         self._clients += 1
         try:
             sent = 0
-            snapshot: Snapshot | None = await to_thread.run_sync(self._reader.current)
             while not self._is_closing:
+                self._reader.touch()
                 changed = self._changed
                 snapshot = self._reader.newest
                 if snapshot is not None and snapshot.version != sent:
@@ -232,10 +233,9 @@ class Routes:
                     await asyncio.sleep(_CHANGES_SECONDS)
                     continue
                 try:
-                    await asyncio.wait_for(changed.wait(), _ALIVE_SECONDS / 2)
+                    await asyncio.wait_for(changed.wait(), _ALIVE_SECONDS)
                 except TimeoutError:
                     yield b": alive\n\n"
-                self._reader.touch()
         finally:
             self._clients -= 1
 

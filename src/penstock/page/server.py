@@ -60,7 +60,7 @@ class BoundedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuses what is no request of HTTP, or one whose head is too large."""
-        content = json.dumps({"error": f"This is no request that the page answers: {msg}"}).encode()
+        content = json.dumps({"error": f"The page cannot read this request: {msg}"}).encode()
         headers = {
             **HEADERS,
             "content-type": "application/json",

@@ -23,7 +23,6 @@ from penstock.page.overview import points
 from penstock.page.views import kind_of
 from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, ROW, SLACK, UPSERT
-from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
 
 #: views of one answer, groups and windows of a view's page, revisions of a window
@@ -261,9 +260,12 @@ def window_answer(
         "why_open": open_why,
         **{"keys": [], "values": [], "groups": [], "key": {}, "value": value or "", "windows": []},
     }
-    if view.get("rows") or entry["stream"] == DEADLINES_NAME:
-        answer |= _windows(read_revisions(layout, name), wanted, value)
-    return encoded(answer)
+    try:
+        found = read_revisions(layout, name)
+    except UnknownNameError:
+        # it has not answered yet
+        return encoded(answer)
+    return encoded({**answer, **_windows(found, wanted, value)})
 
 
 def _object(text: str) -> dict[str, Any]:
