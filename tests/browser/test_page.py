@@ -163,7 +163,7 @@ def test_hostile_names_records_and_columns_are_text(driver: Chrome, site: str) -
 
 def test_search_sort_and_filters_are_part_of_the_address(driver: Chrome, site: str) -> None:
     look(driver, width=1280, theme="light")
-    visit(driver, f"{site}/queries?only=never")
+    visit(driver, f"{site}/queries?only=never&kind=selection")
     assert _names(driver) == ["never"]
     visit(driver, f"{site}/queries")
     field = driver.find_element(By.CSS_SELECTOR, "input[type=search]")
