@@ -268,7 +268,8 @@ def test_axe_finds_no_serious_violation(driver: Chrome, site: str, width: int, t
 
 
 def _names(driver: Chrome) -> list[str]:
-    return [each.text for each in driver.find_elements(By.CSS_SELECTOR, "main tbody th a")]
+    script = "return [...document.querySelectorAll('main tbody th a')].map((each) => each.textContent)"
+    return list(driver.execute_script(script))
 
 
 def _wait_for_heading(driver: Chrome, text: str) -> None:
