@@ -18,7 +18,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars axe screenshots kafka kafka-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -135,6 +135,14 @@ soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last on
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java
 	@scripts/kafka/fetch.sh $(CACHE) || echo "Without Kafka's jars the tests that need them are skipped."
+
+axe: ## fetch axe-core, with which the page's tests look for barriers
+	@mkdir -p $(CACHE)/axe
+	@npm pack --silent --pack-destination $(CACHE)/axe axe-core@4.14.1 && tar -xzf $(CACHE)/axe/axe-core-4.14.1.tgz -C $(CACHE)/axe --strip-components 1 package/axe.min.js package/LICENSE && rm $(CACHE)/axe/axe-core-4.14.1.tgz
+
+screenshots: java $(INSTALLED) ## run the demo of deadlines and take two pictures of its page, into docs/images
+	$(BIN)/penstock demo deadlines --no-page --output out/screenshots
+	$(BIN)/python docs/screenshots.py out/screenshots
 
 kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT) and create topics (TOPICS=payments,devices)
 	@scripts/kafka/fetch.sh $(CACHE)

@@ -1,0 +1,60 @@
+// Answers of the server, and the one connection over which it reports changes.
+
+/** An answer that is not one: its sentence can be shown to the reader. */
+export class Refused extends Error {}
+
+/** Ask for an answer; `query` leaves out what is empty. */
+export async function ask(path, query = {}) {
+  let response;
+  try {
+    response = await fetch(address(path, query), { headers: { Accept: "application/json" } });
+  } catch {
+    throw new Refused("The server does not answer. Is `penstock page` still running?");
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Refused(answer.error ?? `The server answered with status ${response.status}.`);
+  return answer;
+}
+
+export function address(path, query = {}) {
+  const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return kept.length ? `${path}?${new URLSearchParams(kept)}` : path;
+}
+
+export const named = (base, name) => `${base}/${encodeURIComponent(name)}`;
+
+const RETRY = 3000;
+
+/** What the server reported last, and whether it is connected. */
+export const live = {
+  overview: null,
+  connected: null,
+  received: null,
+  skew: 0,
+
+  /** The server's time now, epoch seconds. */
+  now: () => Date.now() / 1000 + live.skew,
+
+  /** Connect; calls `changed` with each overview and with each change of the connection. */
+  connect(changed) {
+    const source = new EventSource("/api/changes");
+    source.addEventListener("open", () => change(true));
+    source.addEventListener("overview", (message) => {
+      live.overview = JSON.parse(message.data);
+      live.skew = live.overview.now - Date.now() / 1000;
+      live.received = Date.now() / 1000;
+      change(true);
+    });
+    source.addEventListener("error", () => {
+      change(false);
+      if (source.readyState !== EventSource.CLOSED) return;
+      source.close();
+      setTimeout(() => live.connect(changed), RETRY);
+    });
+
+    function change(connected) {
+      live.connected = connected;
+      changed();
+    }
+  },
+};

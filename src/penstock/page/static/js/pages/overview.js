@@ -1,0 +1,89 @@
+// What the run does now: one sentence, what is wrong, then its streams, its lanes and what happened.
+import { ask, named } from "../api.js";
+import { h } from "../dom.js";
+import { event, length, number, rate, since } from "../format.js";
+import { badge } from "../components/badge.js";
+import { spark } from "../components/chart.js";
+import { block, card, facts, flush, heading } from "../components/section.js";
+import { empty } from "../components/states.js";
+import { table } from "../components/table.js";
+import { sentence } from "./sentence.js";
+
+//: streams and lanes on one screen
+const MOST = 40;
+
+export const section = "";
+export const title = () => "Overview";
+export const load = ({ overview }) => overview ?? ask("/api/overview");
+
+export const view = (overview, { now }) => [
+  heading(sentence(overview), runLine(overview.run, now)),
+  problems(overview),
+  card(facts(totals(overview), "large")),
+  block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
+  block("Lanes", "Workers beside the streams: they answer windows, joins and deadlines.", flush(lanes(overview.lanes))),
+  block("What happened", null, flush(news(overview.news, now))),
+];
+
+const runLine = (run, now) =>
+  h("p", { class: "run" }, badge(run.state),
+    run.started ? h("span", null, "started ", since(run.started, now)) : null,
+    h("span", { class: "clip", title: run.output }, run.output.split("/").slice(-2).join("/")),
+    run.pid && run.state === "running" ? h("span", null, `process ${run.pid}`) : null);
+
+function problems({ problems: found, run }) {
+  const reasons = run.reason && !found.includes(run.reason) ? [run.reason, ...found] : found;
+  if (!reasons.length) return h("p", { class: "note fine" }, "Nothing is wrong.");
+  return block(reasons.length === 1 ? "1 problem" : `${reasons.length} problems`, null,
+    h("ul", { class: "problems" }, reasons.map((reason) => h("li", { class: "note bad" }, reason))));
+}
+
+const totals = ({ totals: all, streams: found, lanes: others }) => [
+  ["tuples read", number(all.tuples)],
+  ...(found.some((stream) => stream.selections)
+    ? [["tuples matched", number(all.matched)], ["matches", number(all.pairs)]]
+    : [["rows published", number(others.reduce((total, lane) => total + (lane.rows ?? 0), 0))]]),
+  ["views", number(all.views)],
+  ["in quarantine", h("a", { href: "/quarantine", class: all.quarantined ? "tone-warn" : "plain" }, number(all.quarantined))],
+  ["errors", h("a", { href: "/queries?only=errors", class: all.errors ? "tone-bad" : "plain" }, number(all.errors))],
+];
+
+function streams(found) {
+  if (!found.length) return empty("No stream yet", "Each CREATE TABLE ... USING of the script is a stream. Penstock lists it when the run has started it.");
+  return [table("Streams", STREAMS, found.slice(0, MOST), (stream) => stream.name), more(found.length, "streams")];
+}
+
+const STREAMS = [
+  { label: "stream", cell: (stream) => [h("span", { class: "clip", title: stream.name }, stream.name), stream.place ? h("span", { class: "under clip", title: stream.place }, stream.place) : null] },
+  { label: "state", cell: (stream) => badge(stream.state) },
+  { label: "rate", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
+  { label: "tuples", kind: "number", cell: (stream) => number(stream.tuples) },
+  { label: "seconds a batch", cell: (stream) => h("span", { class: "trend" }, spark("Seconds of a batch", stream.history.at, stream.history.seconds, length), h("span", null, number(latest(stream.history.seconds), length))) },
+  { label: "lag", kind: "number", cell: (stream) => number(stream.lag, length), isVoid: (stream) => stream.lag === null },
+  { label: "backlog", kind: "number", cell: (stream) => stream.backlog ?? "–", isVoid: (stream) => stream.backlog === null },
+  { label: "newest event, UTC", kind: "number", cell: (stream) => event(stream.newest_event) },
+  { label: "quarantine", kind: "number", cell: (stream) => (stream.quarantined ? h("a", { href: named("/quarantine", stream.name) }, number(stream.quarantined)) : "0"), isVoid: (stream) => !stream.quarantined },
+  { label: "errors", kind: "number", cell: (stream) => h("span", { class: stream.errors ? "tone-bad" : null }, number(stream.errors)), isVoid: (stream) => !stream.errors },
+];
+
+function lanes(found) {
+  if (!found.length) return empty("No lanes", "A view with windows, a join or a deadline runs in a lane of its own. This run has selections alone.");
+  return [table("Lanes", LANES, found.slice(0, MOST), (lane) => lane.name), more(found.length, "lanes")];
+}
+
+const LANES = [
+  { label: "lane", cell: (lane) => [h("span", { class: "clip", title: lane.name }, lane.name), lane.trouble ? h("span", { class: "under tone-bad" }, lane.trouble) : h("span", { class: "under" }, lane.kind)] },
+  { label: "state", cell: (lane) => badge(lane.state) },
+  { label: "seconds a cut", cell: (lane) => h("span", { class: "trend" }, spark("Seconds of a cut", lane.history.at, lane.history.seconds, length), h("span", null, number(latest(lane.history.seconds), length))) },
+  { label: "behind", kind: "number", cell: (lane) => number(lane.behind, length), isVoid: (lane) => lane.behind === null },
+  { label: "rows", kind: "number", cell: (lane) => number(lane.rows) },
+  { label: "views", kind: "wide", cell: (lane) => h("span", { class: "names" }, lane.views.slice(0, 4).map((name) => h("a", { class: "clip", href: named("/queries", name), title: name }, name)), lane.views.length > 4 ? h("span", { class: "muted" }, `and ${lane.views.length - 4} more`) : null) },
+];
+
+const more = (count, noun) => (count > MOST ? h("p", { class: "tail muted" }, `and ${count - MOST} more ${noun}`) : null);
+const latest = (values) => values.at(-1) ?? null;
+
+const news = (found, now) =>
+  found.length
+    ? h("ol", { class: "news" }, found.map((each) => h("li", null, h("span", { class: "when" }, since(each.at, now)), h("span", null, each.text))))
+    : empty("Nothing happened yet", "Starts, changed plans, refused views and failures appear here.");

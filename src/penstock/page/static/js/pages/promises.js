@@ -1,0 +1,13 @@
+// What a view promises of its early answers, and whether it keeps that.
+import { badge } from "../components/badge.js";
+import { percent, short } from "../format.js";
+
+/** The bound in words; null without one. `probability` is that of a miss. */
+export const asked = (bound) => bound && `error under ${size(bound)} in ${percent(1 - bound.probability)} of the windows`;
+
+export const size = ({ error, absolute }) => (absolute ? short(error) : percent(error));
+
+/** How far a value may be from `value`. */
+export const margin = ({ error, absolute }, value) => (absolute ? error : error * Math.abs(value));
+
+export const kept = ({ promised }) => (promised === null ? null : badge(promised ? "kept" : "broken"));
