@@ -170,6 +170,6 @@ def test_everything_that_is_no_module_is_packaged() -> None:
     globs = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
         "penstock"
     ]
-    packaged = {file for pattern in globs for file in PACKAGE.glob(pattern)}
-    others = {file for file in PACKAGE.rglob("*.*") if file.suffix not in {".py", ".pyc"}}
+    packaged = {file for pattern in globs for file in PACKAGE.glob(pattern) if file.is_file()}
+    others = {file for file in PACKAGE.rglob("*") if file.is_file() and file.suffix not in {".py", ".pyc"}}
     assert others == packaged | {PACKAGE / "py.typed"}
