@@ -140,8 +140,8 @@ axe: ## fetch axe-core, with which the page's tests look for barriers
 	@mkdir -p $(CACHE)/axe
 	@npm pack --silent --pack-destination $(CACHE)/axe axe-core@4.14.1 && tar -xzf $(CACHE)/axe/axe-core-4.14.1.tgz -C $(CACHE)/axe --strip-components 1 package/axe.min.js package/LICENSE && rm $(CACHE)/axe/axe-core-4.14.1.tgz
 
-screenshots: java $(INSTALLED) ## run the demo of deadlines and take two pictures of its page, into docs/images
-	$(BIN)/penstock demo deadlines --no-page --output out/screenshots
+screenshots: java $(INSTALLED) ## run the demo and take two pictures of its page, into docs/images
+	$(BIN)/penstock demo --no-page --output out/screenshots
 	$(BIN)/python docs/screenshots.py out/screenshots
 
 kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT) and create topics (TOPICS=payments,devices)

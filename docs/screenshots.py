@@ -29,7 +29,7 @@ DRAWING = 1.5
 #: of each picture: its name, the page, the colours
 PICTURES = (
     ("page-overview", "/", "light"),
-    ("page-deadlines", "/deadlines", "dark"),
+    ("page-windows", "/windows/departures_by_origin", "dark"),
 )
 
 

@@ -254,6 +254,7 @@ def _print(
         "Try next:\n"
         f"  penstock results {run.output} {_JUDGED} --limit 5\n"
         f"  penstock status {run.output}\n"
+        f"  penstock page {run.output}\n"
         "  penstock demo deadlines",
         highlight=False,
         soft_wrap=True,

@@ -60,11 +60,16 @@ def _options(*, version: Version = False) -> None:
     """Run SQL alert rules, windows and joins over Kafka or files in one Spark job."""
 
 
+def _skip_last_search() -> None:
+    """Spare the end of the process a search for garbage, but where DuckDB is loaded: it reports what nobody searched for."""
+    if "_duckdb" not in sys.modules:
+        gc.freeze()
+
+
 def main() -> None:
     """Entry point of the `penstock` command."""
     gc.set_threshold(_OBJECTS)
-    # the end of the process frees everything; a last search for garbage is for nothing
-    atexit.register(gc.freeze)
+    atexit.register(_skip_last_search)
     with kept_clean():
         try:
             app()
