@@ -131,7 +131,7 @@ LOOKED_AT = (
     ("gone", "_penstock/checkpoint/_lanes/joins.json"),
     ("gone", "_penstock/checkpoint/_lanes/deadlines.json"),
     ("gone", "_penstock/catalog.json"),
-    ("gone", "_penstock/checkpoint/s/spark/metadata"),
+    *((how, "_penstock/checkpoint/s/spark/metadata") for how in DAMAGES),
     ("flipped", "_penstock/checkpoint/identity.json"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -30,7 +31,7 @@ from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
-from penstock.spark.storage.spark_checksums import missing_batches
+from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 
 
 @pytest.fixture
@@ -189,3 +190,14 @@ def test_the_last_manifest_and_its_hint_are_missed_together(layout: Layout, name
         read_published(layout, name)
     assert told.value.path == str(manifests / f"{last}.json")
     assert told.value.path in {each.path for each in verify(layout.output).faults}
+
+
+@pytest.mark.parametrize("content", [b"", b'{"id":', b'{"other":1}'])
+def test_metadata_of_spark_that_are_damaged_are_told_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "metadata"
+    check_metadata(tmp_path)
+    path.write_bytes(b'{"id":"a"}')
+    check_metadata(tmp_path)
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match=re.escape(str(path))):
+        check_metadata(tmp_path)

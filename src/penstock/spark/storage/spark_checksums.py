@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Iterator
@@ -42,16 +43,27 @@ def missing_batches(folder: Path) -> Iterator[Path]:
 
 
 def check_metadata(folder: Path) -> None:
-    """Makes sure that the checkpoint of a query that has planned a batch has its metadata: without them Spark refuses to begin.
+    """Makes sure that the checkpoint of a query that has planned a batch has whole metadata: else Spark refuses to begin.
 
     Args:
         folder: Spark's checkpoint of one query.
 
     Raises:
-        DamagedError: it has none.
+        DamagedError: they are missing or damaged.
     """
-    if numbered(folder / "offsets", "") and not (folder / "metadata").exists():
-        raise DamagedError(str(folder / "metadata"), f"({_KIND}) is missing")
+    path = folder / "metadata"
+    if not path.exists():
+        if numbered(folder / "offsets", ""):
+            raise DamagedError(str(path), f"({_KIND}) is missing")
+        return
+    if path.with_name(f".{path.name}.crc").exists():
+        check_summed(path)
+    try:
+        whole = isinstance(json.loads(path.read_bytes())["id"], str)
+    except (ValueError, LookupError, TypeError):
+        whole = False
+    if not whole:
+        raise DamagedError(str(path), f"({_KIND}) is damaged: it does not name the query")
 
 
 def check_summed(path: Path) -> None:
