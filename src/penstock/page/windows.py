@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.errors import InputError, PenstockError, UnknownNameError
+from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.details import why_open
 from penstock.page.answers import cut, encoded, seconds, short_name
 from penstock.page.cells import Cell, cells_of
@@ -24,6 +25,8 @@ from penstock.page.views import kind_of
 from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, ROW, SLACK, UPSERT
 from penstock.spark.storage.layout import Layout
+
+_log = logging.getLogger(__name__)
 
 #: views of one answer, groups and windows of a view's page, revisions of a window
 _MOST_VIEWS, _MOST_GROUPS, _MOST_WINDOWS, _MOST_REVISIONS = 1_000, 200, 300, 50
@@ -93,13 +96,29 @@ def read_revisions(layout: Layout, view: str) -> Revisions:
     return Revisions(table, marks, keys, others, rows, np.lexsort((revisions, rows)).astype(np.int64))
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a view was judged by.
+
+    Attributes:
+        rows: that it had then.
+        at: when that began, on the monotonic clock.
+        share: see `share_within`.
+    """
+
+    rows: int = -1
+    at: float = -_JUDGED_SECONDS
+    share: float | None = None
+
+
 class Judgements:
     """Shares of final windows whose early answers were within the bound, worked out a little at a time; any thread may ask."""
 
     def __init__(self) -> None:
+        #: nothing is read while a thread has it
         self._lock = threading.Lock()
-        #: by view: its rows then, when that was, and the share
-        self._known: dict[str, tuple[int, float, float | None]] = {}
+        self._known: dict[str, _Judged] = {}
+        self._judging: set[str] = set()
 
     def of(
         self, layout: Layout, views: Mapping[str, Mapping[str, Any]], budget: float
@@ -112,17 +131,37 @@ class Judgements:
             budget: seconds to work out others.
         """
         until = time.monotonic() + budget
+        for name in self._oldest_first(views):
+            now = time.monotonic()
+            if now >= until:
+                break
+            rows = views[name].get("rows") or 0
+            if self._begins(name, rows, now):
+                share = None
+                try:
+                    share = _within(layout, name, views[name])
+                finally:
+                    self._end(name, _Judged(rows, now, share))
         with self._lock:
-            for name, view in sorted(
-                views.items(), key=lambda each: self._known.get(each[0], (0, 0.0, None))[1]
-            ):
-                now = time.monotonic()
-                if now >= until:
-                    break
-                rows, judged, _ = self._known.get(name, (-1, -_JUDGED_SECONDS, None))
-                if rows != view.get("rows") and now - judged >= _JUDGED_SECONDS:
-                    self._known[name] = (view.get("rows") or 0, now, _within(layout, name, view))
-            return {name: self._known[name][2] if name in self._known else None for name in views}
+            return {name: self._known.get(name, _Judged()).share for name in views}
+
+    def _oldest_first(self, views: Iterable[str]) -> list[str]:
+        with self._lock:
+            return sorted(views, key=lambda name: self._known.get(name, _Judged()).at)
+
+    def _begins(self, name: str, rows: int, now: float) -> bool:
+        """Whether a view is to be judged, and no other thread does that."""
+        with self._lock:
+            known = self._known.get(name, _Judged())
+            if name in self._judging or rows == known.rows or now - known.at < _JUDGED_SECONDS:
+                return False
+            self._judging.add(name)
+            return True
+
+    def _end(self, name: str, judged: _Judged) -> None:
+        with self._lock:
+            self._judging.remove(name)
+            self._known[name] = judged
 
 
 def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
@@ -131,7 +170,9 @@ def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
         return None
     try:
         return share_within(read_revisions(layout, name), bound)
-    except PenstockError:
+    except Exception as error:
+        # what one view has must not keep the others from their answers
+        _log.warning("cannot judge the windows of %s: %s: %s", name[:100], type(error).__name__, error)
         return None
 
 
