@@ -22,7 +22,9 @@ VIEW = {"rows": 2, "final": 1, "standing": {"bound": BOUND}}
 def _kept() -> Revisions:
     """A window whose early answer was that of the final one."""
     table = pa.table({"n": [1.0, 1.0], "is_final": [False, True]})
-    return Revisions(table, {FINAL: "is_final"}, {}, ["n"], np.zeros(2, np.int64), np.arange(2))
+    return Revisions(
+        table, {FINAL: "is_final"}, {}, ["n"], np.zeros(2, np.int64), np.arange(2), is_whole=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def _kept() -> Revisions:
 def test_a_view_that_cannot_be_judged_leaves_the_others_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    def read(_: Layout, view: str) -> Revisions:
+    def read(_: Layout, view: str, __: int) -> Revisions:
         if view == "odd":
             raise error
         return _kept()
@@ -46,7 +48,7 @@ def test_a_long_read_keeps_no_other_answer_waiting(tmp_path: Path, monkeypatch: 
     reads: list[str] = []
     is_reading, may_end = threading.Event(), threading.Event()
 
-    def read(_: Layout, view: str) -> Revisions:
+    def read(_: Layout, view: str, __: int) -> Revisions:
         reads.append(view)
         if view == "long":
             is_reading.set()
