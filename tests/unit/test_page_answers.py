@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from page_cases import LONG, QUOTED, SCRIPT, Page, page_folder, served
+from penstock.page import rows
 from penstock.page.answers import LISTED, short_name
 
 
@@ -97,6 +98,19 @@ def test_rows_are_paged_newest_first_and_searched(page: Page) -> None:
     searched = page.get("/api/rows/large?search=PLAIN").json()
     assert (searched["count"], searched["rows"]) == (2, [[8, "plain"], [3, "plain"]])
     assert page.get("/api/rows/large?limit=1001").status == 400
+
+
+def test_rows_beyond_those_that_are_looked_at_are_said_to_be_there(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_MOST_LOOKED", 5)
+    near = page.get("/api/rows/large?limit=3").json()
+    assert ([row[0] for row in near["rows"]], near["count"], near["is_whole"]) == ([9, 8, 7], 10, True)
+    beyond = page.get("/api/rows/large?limit=3&offset=6").json()
+    assert (beyond["rows"], beyond["count"], beyond["looked"]) == ([], 10, 5)
+    assert beyond["is_whole"] is False
+    searched = page.get("/api/rows/large?search=PLAIN").json()
+    assert (searched["count"], searched["is_whole"]) == (1, False)
 
 
 def test_rows_are_downloaded_whole(page: Page, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from page_cases import SLOW_SECONDS, Answered, Page, page_folder, served
 from penstock.errors import InputError
@@ -81,7 +83,11 @@ def test_a_body_is_refused(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil:1"]
+    "host",
+    [
+        *("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil:1"),
+        *("10.0.0.1", "0.0.0.0:80", "[::]", "[fe80::1]:80", "::1", "[127.0.0.1]", "127.1", "2130706433"),
+    ],
 )
 def test_another_host_is_refused_on_loopback(page: Page, host: str) -> None:
     answer = page.get("/api/overview", Host=host)
@@ -90,7 +96,9 @@ def test_another_host_is_refused_on_loopback(page: Page, host: str) -> None:
     assert _is_guarded(answer)
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:80", "[::1]:80", "[::1]"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1:80", "[::1]:80", "[::1]", "127.0.1.1:80", "127.0.1.1"]
+)
 def test_this_machine_has_several_names(page: Page, host: str) -> None:
     assert page.get("/api/overview", Host=host).status == 200
 
@@ -159,6 +167,36 @@ def test_slow_requests_are_closed(page: Page, monkeypatch: pytest.MonkeyPatch) -
     for each in connections:
         each.close()
     assert page.get("/healthz").status == 200
+
+
+def test_a_byte_after_the_request_does_not_prolong_the_time_to_take_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(server, "_TAKING_SECONDS", 0.5)
+    is_over = threading.Event()
+
+    async def large(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(50):
+            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+        is_over.set()
+
+    config = uvicorn.Config(large, http=server.BoundedProtocol, ws="none", lifespan="off", log_config=None)
+    serving = uvicorn.Server(config)
+    with listen("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        with socket.create_connection(listening.getsockname(), SLOW_SECONDS) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.recv(1)
+            # the server has begun to wait by now
+            time.sleep(0.2)
+            connection.sendall(b"G")
+            was_closed = is_over.wait(10)
+        serving.should_exit = True
+        thread.join(SLOW_SECONDS)
+    assert was_closed
 
 
 def test_nothing_is_answered_without_the_token(guarded: Page) -> None:

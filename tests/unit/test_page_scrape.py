@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from page_cases import page_folder, served
 from penstock.cli.main import app
+from penstock.page import child
 from penstock.page.child import page_address, page_beside
 
 #: how Prometheus asks
@@ -64,6 +65,20 @@ def test_a_run_serves_metrics_alone_before_its_folder_exists(tmp_path: Path) -> 
     assert 'penstock_run_state{state="starting"} 1.0' in text
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=5)
+
+
+def test_a_page_that_hangs_does_not_keep_the_run_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 20\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(child.sys, "executable", str(hanging))
+    monkeypatch.setattr(child, "_ENDING_SECONDS", 0.2, raising=False)
+    began = time.monotonic()
+    with page_beside(tmp_path / "out", "127.0.0.1", 0, None):
+        pass
+    assert time.monotonic() - began < 10
 
 
 def test_the_command_prints_where_the_metrics_are(folder: Path) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
 from page_cases import Page, event, page_folder, served
+from penstock.page import rows, windows
 from penstock.page.deadlines import asked_of
 from penstock.spark.publication.kinds import results_of
+from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
@@ -193,6 +196,48 @@ def test_the_windows_of_a_key_have_all_their_answers(page: Page) -> None:
     assert "the oldest ends 1970-01-01 02:00:00 UTC" in found["why_open"]
     oslo = page.get(f"/api/windows/hours?value=total&key={quote(json.dumps({'city': 'Oslo'}))}").json()
     assert [each["state"] for each in oslo["windows"]] == ["final", "corrected"]
+
+
+def test_of_many_answers_the_newest_are_shown(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert page.get("/api/windows/hours").json()["is_whole"] is True
+    monkeypatch.setattr(windows, "_MOST_SHOWN", 3)
+    found = page.get("/api/windows/hours").json()
+    assert (found["is_whole"], found["groups"]) == (False, [{"city": "Oslo"}])
+    assert [(each["start"], each["state"]) for each in found["windows"]] == [
+        (0, "final"),
+        (3600, "corrected"),
+    ]
+    # the first answer of the first window is not among them
+    assert [[each["value"] for each in window["revisions"]] for window in found["windows"]] == [
+        [None, 1.0],
+        [3.0, 4.0],
+    ]
+    monkeypatch.setattr(windows, "_MOST_SHOWN", 1)
+    (last,) = page.get("/api/windows/hours").json()["windows"]
+    assert (last["state"], [each["value"] for each in last["revisions"]]) == ("corrected", [None, 4.0])
+
+
+def test_of_many_rows_of_a_window_view_the_newest_are_shown(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert page.get("/api/rows/hours").json()["is_whole"] is True
+    monkeypatch.setattr(rows, "_MOST_LOOKED", 3)
+    found = page.get("/api/rows/hours").json()
+    assert ([row[0] for row in found["rows"]], found["is_whole"]) == (["Oslo", "Oslo"], False)
+    oldest_first = page.get("/api/rows/hours?order=oldest").json()
+    assert (len(oldest_first["rows"]), oldest_first["is_whole"]) == (2, False)
+
+
+def test_a_key_may_be_a_struct(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, marks, _ = window_revisions(layout, "hours", 100)
+    key = pa.array([{"name": name} for name in table.column("city").to_pylist()])
+    times = [pc.struct_field(table.column("_row"), part).combine_chunks() for part in ("start", "end")]
+    row = pa.StructArray.from_arrays([*times, key], ["start", "end", "k0"])
+    structs = table.set_column(0, "city", key).set_column(table.num_columns - 1, "_row", row)
+    monkeypatch.setattr(windows, "window_revisions", lambda *_: (structs, marks, True))
+    found = windows.read_revisions(layout, "hours", 100)
+    assert list(found.keys) == ["city"]
+    assert windows.share_within(found, BOUND) == 0.75
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from pathlib import Path
 from penstock.errors import InputError
 from penstock.page.listening import LOOPBACK, TOKEN_VARIABLE, address_of, listen, rules_of
 
+#: seconds that the page has to end, after which it is killed
+_ENDING_SECONDS = 5.0
+
 
 def page_address(text: str, option: str = "--page") -> tuple[str, int]:
     """The host and port of an option: `8080`, `0.0.0.0:8080` or `[::1]:8080`.
@@ -82,4 +85,8 @@ def page_beside(
     finally:
         # the other end sees that this one is closed
         process.stdin.close()
-        process.wait()
+        try:
+            process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

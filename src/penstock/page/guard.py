@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -19,8 +20,6 @@ _COOKIE = "penstock_token"
 MOST_ADDRESS = 100_000
 #: bytes of all headers
 _MOST_HEADERS = 16_384
-#: names of this machine in a Host header
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: the headers of every answer; uvicorn adds them, so that its own errors have them too
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -74,8 +73,11 @@ class Guard:
             return refused(413, f"The headers have more than {_MOST_HEADERS:,} bytes.")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
             return refused(413, "The page answers no request with a body.", {"connection": "close"})
-        if self._rules.is_loopback and _host(headers.get("host", "")) not in _LOOPBACK:
-            return refused(400, "The Host header must name this machine: localhost, 127.0.0.1 or [::1].")
+        if self._rules.is_loopback and not _is_loopback(headers.get("host", "")):
+            return refused(
+                400,
+                "The Host header must name this machine: localhost or a loopback address, as 127.0.0.1 or [::1].",
+            )
         return None if self._rules.token is None else self._unless_known(scope, headers, self._rules.token)
 
     def _unless_known(self, scope: Scope, headers: Headers, token: str) -> Response | None:
@@ -111,10 +113,18 @@ def refused(status: int, sentence: str, headers: MutableMapping[str, str] | None
     return JSONResponse({"error": sentence}, status, headers)
 
 
-def _host(header: str) -> str:
-    """The name in a Host header, without its port."""
+def _is_loopback(header: str) -> bool:
+    """Whether a Host header has localhost or a loopback address; any other name may lead here from a foreign page."""
     name, colon, port = header.strip().lower().rpartition(":")
-    return name if colon and port.isdigit() else header.strip().lower()
+    host = name if colon and port.isdigit() else header.strip().lower()
+    if host == "localhost":
+        return True
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host[1:-1] if is_bracketed else host)
+    except ValueError:
+        return False
+    return address.is_loopback and is_bracketed == (address.version == 6)
 
 
 def _cookies(headers: Headers) -> Iterable[Any]:

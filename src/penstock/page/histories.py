@@ -61,9 +61,13 @@ class Ring:
         self._width = self._filled = 1
 
     def add(self, **values: float | None) -> None:
-        """Adds an event; a column that is left out, or None, is unknown there."""
+        """Adds an event; a column that is left out, or None, is unknown there.
+
+        Raises:
+            TypeError, ValueError, OverflowError: a value is no number; then nothing is added.
+        """
         given = {name: values.get(name) for name in self._columns}
-        point = {name: math.nan if value is None else value for name, value in given.items()}
+        point = {name: math.nan if value is None else float(value) for name, value in given.items()}
         if self._filled < self._width:
             self._filled += 1
             for name, column in self._columns.items():
@@ -127,7 +131,7 @@ class Histories:
         if take_in is None or at is None:
             return
         # an event of another version may lack what is asked of it
-        with self._lock, suppress(KeyError, TypeError, AttributeError, ValueError):
+        with self._lock, suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
             take_in(self, at, event)
 
     def switches(self) -> list[Event]:

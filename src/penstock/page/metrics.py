@@ -2,7 +2,8 @@
 
 Counters are those of the folder since its first batch: neither a new run nor a new page begins them anew. Selections have no
 series of their own. Streams, lanes and other views have, the first `MOST` of each in the order of their declaration, so that
-a name never changes its place; the counters of the others are summed under the name `other`.
+a name never changes its place; the counters of the others are summed under the name `other`;
+what is itself called `other` is in backquotes.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def families_of(document: Document) -> Iterator[Metric]:
 
 
 def _run(document: Document) -> Iterator[Metric]:
-    told = {"version": version("penstock"), "output": _label(str(document["output"]))}
+    told = {"version": version("penstock"), "output": _bounded(str(document["output"]))}
     yield InfoMetricFamily("penstock_run", "The results folder, and the version that reads it.", value=told)
     state = GaugeMetricFamily(
         "penstock_run_state", "1 for the state of the run, 0 for others.", labels=["state"]
@@ -277,5 +278,12 @@ def _switches(streams: Mapping[str, Document], views: Mapping[str, Document]) ->
 
 
 def _label(text: str) -> str:
-    """A name as a label: of bounded length, and without what is no Unicode."""
+    """A name as a label: a bounded text other than OTHER."""
+    shown = _bounded(text)
+    # one more pair of backquotes each, so that no two names become one
+    return f"`{shown}`" if shown.strip("`") == OTHER else shown
+
+
+def _bounded(text: str) -> str:
+    """A text of bounded length, without what is no Unicode."""
     return cut(text).encode("utf-8", "replace").decode()

@@ -236,7 +236,7 @@ class Routes:
             return Response(media_type="text/event-stream")
         if self._clients >= _MOST_CLIENTS:
             raise HTTPException(503, f"The page follows changes for {_MOST_CLIENTS} clients at most.")
-        await to_thread.run_sync(self._reader.current)
+        await to_thread.run_sync(self._reader.current, limiter=self._workers)
         return StreamingResponse(self._events(), media_type="text/event-stream")
 
     async def _events(self) -> AsyncIterator[bytes]:

@@ -34,7 +34,9 @@ ORDERS = ("newest", "oldest")
 def rows_answer(
     layout: Layout, snapshot: Snapshot, asked: str, *, offset: int, limit: int, search: str, order: str
 ) -> bytes:
-    """Some rows of a view.
+    """Some rows of a view, among the first _MOST_LOOKED in this order.
+
+    `looked` says how many were looked at, `is_whole` whether none that is asked for was left out for that bound.
 
     Args:
         layout: of the results folder.
@@ -50,13 +52,16 @@ def rows_answer(
     """
     name = snapshot.views.index.named(asked)
     known = snapshot.views.line(name)["rows"]
-    schema, batches = _batches(layout, name, newest_first=order == "newest")
+    schema, batches, is_whole = _batches(layout, name, newest_first=order == "newest")
     taken: list[pa.RecordBatch] = []
     found = looked = 0
-    is_whole = True
+    is_counted = True
     for batch in batches:
-        if looked >= _MOST_LOOKED or (not search and known is not None and found >= offset + limit):
-            is_whole = False
+        if not search and known is not None and found >= offset + limit:
+            is_counted = False
+            break
+        if looked >= _MOST_LOOKED:
+            is_counted = is_whole = False
             break
         looked += batch.num_rows
         rows = rows_with(batch, search) if search else batch
@@ -72,9 +77,10 @@ def rows_answer(
             "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
             "rows": [list(row) for row in zip(*columns, strict=True)],
             # rows may have come since the snapshot
-            "count": found if is_whole or search or known is None else max(found, known),
+            "count": found if is_counted or search or known is None else max(found, known),
             "offset": offset,
-            "is_whole": is_whole or not search,
+            "looked": looked,
+            "is_whole": is_whole,
         }
     )
 
@@ -89,7 +95,7 @@ def rows_file(layout: Layout, snapshot: Snapshot, asked: str, file_format: str, 
         file_format: one of FORMATS.
         search: text that a cell must have, in any case; "" for all rows.
     """
-    schema, batches = _batches(layout, snapshot.views.index.named(asked), newest_first=True)
+    schema, batches, _ = _batches(layout, snapshot.views.index.named(asked), newest_first=True)
     chosen = _first(batches, search)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
     try:
@@ -111,12 +117,15 @@ def file_name(view: str, file_format: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', view)[:80]}.{file_format}"
 
 
-def _batches(layout: Layout, view: str, *, newest_first: bool) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _batches(
+    layout: Layout, view: str, *, newest_first: bool
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
+    """The columns of a view, its rows, and whether none is left out: a window view has those of its newest revisions."""
     try:
         found = plain_batches(layout, view, newest_first=newest_first)
         if found is not None:
-            return found
-        plain = plain_rows(layout, view, 0)
+            return *found, True
+        plain = plain_rows(layout, view, 0, most_read=_MOST_LOOKED)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         plain = None
     if plain is None:
@@ -127,7 +136,7 @@ def _batches(layout: Layout, view: str, *, newest_first: bool) -> tuple[pa.Schem
     rows = plain.rows
     if newest_first:
         rows = rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))
-    return rows.schema, iter(rows.to_batches())
+    return rows.schema, iter(rows.to_batches()), plain.is_whole
 
 
 def _first(batches: Iterator[pa.RecordBatch], search: str) -> Iterator[pa.RecordBatch]:

@@ -28,34 +28,37 @@ _REQUEST_SECONDS, _TAKING_SECONDS, _IDLE_SECONDS = 10.0, 30.0, 15
 class BoundedProtocol(H11Protocol):
     """HTTP/1.1 that closes connections whose requests or readers are too slow."""
 
-    _timer: asyncio.TimerHandle | None = None
+    _arriving: asyncio.TimerHandle | None = None
+    _taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes a connection."""
         super().connection_made(transport)
-        self._limit(_REQUEST_SECONDS)
+        self._arriving = self._limit(_REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Takes bytes; the time for a request is not prolonged by them."""
+        """Takes bytes; they prolong neither the time for a request nor that for taking an answer."""
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._unlimit()
-        elif self._timer is None:
-            self._limit(_REQUEST_SECONDS)
+            _cancel(self._arriving)
+            self._arriving = None
+        elif self._arriving is None:
+            self._arriving = self._limit(_REQUEST_SECONDS)
 
     def pause_writing(self) -> None:
         """Waits for a client that does not read."""
         super().pause_writing()
-        self._limit(_TAKING_SECONDS)
+        self._taking = self._limit(_TAKING_SECONDS)
 
     def resume_writing(self) -> None:
         """Goes on."""
         super().resume_writing()
-        self._unlimit()
+        _cancel(self._taking)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
-        self._unlimit()
+        _cancel(self._arriving)
+        _cancel(self._taking)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -73,14 +76,13 @@ class BoundedProtocol(H11Protocol):
         )
         self.transport.close()
 
-    def _limit(self, seconds: float) -> None:
-        self._unlimit()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
+    def _limit(self, seconds: float) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, self.transport.abort)
 
-    def _unlimit(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 class PageServer(uvicorn.Server):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.errors import InputError, PenstockError, UnknownNameError
+from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.details import why_open
 from penstock.page.answers import cut, encoded, seconds, short_name
-from penstock.page.cells import Cell, cells_of
+from penstock.page.cells import Cell, cells_of, texts_of
 from penstock.page.folder import Snapshot
 from penstock.page.overview import points
 from penstock.page.views import kind_of
@@ -25,10 +26,14 @@ from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, ROW, SLACK, UPSERT
 from penstock.spark.storage.layout import Layout
 
+_log = logging.getLogger(__name__)
+
 #: views of one answer, groups and windows of a view's page, revisions of a window
 _MOST_VIEWS, _MOST_GROUPS, _MOST_WINDOWS, _MOST_REVISIONS = 1_000, 200, 300, 50
 #: rows of a view that are looked at for how many answers were within the bound
 _MOST_ROWS = 500_000
+#: revisions of a view that are looked at for its page, the newest
+_MOST_SHOWN = 200_000
 #: seconds that one answer spends on that, and after which a view is looked at again where it has new rows
 _JUDGING_SECONDS, _JUDGED_SECONDS = 0.5, 10.0
 _WINDOW = ("start", "end")
@@ -39,7 +44,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Revisions:
-    """All revisions of a window view's rows.
+    """The newest revisions of a window view's rows.
 
     Attributes:
         table: see `window_revisions`.
@@ -48,6 +53,7 @@ class Revisions:
         values: the columns that are neither keys nor windows.
         rows: a number for each row (window and key) of the results, at each revision.
         order: positions by row, its revisions in order.
+        is_whole: whether these are all revisions.
     """
 
     table: pa.Table
@@ -56,6 +62,7 @@ class Revisions:
     values: Sequence[str]
     rows: Ints
     order: Ints
+    is_whole: bool
 
     def mark(self, name: str) -> pa.ChunkedArray:
         """A column of MARKS."""
@@ -68,9 +75,9 @@ class Revisions:
         return found
 
 
-def read_revisions(layout: Layout, view: str) -> Revisions:
-    """All revisions of a window view's rows; raises what `window_revisions` raises."""
-    table, marks = window_revisions(layout, view)
+def read_revisions(layout: Layout, view: str, most: int) -> Revisions:
+    """The newest revisions of a window view's rows, `most` at the most; raises what `window_revisions` raises."""
+    table, marks, is_whole = window_revisions(layout, view, most)
     row = table.column(ROW)
     parts = [field.name for field in row.type if field.name not in _WINDOW]
     own = table.column_names[: table.column_names.index(marks[REVISION])]
@@ -85,21 +92,45 @@ def read_revisions(layout: Layout, view: str) -> Revisions:
     ]
     rows = np.zeros(table.num_rows, np.int64)
     for part in [*_WINDOW, *parts]:
-        codes = pc.struct_field(row, part).combine_chunks().dictionary_encode(null_encoding="encode").indices
-        rows = np.unique(rows * (table.num_rows + 1) + codes.to_numpy(), return_inverse=True)[1].astype(
-            np.int64
-        )
+        codes = _codes(pc.struct_field(row, part))
+        rows = np.unique(rows * (table.num_rows + 1) + codes, return_inverse=True)[1].astype(np.int64)
     revisions = table.column(marks[REVISION]).to_numpy()
-    return Revisions(table, marks, keys, others, rows, np.lexsort((revisions, rows)).astype(np.int64))
+    order = np.lexsort((revisions, rows)).astype(np.int64)
+    return Revisions(table, marks, keys, others, rows, order, is_whole)
+
+
+def _codes(values: pa.ChunkedArray) -> Ints:
+    """A number for each value, equal ones the same; of structs and lists those of one text are equal."""
+    own = values.combine_chunks()
+    if pa.types.is_nested(own.type):
+        own = pa.array(texts_of(own), pa.string())
+    found: Ints = own.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a view was judged by.
+
+    Attributes:
+        rows: that it had then.
+        at: when that began, on the monotonic clock.
+        share: see `share_within`.
+    """
+
+    rows: int = -1
+    at: float = -_JUDGED_SECONDS
+    share: float | None = None
 
 
 class Judgements:
     """Shares of final windows whose early answers were within the bound, worked out a little at a time; any thread may ask."""
 
     def __init__(self) -> None:
+        #: nothing is read while a thread has it
         self._lock = threading.Lock()
-        #: by view: its rows then, when that was, and the share
-        self._known: dict[str, tuple[int, float, float | None]] = {}
+        self._known: dict[str, _Judged] = {}
+        self._judging: set[str] = set()
 
     def of(
         self, layout: Layout, views: Mapping[str, Mapping[str, Any]], budget: float
@@ -112,17 +143,37 @@ class Judgements:
             budget: seconds to work out others.
         """
         until = time.monotonic() + budget
+        for name in self._oldest_first(views):
+            now = time.monotonic()
+            if now >= until:
+                break
+            rows = views[name].get("rows") or 0
+            if self._begins(name, rows, now):
+                share = None
+                try:
+                    share = _within(layout, name, views[name])
+                finally:
+                    self._end(name, _Judged(rows, now, share))
         with self._lock:
-            for name, view in sorted(
-                views.items(), key=lambda each: self._known.get(each[0], (0, 0.0, None))[1]
-            ):
-                now = time.monotonic()
-                if now >= until:
-                    break
-                rows, judged, _ = self._known.get(name, (-1, -_JUDGED_SECONDS, None))
-                if rows != view.get("rows") and now - judged >= _JUDGED_SECONDS:
-                    self._known[name] = (view.get("rows") or 0, now, _within(layout, name, view))
-            return {name: self._known[name][2] if name in self._known else None for name in views}
+            return {name: self._known.get(name, _Judged()).share for name in views}
+
+    def _oldest_first(self, views: Iterable[str]) -> list[str]:
+        with self._lock:
+            return sorted(views, key=lambda name: self._known.get(name, _Judged()).at)
+
+    def _begins(self, name: str, rows: int, now: float) -> bool:
+        """Whether a view is to be judged, and no other thread does that."""
+        with self._lock:
+            known = self._known.get(name, _Judged())
+            if name in self._judging or rows == known.rows or now - known.at < _JUDGED_SECONDS:
+                return False
+            self._judging.add(name)
+            return True
+
+    def _end(self, name: str, judged: _Judged) -> None:
+        with self._lock:
+            self._judging.remove(name)
+            self._known[name] = judged
 
 
 def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
@@ -130,8 +181,11 @@ def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
     if bound is None or not view.get("final") or (view.get("rows") or 0) > _MOST_ROWS:
         return None
     try:
-        return share_within(read_revisions(layout, name), bound)
-    except PenstockError:
+        found = read_revisions(layout, name, _MOST_ROWS)
+        return share_within(found, bound) if found.is_whole else None
+    except Exception as error:
+        # what one view has must not keep the others from their answers
+        _log.warning("cannot judge the windows of %s: %s: %s", name[:100], type(error).__name__, error)
         return None
 
 
@@ -230,7 +284,7 @@ def window_answer(
     key: str | None,
     value: str | None,
 ) -> bytes:
-    """The windows of one view and key.
+    """The windows of one view and key, among the newest _MOST_SHOWN revisions; `is_whole` says whether these are all.
 
     Args:
         layout: of the results folder.
@@ -259,13 +313,28 @@ def window_answer(
         "view": {**_line(snapshot, name, within, 600), "name": name},
         "why_open": open_why,
         **{"keys": [], "values": [], "groups": [], "key": {}, "value": value or "", "windows": []},
+        "is_whole": True,
     }
     try:
-        found = read_revisions(layout, name)
+        found = read_revisions(layout, name, _MOST_SHOWN)
     except UnknownNameError:
         # it has not answered yet
         return encoded(answer)
-    return encoded({**answer, **_windows(found, wanted, value)})
+    shown = _windows(found, wanted, value)
+    if not found.is_whole and kind_of(entry) == "windows":
+        for window in shown["windows"]:
+            _leave_open(window)
+    return encoded({**answer, **shown, "is_whole": found.is_whole})
+
+
+def _leave_open(window: dict[str, Any]) -> None:
+    """Puts an unknown first answer before the revisions of a window whose own is not among the newest."""
+    first = window["revisions"][0]
+    if first["revision"] > 0:
+        unknown = dict.fromkeys(("value", "coverage", "slack"))
+        window["revisions"].insert(0, {**unknown, "revision": 0, "is_final": False})
+        if window["state"] != "final":
+            window["state"] = "corrected"
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -312,8 +381,7 @@ def _groups(found: Revisions) -> tuple[list[dict[str, Cell]], Ints]:
     """The keys that the rows have, and of each row the number of its own."""
     codes = np.zeros(found.table.num_rows, np.int64)
     for values in found.keys.values():
-        own = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-        codes = np.unique(codes * (len(codes) + 1) + own, return_inverse=True)[1].astype(np.int64)
+        codes = np.unique(codes * (len(codes) + 1) + _codes(values), return_inverse=True)[1].astype(np.int64)
     _, places = np.unique(codes, return_index=True)
     columns = [cells_of(values.take(pa.array(places))) for values in found.keys.values()]
     groups = (

@@ -55,10 +55,12 @@ class PlainRows:
     Attributes:
         rows: the first of them.
         count: how many there are.
+        is_whole: whether none was left out because more revisions are published than `most_read`.
     """
 
     rows: pa.Table
     count: int
+    is_whole: bool = True
 
 
 def plain_rows(
@@ -69,6 +71,7 @@ def plain_rows(
     definition: int | None = None,
     all_definitions: bool = False,
     final_only: bool = False,
+    most_read: int | None = None,
 ) -> PlainRows | None:
     """The rows of a view as `results` or `changes` would give them; None where it takes Spark to compute them.
 
@@ -78,6 +81,7 @@ def plain_rows(
         limit: rows at the most; 0 for all of them.
         revisions: whether every revision of a window view is wanted, or what was told and withdrawn of a join view.
         definition, all_definitions, final_only: see `read.results`.
+        most_read: revisions of a window view's rows that are read at the most, the newest; None: all.
 
     Raises:
         InputError: the folder is none of Penstock's or is damaged (`DamagedError`), or what is asked for does not go together.
@@ -91,7 +95,7 @@ def plain_rows(
         if LANES in entry:
             return _joined_rows(layout, entry, limit, revisions)
         if not is_selection(entry):
-            return _window_rows(layout, name, entry, limit, revisions, final_only)
+            return _window_rows(layout, name, entry, limit, revisions, final_only, most_read)
         return _selected(layout, name, entry, limit, all_definitions)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         return None
@@ -133,15 +137,16 @@ def plain_batches(
     return chosen.schema(*selected), _rows(files, *selected, chosen, newest_first)
 
 
-def window_revisions(layout: Layout, view: str) -> tuple[pa.Table, MarkNames]:
-    """Every revision of the rows of a window view, as its newest definition has published them.
+def window_revisions(layout: Layout, view: str, most: int) -> tuple[pa.Table, MarkNames, bool]:
+    """The newest revisions of the rows of a window view, as its newest definition has published them.
 
     Args:
         layout: the results folder.
         view: the view's name.
+        most: revisions at the most.
 
     Returns:
-        The view's own columns, MARKS and ROW (`window_schemas`), and how MARKS are called.
+        The view's own columns, MARKS and ROW (`window_schemas`), how MARKS are called, and whether these are all revisions.
 
     Raises:
         InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
@@ -151,14 +156,19 @@ def window_revisions(layout: Layout, view: str) -> tuple[pa.Table, MarkNames]:
     if LANES in entry:
         raise UnknownNameError(f"View {name} is a join view; it has no windows.")
     readable = require_readable(layout, entry["stream"], name, entry["id"])
-    return _published(layout, entry["stream"], name, readable), readable.marks
+    table, is_whole = _published(layout, entry["stream"], name, readable, most)
+    return table, readable.marks, is_whole
 
 
-def _published(layout: Layout, stream: str, view: str, readable: ReadableView) -> pa.Table:
-    """Every revision of a window view's rows, all columns."""
+def _published(
+    layout: Layout, stream: str, view: str, readable: ReadableView, most: int | None
+) -> tuple[pa.Table, bool]:
+    """The newest revisions of a window view's rows, all columns, and whether these are all; `most` None: all."""
     whole = arrow_schema(readable.schema)
-    files = published_paths(layout, results_of(stream), view_kind(readable.operator, view))
-    return pa.Table.from_batches(_read(list(files), whole), whole)
+    files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
+    if most is None:
+        return pa.Table.from_batches(_read(files, whole), whole), True
+    return _read_newest(files, whole, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +310,13 @@ def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -
 
 
 def _window_rows(
-    layout: Layout, view: str, entry: Mapping[str, Any], limit: int, revisions: bool, final_only: bool
+    layout: Layout,
+    view: str,
+    entry: Mapping[str, Any],
+    limit: int,
+    revisions: bool,
+    final_only: bool,
+    most_read: int | None,
 ) -> PlainRows | None:
     stream = entry["stream"]
     readable = require_readable(layout, stream, view, entry["id"])
@@ -309,7 +325,7 @@ def _window_rows(
     whole = arrow_schema(readable.schema)
     names = [name for name in whole.names if name != ROW] if revisions else readable.columns.names
     schema = pa.schema([whole.field(name) for name in names])
-    table = _published(layout, stream, view, readable)
+    table, is_whole = _published(layout, stream, view, readable, most_read)
     rows = table if revisions else _newest(table)
     if final_only:
         marks = readable.marks
@@ -319,7 +335,7 @@ def _window_rows(
         rows, names = rows.append_column(added, corrected), [*names, added]
         schema = schema.append(pa.field(added, pa.bool_()))
     kept = _ordered(rows.select(names).cast(schema))
-    return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows)
+    return PlainRows(kept.slice(0, limit) if limit else kept, kept.num_rows, is_whole)
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
@@ -363,6 +379,28 @@ def _read(files: Sequence[Path], schema: pa.Schema, newest_first: bool = False) 
     for path in files:
         for batch in batches_of(path, schema.names):
             yield conform(batch, schema)
+
+
+def _read_newest(files: Sequence[Path], schema: pa.Schema, most: int) -> tuple[pa.Table, bool]:
+    """The last rows of files, `most` at the most, and whether these are all; other row groups are not read."""
+    groups: list[tuple[Path, int]] = []
+    rows = 0
+    for path in reversed(files):
+        if rows > most:
+            break
+        metadata = metadata_of(path)
+        for group in reversed(range(metadata.num_row_groups)):
+            if rows > most:
+                break
+            groups.append((path, group))
+            rows += metadata.row_group(group).num_rows
+    batches = (
+        conform(batch, schema)
+        for path, group in reversed(groups)
+        for batch in batches_of(path, schema.names, [group])
+    )
+    table = pa.Table.from_batches(batches, schema)
+    return table.slice(max(0, rows - most)), rows <= most
 
 
 def _newest(table: pa.Table) -> pa.Table:

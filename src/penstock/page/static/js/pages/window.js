@@ -21,6 +21,7 @@ export const view = (found, { name, choose }) => [
   h("div", { class: "top" }, crumbs("windows", "Windows"),
     heading(name, badge(found.view.state), h("a", { class: "button", href: named("/queries", name) }, "Its text and rows"))),
   found.why_open ? h("p", { class: "note" }, h("strong", null, "Why the oldest window is not final yet: "), found.why_open) : null,
+  found.is_whole ? null : h("p", { class: "note" }, "The view has many rows: the page shows the newest of them. A first answer that is not among them is left open."),
   card(facts(standing(found.view))),
   h("div", { class: "tools" },
     found.groups.length > 1 || found.keys.length
