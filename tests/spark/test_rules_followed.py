@@ -96,6 +96,21 @@ def test_a_watched_script_keeps_its_rules(spark: SparkSession, folder: Path) -> 
     assert sorted(engine.views) == ["every", "north"]
 
 
+def test_functions_take_the_rows_of_views_over_other_rules(spark: SparkSession, folder: Path) -> None:
+    over = (
+        "CREATE VIEW high AS SELECT id FROM swiss WHERE id < 10; CREATE VIEW higher AS SELECT id FROM high; "
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT id FROM higher;"
+    )
+    engine = Engine(spark).execute(_script(folder) + over)
+    for view in ("swiss", "high", "higher"):
+        engine.sink(view, lambda rows, batch: None)  # noqa: ARG005 - a sink takes both
+    before = engine._declared.sinks
+    engine.reconcile(_script(folder).replace("*.sql", "[ns]*.sql") + over)
+    after = engine._declared.sinks
+    told = [sorted((sink.view, sink.text) for sink in sinks) for sinks in (before, after)]
+    assert told[0] == told[1]
+
+
 def test_a_script_has_views_and_inserts_over_those_of_its_rules(spark: SparkSession, folder: Path) -> None:
     (folder / "rules" / "few.sql").write_text("SELECT id FROM every WHERE id < 3")
     over = (

@@ -146,7 +146,7 @@ class Declaring:
         over = [name for name in staged.dependents(dropped) if name in wanted or name in targets]
         for name in (*over, *dropped):
             staged.drop(name)
-        staged.sinks = [sink for sink in staged.sinks if sink.view not in over]
+        staged.sinks = [sink for sink in staged.sinks if not sink.text or sink.view not in over]
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
         new_rules = [rules for rules in parsed.rules if rules.path not in kept_rules]
         due = [view for name, view in wanted.items() if name in changed or name in over]

@@ -210,10 +210,13 @@ def _lost(staged: Declared, rules: RuleSet, catalog: Mapping[str, Any]) -> Itera
     named = {each.name.upper(): each for each in rules.refused if each.name is not None}
     unclear = {each.file: each for each in rules.refused if each.name is None}
     files = {name: file for file, names in catalog.get("rules", {}).items() for name in names}
+    read = {file for each in staged.rules.values() for file in each.files.read}
     for name in views:
-        refused = named.get(name.upper()) or unclear.get(files.get(name, ""))
-        if refused is None and "rules" not in catalog:
-            # a file that does not say what it declares may have declared any of them
+        file = files.get(name)
+        refused = named.get(name.upper()) or unclear.get(file or "")
+        has_moved = file is not None and file not in read
+        if refused is None and (has_moved or "rules" not in catalog):
+            # a file that does not say what it declares may declare any of them
             refused = next(iter(unclear.values()), None)
         if refused is not None:
             yield name, refused
