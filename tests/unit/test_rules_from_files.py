@@ -420,6 +420,30 @@ def test_views_of_a_script_are_parted_by_whether_they_need_rules() -> None:
     rule_sets.refuse_unknown(declared, over)
 
 
+def test_what_needs_views_of_rules_with_mistakes_waits(tmp_path: Path) -> None:
+    for name, text in {"good": "value = 1", "bad": "wrong = 1"}.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    script = parse_script(
+        f"{TABLE}CREATE VIEWS FROM 'a.sql' ON cups; CREATE VIEW a AS SELECT * FROM good; CREATE VIEW b AS SELECT * FROM BAD;"
+        "CREATE VIEW c AS SELECT * FROM B; CREATE VIEW d AS SELECT * FROM a; CREATE VIEW e AS SELECT * FROM nowhere;"
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM c; INSERT INTO shown SELECT * FROM good;"
+    )
+
+    def waiting() -> list[str]:
+        engine = Engine(f"{tmp_path}/*.sql")
+        engine.follow()
+        engine.declared.waiting = rule_sets.after_refused(engine.declared, script.views)[1]
+        engine.declared.waiting += rule_sets.after_refused(engine.declared, script.inserts)[1]
+        return [each.name if isinstance(each, CreateView) else each.text for each in engine.declared.waiting]
+
+    assert waiting() == ["b", "c", "SELECT * FROM c"]
+    # a file that does not say what it declares may declare what is missing
+    (tmp_path / "bad.sql").write_bytes(b"value = '\xff'")
+    assert waiting() == ["b", "c", "e", "SELECT * FROM c"]
+    (tmp_path / "bad.sql").unlink()
+    assert waiting() == []
+
+
 def stored(**views: str) -> dict[str, Any]:
     """A catalog of these views: name -> SQL."""
     return {"views": {name: {"sql": sql, "projection": None} for name, sql in views.items()}}

@@ -10,7 +10,7 @@ from penstock.errors import DuplicateNameError, InputError, UnknownNameError
 from penstock.spark.declared import Declared, Mistake, RuleSet
 from penstock.spark.reporting.definitions import is_selection
 from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text
-from penstock.sql.script.statements import CreateView, Query, sources_of
+from penstock.sql.script.statements import CreateView, InsertInto, Query, sources_of
 
 #: adds or redefines views, all of them or none
 Declare = Callable[[Declared, Mapping[str, CreateView]], None]
@@ -108,6 +108,27 @@ def before_rules(
         else:
             over[view.name] = view
     return first, over
+
+
+def after_refused(
+    declared: Declared, statements: Iterable[CreateView | InsertInto]
+) -> tuple[list[CreateView | InsertInto], list[CreateView | InsertInto]]:
+    """Statements of a script: those that can be declared or never can, and those that need views of rules with mistakes."""
+    known = {name.upper() for name in declared.names}
+    refused = [each for rules in declared.rules.values() for each in rules.refused]
+    # a file that does not say what it declares may declare any of them
+    is_unclear = any(each.name is None for each in refused)
+    late = {each.name.upper() for each in refused if each.name is not None}
+    late |= {each.name.upper() for each in declared.waiting if isinstance(each, CreateView)}
+    now: list[CreateView | InsertInto] = []
+    after: list[CreateView | InsertInto] = []
+    for statement in statements:
+        missing = {source.upper() for source, _ in sources_of(statement.query)} - known
+        is_late = bool(missing) and (is_unclear or not late.isdisjoint(missing))
+        (after if is_late else now).append(statement)
+        if isinstance(statement, CreateView):
+            (late if is_late else known).add(statement.name.upper())
+    return now, after
 
 
 def refuse_unknown(
