@@ -34,7 +34,7 @@ class Judged:
     Attributes:
         text: Spark SQL.
         kind: `and`, `or`, `not`, `is`, or `test` for one that compares values.
-        verdict: true, false, NULL; error where Spark cannot compute it, unless another part decides a conjunction or disjunction.
+        verdict: true, false, NULL; error where Spark cannot compute it and the parts that it can compute do not decide it.
         error: why Spark cannot compute it; None if it can.
         values: what a test compares.
         parts: the conditions within it.

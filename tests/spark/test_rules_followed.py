@@ -96,6 +96,21 @@ def test_a_watched_script_keeps_its_rules(spark: SparkSession, folder: Path) -> 
     assert sorted(engine.views) == ["every", "north"]
 
 
+def test_functions_take_the_rows_of_views_over_other_rules(spark: SparkSession, folder: Path) -> None:
+    over = (
+        "CREATE VIEW high AS SELECT id FROM swiss WHERE id < 10; CREATE VIEW higher AS SELECT id FROM high; "
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT id FROM higher;"
+    )
+    engine = Engine(spark).execute(_script(folder) + over)
+    for view in ("swiss", "high", "higher"):
+        engine.sink(view, lambda rows, batch: None)  # noqa: ARG005 - a sink takes both
+    before = engine._declared.sinks
+    engine.reconcile(_script(folder).replace("*.sql", "[ns]*.sql") + over)
+    after = engine._declared.sinks
+    told = [sorted((sink.view, sink.text) for sink in sinks) for sinks in (before, after)]
+    assert told[0] == told[1]
+
+
 def test_a_script_has_views_and_inserts_over_those_of_its_rules(spark: SparkSession, folder: Path) -> None:
     (folder / "rules" / "few.sql").write_text("SELECT id FROM every WHERE id < 3")
     over = (
@@ -121,7 +136,9 @@ def test_a_script_has_views_and_inserts_over_those_of_its_rules(spark: SparkSess
     with pytest.raises(
         SqlError, match=r"View broken is not declared, because its rule has a mistake: .*:2: "
     ) as told:
-        Engine(spark).execute(_script(folder) + "CREATE VIEW x AS SELECT id FROM broken")
+        Engine(spark).execute(_script(folder) + "CREATE VIEW x AS SELECT id FROM broken").start(
+            folder / "new"
+        )
     assert told.value.text[told.value.start : told.value.end] == "broken"
     insertion = "CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM nowhere"
     for text in ("CREATE VIEW x AS SELECT id FROM nowhere", insertion):
@@ -129,6 +146,28 @@ def test_a_script_has_views_and_inserts_over_those_of_its_rules(spark: SparkSess
             UnknownNameError, match=r"nowhere does not exist, in the script or in a file of CREATE VIEWS"
         ):
             Engine(spark).execute(f"{_script(folder)} {text}")
+
+
+def test_a_restart_keeps_what_selects_from_rules_with_mistakes(spark: SparkSession, folder: Path) -> None:
+    script = _script(folder) + (
+        "CREATE VIEW high AS SELECT id FROM swiss WHERE id < 10; CREATE VIEW higher AS SELECT id FROM HIGH; "
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT id FROM north WHERE id > 1;"
+    )
+    engine = Engine(spark).execute(script)
+    with engine.start(folder / "out", trigger=Trigger.available_now()) as run:
+        run.await_termination()
+    (folder / "rules" / "swiss.sql").write_text("town = 'Bern'")
+    (folder / "rules" / "north.sql").write_bytes(b"city = '\xff'")
+    (folder / "in" / "1.csv").write_text("7,Bern\n8,Oslo\n")
+    again = Engine(spark).execute(script)
+    assert (list(again.views), len(again.refused_rules)) == (["every"], 3)
+    with again.start(folder / "out", trigger=Trigger.available_now()) as run:
+        run.await_termination()
+        insert = next(name for name in again.views if name.startswith("insert_into_shown"))
+        for view, ids in {"higher": [1, 7], insert: [2, 8]}.items():
+            assert [row.id for row in run.results(view).orderBy("id").collect()] == ids
+    assert sorted(again.views) == sorted(engine.views)
+    assert len(again._declared.sinks) == 1
 
 
 def test_check_prints_a_line_for_each_rule_with_a_mistake(

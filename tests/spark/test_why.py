@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from forms import ALL
 from penstock.cli.main import main
 from penstock.errors import InputError, UnknownNameError
-from penstock.provenance import Judged
+from penstock.provenance import Judged, Verdict
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.engine import Engine
-from penstock.spark.provenance.verdicts import answers, judged, texts_of
-from penstock.sql.conditions.outline import outline
+from penstock.spark.provenance.verdicts import Answer, answers, holds, judged, texts_of
+from penstock.sql.conditions.outline import Outline, outline
 from penstock.testing.queries import QueryGenerator
 from penstock.trigger import Trigger
 
@@ -135,6 +136,73 @@ def test_a_part_that_raises_says_why(engine: Engine) -> None:
     assert "Division by zero" in raised.error
     assert raised.values[1].error == raised.error
     assert engine.why("share", '{"id": -1, "amount": 0}').verdict == "false"
+
+
+#: conditions of a tuple with a = 2, b = 0, for which 10 / b raises
+_RAISING: dict[str, Verdict] = {
+    "NOT (10 / b > 0 AND a = 1)": "true",
+    "NOT (10 / b > 0 OR a = 2)": "false",
+    "NOT (10 / b > 0 OR a = 1)": "error",
+    "NOT (NOT (10 / b > 0 AND a = 1))": "false",
+    "(10 / b > 0 AND a = 1) IS FALSE": "true",
+    "(10 / b > 0 AND a = 1) IS NOT NULL": "true",
+    "(10 / b > 0 AND a = 1) IS NULL": "false",
+    "(10 / b > 0 AND a = NULL) IS NOT TRUE": "true",
+    "(10 / b > 0 AND a = 2) IS NOT TRUE": "error",
+    "(10 / b > 0 OR a = 2) IS TRUE": "true",
+    "(10 / b > 0) IS NULL": "error",
+}
+
+
+class _RaisingConditions(QueryGenerator):
+    """Conditions over tests of which some raise where `b` is 0."""
+
+    def predicate(self, schema: pa.Schema) -> str:  # noqa: ARG002 - the tests are given
+        return self.random.choice(["10 / b > 0", "a = 1", "a > 1", "5 / b = a"])
+
+
+def test_what_raises_is_decided_by_other_parts_as_in_the_engine(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    tuples = [(a, b) for a in (1, 2, None) for b in (0, 5, None)]
+    (tmp_path / "in" / "0.json").write_text("\n".join(json.dumps({"a": a, "b": b}) for a, b in tuples))
+    generator = _RaisingConditions(11)
+    conditions = [*_RAISING, *(generator.condition(pa.schema([]), 3) for _ in range(PAIRS // 2))]
+    views = "".join(
+        f"CREATE VIEW v{number} AS SELECT * FROM t WHERE {text};" for number, text in enumerate(conditions)
+    )
+    engine = Engine(spark).execute(
+        f"CREATE TABLE t (a INT, b INT) USING json OPTIONS (path '{tmp_path}/in');{views}"
+    )
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now(ended=True)) as run:
+        run.await_termination()
+        names = {f"v{number}": text for number, text in enumerate(conditions)}
+        matched = {
+            text: {(row.a, row.b) for row in run.results(name).collect()} for name, text in names.items()
+        }
+    outlines = {text: outline(text) for text in conditions}
+    frame = spark.createDataFrame(tuples, "a INT, b INT").coalesce(1)
+    columns = [holds(spark, each).alias(f"_{number}") for number, each in enumerate(outlines.values())]
+    held = {(row.a, row.b): row[2:] for row in frame.select("a", "b", *columns).collect()}
+    for a, b in tuples:
+        tests = answers(
+            frame.where(F.col("a").eqNullSafe(a) & F.col("b").eqNullSafe(b)),
+            {text for each in outlines.values() for text in _tests(each)},
+        )
+        for (text, each), is_held in zip(outlines.items(), held[a, b], strict=True):
+            found = {part: tests.get(part, Answer(error="raised")) for part in texts_of(each, [])}
+            verdict = judged(each, [], found).verdict
+            is_matched = (a, b) in matched[text]
+            assert (verdict == "true", bool(is_held)) == (is_matched, is_matched), (text, a, b, verdict)
+    for text, verdict in _RAISING.items():
+        found_ = engine.why(f"v{conditions.index(text)}", {"a": 2, "b": 0})
+        assert (text, found_.verdict) == (text, verdict)
+
+
+def _tests(part: Outline) -> list[str]:
+    """The tests of a condition, and what they compare."""
+    if part.kind == "test":
+        return [part.text, *part.operands]
+    return [text for each in part.parts for text in _tests(each)]
 
 
 def test_a_record_that_does_not_fit_is_set_aside_with_the_reason_of_the_ingest(

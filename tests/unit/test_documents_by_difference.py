@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,6 +229,22 @@ def test_a_reader_follows_a_catalog_whose_base_is_replaced_meanwhile(
         return made(layout)
 
     monkeypatch.setattr(catalog, "catalog_bases", replaced_first)
+    assert {each["condition"] for each in read_catalog(layout)["views"].values()} == {"id > 2"}
+
+
+def test_a_base_that_leaves_while_it_is_read_is_a_missing_one(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(CatalogWriter(layout), many())
+    made = bases.BASE
+
+    def read_late(path: Path) -> dict[str, Any] | None:
+        monkeypatch.setattr(bases, "BASE", made)
+        write(CatalogWriter(layout), {name: view(name, "id > 2") for name in many()})
+        assert not path.exists()
+        return made.read(path)
+
+    monkeypatch.setattr(bases, "BASE", SimpleNamespace(read=read_late, kind=made.kind))
     assert {each["condition"] for each in read_catalog(layout)["views"].values()} == {"id > 2"}
 
 

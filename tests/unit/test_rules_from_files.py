@@ -420,6 +420,30 @@ def test_views_of_a_script_are_parted_by_whether_they_need_rules() -> None:
     rule_sets.refuse_unknown(declared, over)
 
 
+def test_what_needs_views_of_rules_with_mistakes_waits(tmp_path: Path) -> None:
+    for name, text in {"good": "value = 1", "bad": "wrong = 1"}.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    script = parse_script(
+        f"{TABLE}CREATE VIEWS FROM 'a.sql' ON cups; CREATE VIEW a AS SELECT * FROM good; CREATE VIEW b AS SELECT * FROM BAD;"
+        "CREATE VIEW c AS SELECT * FROM B; CREATE VIEW d AS SELECT * FROM a; CREATE VIEW e AS SELECT * FROM nowhere;"
+        "CREATE TABLE shown USING console; INSERT INTO shown SELECT * FROM c; INSERT INTO shown SELECT * FROM good;"
+    )
+
+    def waiting() -> list[str]:
+        engine = Engine(f"{tmp_path}/*.sql")
+        engine.follow()
+        engine.declared.waiting = rule_sets.after_refused(engine.declared, script.views)[1]
+        engine.declared.waiting += rule_sets.after_refused(engine.declared, script.inserts)[1]
+        return [each.name if isinstance(each, CreateView) else each.text for each in engine.declared.waiting]
+
+    assert waiting() == ["b", "c", "SELECT * FROM c"]
+    # a file that does not say what it declares may declare what is missing
+    (tmp_path / "bad.sql").write_bytes(b"value = '\xff'")
+    assert waiting() == ["b", "c", "e", "SELECT * FROM c"]
+    (tmp_path / "bad.sql").unlink()
+    assert waiting() == []
+
+
 def stored(**views: str) -> dict[str, Any]:
     """A catalog of these views: name -> SQL."""
     return {"views": {name: {"sql": sql, "projection": None} for name, sql in views.items()}}
@@ -462,7 +486,7 @@ def test_a_start_keeps_the_views_of_a_file_that_does_not_say_which_it_declares(t
     catalog = stored(a="SELECT * FROM cups", b="SELECT * FROM cups", left="SELECT * FROM cups")
     engine = Engine(f"{tmp_path}/*.sql")
     engine.follow()
-    engine.keep({**catalog, "rules": {str(path): ["a", "b"], "none.sql": ["left"]}})
+    engine.keep({**catalog, "rules": {str(path): ["a", "b"]}})
     assert list(engine.declared.views) == ["a", "b"]
     assert engine.declared.files_of_rules == {str(path): ["a", "b"]}
     assert told(engine) == [
@@ -473,6 +497,27 @@ def test_a_start_keeps_the_views_of_a_file_that_does_not_say_which_it_declares(t
     engine.follow()
     engine.keep(catalog)
     assert list(engine.declared.views) == ["a", "b", "left"]
+
+
+def test_a_start_keeps_the_views_of_a_file_that_was_renamed_and_does_not_say_which_it_declares(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "renamed.sql").write_text("CREATE VIEW a AS SELECT * FROM cups WHERE value = 'open")
+    (tmp_path / "other.sql").write_text("value = 1")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "read.sql").write_text("value = 2")
+    engine = Engine(f"{tmp_path}/*.sql")
+    beside = files(f"{tmp_path}/one/*.sql")
+    engine.declared.rules[beside.statement.path] = RuleSet(beside)
+    engine.follow()
+    catalog = stored(**dict.fromkeys(("a", "removed", "moved", "script_s"), "SELECT * FROM cups"))
+    had = {"was.sql": ["a"], f"{tmp_path}/other.sql": ["removed"], f"{tmp_path}/one/read.sql": ["moved"]}
+    engine.keep({**catalog, "rules": had})
+    assert list(engine.declared.views) == ["other", "a"]
+    assert engine.declared.files_of_rules[f"{tmp_path}/renamed.sql"] == ["a"]
+    assert told(engine)[0].endswith("(the last good definitions of its views run)")
+    (tmp_path / "renamed.sql").write_text("CREATE VIEW a AS SELECT * FROM cups WHERE value = 'shut'")
+    assert engine.look().redefined == ["a"]
 
 
 def test_a_definition_that_passes_no_more_is_kept_from_no_selection_and_refuses_a_window(

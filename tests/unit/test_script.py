@@ -279,3 +279,5 @@ def test_parsers_are_sqlglots_own() -> None:
         assert dialect.parser_class.__module__.startswith("sqlglot.")
     assert lexing.parse_expression("v:a.b > 1").find(exp.Column) == exp.column("v")
     assert isinstance(lexing.parse_expression("curdate"), exp.Column)
+    both = lexing.parse_expression("curdate > v:a.b AND s = 'curdate'")
+    assert sorted(each.name for each in both.find_all(exp.Column)) == ["curdate", "s", "v"]

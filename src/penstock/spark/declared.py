@@ -19,7 +19,15 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.script.rules import RefusedRule, Rule
-from penstock.sql.script.statements import CreateTable, CreateViews, Query, Script, sources_of
+from penstock.sql.script.statements import (
+    CreateTable,
+    CreateView,
+    CreateViews,
+    InsertInto,
+    Query,
+    Script,
+    sources_of,
+)
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 
@@ -96,6 +104,8 @@ class Declared:
     #: by the path of their CREATE VIEWS statement
     rules: dict[str, RuleSet] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
+    #: of scripts: what selects from views whose rules have mistakes, until a start gives these their last good definitions
+    waiting: list[CreateView | InsertInto] = field(default_factory=list)
     #: by the view, table or stream they are about
     warnings: dict[str, list[str]] = field(default_factory=dict)
     #: the views' names as declared, by name in upper case
@@ -114,6 +124,7 @@ class Declared:
             dict(self.views),
             dict(self.rules),
             list(self.sinks),
+            list(self.waiting),
             dict(self.warnings),
             dict(self.spelled),
             {name: dict(views) for name, views in self.above.items()},

@@ -38,6 +38,7 @@ from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.rule_sets import (
     RuleChanges,
+    after_refused,
     before_rules,
     follow_rules,
     keep_last_definitions,
@@ -118,8 +119,18 @@ class Declaring:
         parsed = parse_script(script, known=staged.names, aggregates=self.aggregates)
         self._tables(staged, parsed.tables, parsed)
         self._views_and_rules(staged, parsed.views, parsed.rules)
-        for insert in parsed.inserts:
-            self._insert(staged, insert)
+        now, after = after_refused(staged, parsed.inserts)
+        staged.waiting += after
+        self._statements(staged, now)
+
+    def settle(self, staged: Declared) -> None:
+        """Declares what waits for views whose rules have mistakes.
+
+        Raises:
+            InputError: such a view has no last good definition.
+        """
+        waiting, staged.waiting = staged.waiting, []
+        self._statements(staged, waiting)
 
     def reconcile(self, staged: Declared, script: str) -> Reconciled:
         """Brings the views to what a changed script says.
@@ -128,6 +139,7 @@ class Declaring:
             InputError: see `Engine.reconcile`.
         """
         before = staged.texts
+        staged.waiting = []
         parsed = parse_script(script, aggregates=self.aggregates)
         if parsed.is_empty:
             raise InputError("The script has no view. To end all views, stop the run.")
@@ -146,11 +158,12 @@ class Declaring:
         over = [name for name in staged.dependents(dropped) if name in wanted or name in targets]
         for name in (*over, *dropped):
             staged.drop(name)
-        staged.sinks = [sink for sink in staged.sinks if sink.view not in over]
+        staged.sinks = [sink for sink in staged.sinks if not sink.text or sink.view not in over]
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
         new_rules = [rules for rules in parsed.rules if rules.path not in kept_rules]
         due = [view for name, view in wanted.items() if name in changed or name in over]
         added = self._views_and_rules(staged, due, new_rules)
+        self.settle(staged)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
         present = {(sink.name, sink.text) for sink in staged.sinks}
@@ -180,10 +193,19 @@ class Declaring:
         first, over = before_rules(staged, views)
         self.views(staged, first)
         added = self._rules(staged, rules)
-        if over:
-            refuse_unknown(staged, over)
-            self.views(staged, over)
+        now, after = after_refused(staged, over.values())
+        staged.waiting += after
+        self._statements(staged, now)
         return added
+
+    def _statements(self, staged: Declared, statements: Iterable[CreateView | InsertInto]) -> None:
+        """Adds views over rules, and then sinks."""
+        views = {each.name: each for each in statements if isinstance(each, CreateView)}
+        if views:
+            refuse_unknown(staged, views)
+            self.views(staged, views)
+        for insert in (each for each in statements if isinstance(each, InsertInto)):
+            self._insert(staged, insert)
 
     def _rules(self, staged: Declared, statements: Iterable[CreateViews]) -> list[str]:
         """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names."""

@@ -132,7 +132,8 @@ class Engine:
         """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, CREATE VIEWS, INSERT INTO.
 
         On a running engine new streams start at once, and new views take effect from the next batch on. A run follows the files of
-        CREATE VIEWS. A rule with a mistake keeps its last good definition, where it had one (`refused_rules`).
+        CREATE VIEWS. A rule with a mistake keeps its last good definition, where it had one (`refused_rules`); what selects from its
+        view is declared by `start`.
 
         Args:
             script: SQL statements.
@@ -143,6 +144,8 @@ class Engine:
         with self._lock:
             staged = self._declared.copy()
             self._declaring.execute(staged, script)
+            if self._execution is not None and self._execution.active:
+                self._declaring.settle(staged)
             self._install(staged)
         return self
 
@@ -480,7 +483,8 @@ class Engine:
 
         Raises:
             InputError: the engine runs already, has no view, or the folders do not fit it; or a rule has a mistake, and so has the
-                definition that its window or join view had in an earlier run.
+                definition that its window or join view had in an earlier run; or a rule without an earlier definition has a mistake,
+                and the script selects from its view.
             CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
         when = _trigger_of(trigger, available_now, ended)
@@ -540,10 +544,12 @@ class Engine:
             return Run(run)
 
     def _keep_last(self, layout: Layout) -> None:
-        """Gives the views of rules with mistakes the definitions that they had in an earlier run."""
-        if self.refused_rules and (catalog := known_catalog(layout)) is not None:
+        """Gives the views of rules with mistakes the definitions that they had in an earlier run, and declares what needs them."""
+        if self.refused_rules:
             staged = self._declared.copy()
-            self._declaring.keep_last(staged, catalog)
+            if (catalog := known_catalog(layout)) is not None:
+                self._declaring.keep_last(staged, catalog)
+            self._declaring.settle(staged)
             self._declared = staged
 
     def _follow_rules(self) -> None:

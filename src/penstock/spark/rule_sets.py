@@ -10,7 +10,7 @@ from penstock.errors import DuplicateNameError, InputError, UnknownNameError
 from penstock.spark.declared import Declared, Mistake, RuleSet
 from penstock.spark.reporting.definitions import is_selection
 from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text
-from penstock.sql.script.statements import CreateView, Query, sources_of
+from penstock.sql.script.statements import CreateView, InsertInto, Query, sources_of
 
 #: adds or redefines views, all of them or none
 Declare = Callable[[Declared, Mapping[str, CreateView]], None]
@@ -108,6 +108,27 @@ def before_rules(
         else:
             over[view.name] = view
     return first, over
+
+
+def after_refused(
+    declared: Declared, statements: Iterable[CreateView | InsertInto]
+) -> tuple[list[CreateView | InsertInto], list[CreateView | InsertInto]]:
+    """Statements of a script: those that can be declared or never can, and those that need views of rules with mistakes."""
+    known = {name.upper() for name in declared.names}
+    refused = [each for rules in declared.rules.values() for each in rules.refused]
+    # a file that does not say what it declares may declare any of them
+    is_unclear = any(each.name is None for each in refused)
+    late = {each.name.upper() for each in refused if each.name is not None}
+    late |= {each.name.upper() for each in declared.waiting if isinstance(each, CreateView)}
+    now: list[CreateView | InsertInto] = []
+    after: list[CreateView | InsertInto] = []
+    for statement in statements:
+        missing = {source.upper() for source, _ in sources_of(statement.query)} - known
+        is_late = bool(missing) and (is_unclear or not late.isdisjoint(missing))
+        (after if is_late else now).append(statement)
+        if isinstance(statement, CreateView):
+            (late if is_late else known).add(statement.name.upper())
+    return now, after
 
 
 def refuse_unknown(
@@ -210,10 +231,13 @@ def _lost(staged: Declared, rules: RuleSet, catalog: Mapping[str, Any]) -> Itera
     named = {each.name.upper(): each for each in rules.refused if each.name is not None}
     unclear = {each.file: each for each in rules.refused if each.name is None}
     files = {name: file for file, names in catalog.get("rules", {}).items() for name in names}
+    read = {file for each in staged.rules.values() for file in each.files.read}
     for name in views:
-        refused = named.get(name.upper()) or unclear.get(files.get(name, ""))
-        if refused is None and "rules" not in catalog:
-            # a file that does not say what it declares may have declared any of them
+        file = files.get(name)
+        refused = named.get(name.upper()) or unclear.get(file or "")
+        has_moved = file is not None and file not in read
+        if refused is None and (has_moved or "rules" not in catalog):
+            # a file that does not say what it declares may declare any of them
             refused = next(iter(unclear.values()), None)
         if refused is not None:
             yield name, refused

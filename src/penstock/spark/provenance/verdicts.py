@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -20,11 +20,20 @@ from penstock.spark.analysis.expressions import first_sentence
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import TO_JSON
-from penstock.sql.conditions.outline import Outline
+from penstock.sql.conditions.outline import TRUTHS, Outline
 
 _VERDICTS: Mapping[bool | None, Verdict] = {True: "true", False: "false", None: "NULL"}
-#: the verdict of one part that decides a condition of several
-_DECIDING: Mapping[str, Verdict] = {"and": "false", "or": "true"}
+#: truth values of which a condition may have to be one
+_Wanted = frozenset[bool | None]
+_TRUE, _FALSE, _NOT_TRUE, _NOT_FALSE = map(frozenset, ((True,), (False,), (False, None), (True, None)))
+#: how a test is asked whether it is one of some truth values
+_ASKED: Mapping[_Wanted, str] = {
+    _TRUE: "IS TRUE",
+    _FALSE: "IS FALSE",
+    _NOT_TRUE: "IS NOT TRUE",
+    _NOT_FALSE: "IS NOT FALSE",
+}
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +94,7 @@ def judged(part: Outline, columns: Sequence[str], found: Mapping[str, Answer]) -
     """
     parts = tuple(judged(each, columns, found) for each in part.parts)
     own = found[part.text]
-    verdict: Verdict = "error" if own.error is not None else _VERDICTS[own.value]
-    deciding = _DECIDING.get(part.kind)
-    if verdict == "error" and any(each.verdict == deciding for each in parts):
-        assert deciding is not None, "parts have verdicts"
-        verdict = deciding
+    verdict = _VERDICTS[own.value] if own.error is None else _decided(part, found)
     seen = [(name, quoted(name)) for name in _named(part, columns)]
     seen += [(text, text) for text in part.operands]
     values = (Value(name, found[text].value, found[text].error) for name, text in seen)
@@ -97,13 +102,67 @@ def judged(part: Outline, columns: Sequence[str], found: Mapping[str, Answer]) -
 
 
 def holds(spark: SparkSession, part: Outline) -> Column:
-    """A condition in its try form: where a test raises it is NULL, and other parts may still decide."""
-    if part.kind in _DECIDING:
-        join = Column.__and__ if part.kind == "and" else Column.__or__
-        return reduce(join, (holds(spark, each) for each in part.parts))
+    """Whether a condition is true, by its tests in their try form: NULL where one raises and the others do not decide."""
+    return _known(
+        part,
+        _TRUE,
+        lambda test, wanted: tried(spark, f"({test.text}\n) {_ASKED[wanted]}"),
+        lambda parts: reduce(Column.__and__, parts),
+        lambda parts: reduce(Column.__or__, parts),
+    )
+
+
+def _decided(part: Outline, found: Mapping[str, Answer]) -> Verdict:
+    """The verdict on a condition that raises, if those of its tests that do not raise decide it."""
+
+    def is_known(wanted: _Wanted) -> bool:
+        return _known(part, wanted, is_answered, all, any)
+
+    def is_answered(test: Outline, wanted: _Wanted) -> bool:
+        answer = found[test.text]
+        return answer.error is None and answer.value in wanted
+
+    if is_known(_TRUE):
+        return "true"
+    if is_known(_FALSE):
+        return "false"
+    return "NULL" if is_known(_NOT_TRUE) and is_known(_NOT_FALSE) else "error"
+
+
+def _known(
+    part: Outline,
+    wanted: _Wanted,
+    test: Callable[[Outline, _Wanted], Known],
+    every: Callable[[list[Known]], Known],
+    some: Callable[[list[Known]], Known],
+) -> Known:
+    """Whether a condition is known to be one of some truth values: asked of its tests, as `NormalForm` rewrites it.
+
+    Args:
+        part: the condition.
+        wanted: the truth values, a key of `_ASKED`.
+        test: whether a test is known to be one of some.
+        every, some: the conjunction and the disjunction of answers.
+    """
+
+    def known(child: Outline, wanted: _Wanted) -> Known:
+        return _known(child, wanted, test, every, some)
+
+    is_affirmed = True in wanted
+    if part.kind in ("and", "or"):
+        parts = [known(each, wanted) for each in part.parts]
+        return every(parts) if (part.kind == "and") is is_affirmed else some(parts)
     if part.kind == "not":
-        return ~holds(spark, part.parts[0])
-    return tried(spark, part.text)
+        return known(part.parts[0], frozenset(None if value is None else not value for value in wanted))
+    if part.kind == "is":
+        (child,) = part.parts
+        accepted = part.accepted if is_affirmed else TRUTHS - part.accepted
+        if accepted == {None}:
+            return every([known(child, _NOT_TRUE), known(child, _NOT_FALSE)])
+        if accepted == {True, False}:
+            return some([known(child, _TRUE), known(child, _FALSE)])
+        return known(child, accepted)
+    return test(part, wanted)
 
 
 def _named(part: Outline, columns: Sequence[str]) -> list[str]:

@@ -73,6 +73,11 @@ class RuleFiles:
         """Whether the folder of the files is gone, so that nothing is known of them."""
         return not self._base.is_dir()
 
+    @property
+    def read(self) -> Collection[str]:
+        """The files that were read."""
+        return self._files.keys()
+
     def look(self) -> bool:
         """Look at the files again, and read those that have changed since the last look but one and not since the last.
 

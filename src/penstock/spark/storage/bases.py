@@ -97,8 +97,9 @@ class Bases(Generic[Text, View]):
         """
         if BASE_NUMBER not in document:
             return self._read(document)
-        base = BASE.read(self.base(document, path))
-        assert base is not None, "it was there"
+        base = BASE.read(self._path(document[BASE_NUMBER]))
+        if base is None:
+            raise self._missing(document, path)
         left = frozenset(document[DROPPED])
         kept = {name: view for name, view in self._read(base).items() if name not in left}
         return kept | self._read(document)
@@ -115,10 +116,12 @@ class Bases(Generic[Text, View]):
         """
         base = self._path(document[BASE_NUMBER])
         if not base.exists():
-            raise DamagedError(
-                str(base), f"({BASE.kind}) is missing: {path} is stored as its difference from it"
-            )
+            raise self._missing(document, path)
         return base
+
+    def _missing(self, document: Mapping[str, Any], path: Path) -> DamagedError:
+        reason = f"({BASE.kind}) is missing: {path} is stored as its difference from it"
+        return DamagedError(str(self._path(document[BASE_NUMBER])), reason)
 
     def forget(self, kept: Collection[int]) -> None:
         """Removes the bases that no document needs.

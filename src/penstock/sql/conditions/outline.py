@@ -11,6 +11,8 @@ from penstock.sql.conditions.nodes import Condition, Holds, Is, Junction, Not, O
 from penstock.sql.conditions.parsing import parse_condition
 from penstock.sql.text.lexing import token_kinds, tokenize
 
+#: the values that a condition may have
+TRUTHS: frozenset[bool | None] = frozenset({True, False, None})
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 
@@ -25,6 +27,7 @@ class Outline:
         parts: the conditions within it, from left to right; of a test those after WHEN.
         operands: of a test the computed values that it compares: Spark SQL, columns and literals left out.
         names: of a test the upper-cased words in it, columns among them.
+        accepted: of an `is` the truth values of its part for which it is true.
     """
 
     text: str
@@ -32,6 +35,7 @@ class Outline:
     parts: tuple[Outline, ...] = ()
     operands: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    accepted: frozenset[bool | None] = frozenset()
 
     @property
     def conjuncts(self) -> tuple[Outline, ...]:
@@ -65,10 +69,10 @@ def _outlined(condition: Condition, text: str) -> Outline:
             return Outline(own, kind, tuple(_test(each, render(each)) for each in children))
         case Not(child=child) if (child.start, child.end) != place:
             return Outline(own, "not", (_outlined(child, text),))
-        case Is(child=child):
-            return Outline(own, "is", (_outlined(child, text),))
-        case Not(child=Is(child=child)):
-            return Outline(own, "is", (_outlined(child, text),))
+        case Is(child=child, truth=truth):
+            return Outline(own, "is", (_outlined(child, text),), accepted=frozenset({truth}))
+        case Not(child=Is(child=child, truth=truth)):
+            return Outline(own, "is", (_outlined(child, text),), accepted=TRUTHS - {truth})
     return _test(condition, own)
 
 

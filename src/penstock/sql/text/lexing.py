@@ -165,10 +165,19 @@ def parse_expression(text: str) -> exp.Expression:
     tokens = _SPARK.tokenize(text)
     # another parser for what needs it alone: it takes some names of columns for functions
     has_paths = any(token.token_type is TokenType.COLON for token in tokens)
+    if has_paths:
+        tokens = [_quoted(token) if token.text.upper() == "CURDATE" else token for token in tokens]
     trees = (_SPARK_WITH_PATHS if has_paths else _SPARK).parser().parse(tokens, text)
     if not trees or not isinstance(trees[0], exp.Expression):
         raise ParseError("No expression was found.")
     return trees[0]
+
+
+def _quoted(token: Token) -> Token:
+    """A name as if in backquotes, so that it is no function without parentheses; other tokens as they are."""
+    if token.token_type is not TokenType.VAR:
+        return token
+    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end)
 
 
 def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:
