@@ -17,7 +17,7 @@ from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import matches
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
-from penstock.spark.sources.patterns import is_pattern
+from penstock.spark.sources.patterns import absolute, is_pattern
 from penstock.spark.sources.tables import FILE_SOURCES, StoredTuples, stored_tuples
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
@@ -92,7 +92,7 @@ class Relation:
             return found.select(*map(quoted, self.schema.fieldNames()), *nothing)
         try:
             frame = files_at_rest(
-                spark, self.stored.kind, path, self.stored.schema, dict(self.stored.options)
+                spark, self.stored.kind, absolute(path), self.stored.schema, dict(self.stored.options)
             )
         except PySparkException as error:
             raise ConnectionFailedError(f"{path}: {first_line(error)}") from error

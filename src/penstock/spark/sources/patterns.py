@@ -76,3 +76,8 @@ def base_path(path: str) -> Mapping[str, str]:
         return {}
     local = local_path(path)
     return {} if local is not None and not Path(local).is_dir() else {"basePath": path}
+
+
+def absolute(path: str) -> str:
+    """A path as Spark needs it, whose JVM may have another working folder; an address of another file system remains."""
+    return path if "://" in path else str(Path(path).resolve())

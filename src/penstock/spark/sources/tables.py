@@ -32,6 +32,7 @@ from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.patterns import (
+    absolute,
     base_path,
     by_name,
     files_among_others,
@@ -394,7 +395,7 @@ def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True
             f"table {table.name}: path {path} is a file. A stream reads a folder: name its folder.",
             *table.at("path"),
         )
-    return str(Path(path).resolve()) if "://" not in path else path
+    return absolute(path)
 
 
 def _check_options(table: CreateTable) -> None:
