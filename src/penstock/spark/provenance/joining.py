@@ -100,7 +100,7 @@ def _conditions(plan: JoinPlan, spark: SparkSession) -> Iterator[_Condition]:
         is_within = between.between(_interval(bound.lower), _interval(bound.upper))
         yield _Condition(frozenset((bound.left, bound.right)), is_within)
     for each in plan.comparisons:
-        found = F.expr(f"{quoted(each.left)} {each.operator} {quoted(each.right)}")
+        found = computed(spark, f"{quoted(each.left)} {each.operator} {quoted(each.right)}")
         yield _Condition(frozenset((owners[each.left], owners[each.right])), found)
     for text in plan.residual:
         yield _Condition(_speaks_of(text, owners), tried(spark, text))
