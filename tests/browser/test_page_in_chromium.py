@@ -52,7 +52,7 @@ VIEWS = {
     "AND b.seen BETWEEN a.seen - INTERVAL 2 MINUTES AND a.seen + INTERVAL 2 MINUTES",
     "in_time": "SELECT /*+ DEADLINE('60 seconds') */ window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY w",
 }
-EVERY_PAGE = (
+PAGES = (
     "/",
     "/queries",
     "/queries/large",
@@ -68,8 +68,6 @@ EVERY_PAGE = (
     "/quarantine",
     "/quarantine/orders",
 )
-#: a page takes seconds where nothing but the processor draws it
-PAGES = EVERY_PAGE if ALL else EVERY_PAGE[::4]
 #: how often the list of queries was loaded
 LOADS = "return performance.getEntriesByType('resource').filter((each) => each.name.includes('/api/views')).length"
 LOOKS = [(1280, "light"), (390, "dark"), *([(1280, "dark"), (390, "light")] if ALL else [])]

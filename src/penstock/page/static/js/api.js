@@ -49,8 +49,16 @@ export const live = {
       change(false);
       if (source.readyState !== EventSource.CLOSED) return;
       source.close();
+      removeEventListener("pagehide", leave);
       setTimeout(() => live.connect(changed), RETRY);
     });
+
+    // a browser keeps six connections to a server, also those of pages that it left and remembers
+    const leave = () => {
+      source.close();
+      addEventListener("pageshow", () => live.connect(changed), { once: true });
+    };
+    addEventListener("pagehide", leave, { once: true });
 
     function change(connected) {
       live.connected = connected;
