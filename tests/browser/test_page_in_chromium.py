@@ -190,6 +190,17 @@ def test_back_and_forward_move_between_pages(driver: Chrome, site: str) -> None:
     assert driver.find_element(By.CSS_SELECTOR, "nav [aria-current=page]").text == "Queries"
 
 
+def test_pages_that_were_left_keep_no_connection(driver: Chrome, site: str) -> None:
+    """A browser has six to a server: where left pages kept theirs, the seventh page waited for a minute."""
+    driver.set_page_load_timeout(PATIENCE / 2)
+    try:
+        for _ in range(8):
+            visit(driver, f"{site}/plans")
+            visit(driver, f"{site}/windows")
+    finally:
+        driver.set_page_load_timeout(PATIENCE)
+
+
 def test_the_keyboard_reaches_the_content_and_each_page(driver: Chrome, site: str) -> None:
     look(driver, width=1280, theme="light")
     visit(driver, f"{site}/")

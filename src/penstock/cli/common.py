@@ -10,6 +10,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
+
+
+class TextFormat(StrEnum):
+    """How a command prints its answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 Script = Annotated[
     Path, typer.Argument(help="SQL script with CREATE TABLE, CREATE VIEW and INSERT INTO.", metavar="SCRIPT")

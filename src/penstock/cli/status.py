@@ -11,16 +11,11 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.common import TextFormat
+
 Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
 _COLUMNS = ("batch", "reason", "origin", "record")
 _CLEAR = "\x1b[H\x1b[2J"
-
-
-class StatusFormat(StrEnum):
-    """How the status is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class RecordFormat(StrEnum):
@@ -38,8 +33,8 @@ def status(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
     output_format: Annotated[
-        StatusFormat, typer.Option("--format", help="Output format: text or json (everything).")
-    ] = StatusFormat.TEXT,
+        TextFormat, typer.Option("--format", help="Output format: text or json (everything).")
+    ] = TextFormat.TEXT,
 ) -> None:
     """Show the state of a run: problems first, then one line a stream and one line a view."""
     from penstock.monitor.folder import folder_status
@@ -50,7 +45,7 @@ def status(
         document = folder_status(folder)
         text = (
             json.dumps(document)
-            if output_format is StatusFormat.JSON
+            if output_format is TextFormat.JSON
             else "\n".join(status_lines(document, verbose=verbose))
         )
         if text != shown:

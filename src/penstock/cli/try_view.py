@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
-from penstock.cli.why import TextFormat, values_text
+from penstock.cli.common import Conf, Functions, Master, Script, TextFormat, Tune, open_script
+from penstock.cli.why import values_text
 from penstock.errors import InputError
 from penstock.monitor.figures import counted
 

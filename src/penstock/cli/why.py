@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script
+from penstock.cli.common import Conf, Functions, Master, Script, TextFormat, Tune, open_script
 from penstock.errors import InputError
 from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
     from penstock.provenance import Judged, Partners, TupleWindow, Why
-
-
-class TextFormat(StrEnum):
-    """How an answer is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def why(

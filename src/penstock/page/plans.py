@@ -43,8 +43,6 @@ def _stream(snapshot: Snapshot, name: str, stream: Mapping[str, Any], most: int)
         "sequence": [cut(column) for column in snapshot.histories.sequence(name)[:_MOST_COLUMNS]],
         "evaluations": stream.get("evaluations_per_tuple"),
         "before": swap.get("evaluations_before"),
-        # no event says what the second-best sequence would take
-        "runner_up": None,
         "decision": stream.get("decision"),
         "history": snapshot.histories.plan(name, most),
     }

@@ -40,7 +40,7 @@ def view_answer(layout: Layout, snapshot: Snapshot, asked: str) -> bytes:
             "history": shown if history["at"] else snapshot.views.samples.history(name),
             "error": _error(snapshot, name),
             "dropped": bool(entry.get("dropped")),
-            "clause": [{"text": part, "share": None} for part in _clause(entry)],
+            "clause": _clause(entry),
             "columns": _columns(layout, snapshot, name),
         }
     )

@@ -40,8 +40,7 @@ function stream(each) {
     h("h3", null, "Order in which columns are compared"),
     waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order now", each.sequence),
     bars(each),
-    changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null,
-    each.runner_up ? h("div", { class: "second" }, h("h3", null, "Runner-up"), sequence("Order of the runner-up", each.runner_up.sequence)) : null));
+    changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null));
 }
 
 const changes = (values) => new Set(values).size > 1;
@@ -53,8 +52,8 @@ const sequence = (label, columns) =>
 /** A plain name without its quotes. */
 const plain = (name) => name.replace(/^`(\w+)`$/, "$1");
 
-function bars({ evaluations, before, runner_up: second }) {
-  const found = [["now", evaluations, "now"], ["before", before], ["runner-up", second?.evaluations ?? null]].filter(([, figure]) => figure !== null && figure !== undefined);
+function bars({ evaluations, before }) {
+  const found = [["now", evaluations, "now"], ["before", before]].filter(([, figure]) => figure !== null && figure !== undefined);
   if (!found.length) return null;
   const most = Math.max(...found.map(([, figure]) => figure));
   return h("div", { class: "bars" }, h("h3", null, "Evaluations a tuple"),

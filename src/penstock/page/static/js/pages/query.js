@@ -1,7 +1,7 @@
 // One view: its text, its rows over time, its newest rows, its errors, and what each part of its clause lets through.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
-import { length, number, percent, rate, since } from "../format.js";
+import { length, number, rate, since } from "../format.js";
 import { badge } from "../components/badge.js";
 import { chart } from "../components/chart.js";
 import { block, card, crumbs, facts, flush, heading } from "../components/section.js";
@@ -39,7 +39,7 @@ export const view = ({ found, rows }, { now }) => [
     found.declared ? ["declared", since(found.declared, now)] : null,
   ])),
   block("Text", null, sql(found.text)),
-  found.clause.length ? block("What the clause lets through", found.clause.some(({ share }) => share !== null) ? "The share of tuples for which each part is true." : "Penstock has not measured the share of tuples for which each part is true.", card(clause(found.clause))) : null,
+  found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause))) : null,
   block("Rows over time", null, card(history(found.history))),
   block("Newest rows", null, flush(newest(found, rows))),
 ];
@@ -49,10 +49,7 @@ const other = (found) =>
     ? h("a", { class: "button", href: named("/windows", found.name) }, "Its windows")
     : null;
 
-const clause = (parts) =>
-  h("ol", { class: "shares" }, parts.map(({ text, share }) =>
-    h("li", null, h("code", null, text), share === null ? null : h("span", { class: "share" },
-      h("span", { class: "bar", "aria-hidden": "true", style: { "--share": share } }), h("span", null, percent(share))))));
+const clause = (parts) => h("ol", { class: "parts" }, parts.map((text) => h("li", null, h("code", null, text))));
 
 function history({ at, rows }) {
   if (at.length < 2) return empty("No history yet", "The line appears when the view has published rows in two batches.");

@@ -93,8 +93,7 @@ function slack({ history, horizon }) {
   if (history.at.length < 2 || history.slack.every((value) => value === null)) return null;
   return block("Slack", horizon === null ? "How long the view waits for late tuples before it answers." : `How long the view waits for late tuples before it answers. A window is final after ${length(horizon)}.`,
     card(chart({ label: "Slack over time", at: history.at, format: length, height: 180, series: [
-      { label: "slack", values: history.slack, tone: "--accent" },
-      ...(history.delay ? [{ label: "delays of tuples", values: history.delay, tone: "--calm", points: true }] : [])] })));
+      { label: "slack", values: history.slack, tone: "--accent" }] })));
 }
 
 const PROMISED = [
