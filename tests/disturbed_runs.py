@@ -50,24 +50,29 @@ def slope(moments: Sequence[float], values: Sequence[float]) -> float:
 
 
 class Orders:
-    """A folder of orders that grows by a file at a time, and what views of them are."""
+    """A folder of orders that grows by a file at a time, and what views of them are.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: a new one.
+        keep: whether the orders stay in memory, to compare answers with.
+    """
+
+    def __init__(self, folder: Path, *, keep: bool = True) -> None:
         self.folder = folder
         self.tables: list[pa.Table] = []
+        self.files = self.rows = 0
+        self._keep = keep
         folder.mkdir()
 
     def feed(self, files: int, rows: int = 2_000) -> None:
         """Puts so many files more."""
         for _ in range(files):
-            table = orders(rows, len(self.tables), self.rows)
-            put_file(self.folder / f"{len(self.tables):05d}.parquet", partial(pq.write_table, table))
-            self.tables.append(table)
-
-    @property
-    def rows(self) -> int:
-        """How many orders there are."""
-        return sum(table.num_rows for table in self.tables)
+            table = orders(rows, self.files, self.rows)
+            put_file(self.folder / f"{self.files:05d}.parquet", partial(pq.write_table, table))
+            self.files += 1
+            self.rows += table.num_rows
+            if self._keep:
+                self.tables.append(table)
 
     def script(self, views: dict[str, str] | None = None) -> str:
         """A table over the folder, a batch a file, and views."""

@@ -31,7 +31,7 @@ JOINED = {
 
 
 def test_memory_and_descriptors_stop_growing(spark: SparkSession, tmp_path: Path) -> None:
-    orders = Orders(tmp_path / "in")
+    orders = Orders(tmp_path / "in", keep=False)
     orders.feed(2)
     settings = {"compact_every_batches": 8, "history_bytes": 20_000_000, "events_bytes": 1 << 20}
     run = Engine(spark, **settings).execute(orders.script(JOINED)).start(tmp_path / "out")

@@ -46,6 +46,8 @@ def test_views_come_go_and_fail_beside_each_other(
         together.append(len(gathering.asked) if gathering.reports is not None else -len(gathering.asked))
 
     monkeypatch.setattr(shared_jobs, "_run", noted)
+    # whether lanes meet within the tenth of a second of a run is up to the machine
+    monkeypatch.setattr(shared_jobs, "_WAIT_SECONDS", 2)
     inputs = Inputs(tmp_path / "in", np.random.default_rng(8))
     inputs.feed(1)
     engine = (
@@ -65,16 +67,17 @@ def test_views_come_go_and_fail_beside_each_other(
             done.update(dict.fromkeys(cut["figures"]["views"], cut["entries"]))
         return all(done[name] >= files for name in names)
 
-    for _ in range(3):
+    for number in range(20):
         wait(lambda: are_there([*VIEWS]), run)
+        if number > 2 and max(together) >= 2:
+            break
         inputs.feed(1)
-    wait(lambda: are_there([*VIEWS]), run)
     inner = {name: text for name, text in VIEWS.items() if name != "lonely"}
     for name, text in inner.items():
         assert multiset(run.results(name)) == _wanted(spark, inputs, text), name
     wait(lambda: run.events("lane_retried"), run)
     assert {event["lane"] for event in run.events("lane_retried")} == {"joins.3"}
-    assert max(together) >= 2, "views were answered by one job"
+    assert max(together) >= 2, "no job answered several views"
 
     since = len(inputs.tuples["flights"])
     engine.drop("wrong", "wide")

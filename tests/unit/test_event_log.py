@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from killing import forked
+from penstock.spark.storage import events
 from penstock.spark.storage.events import EventLog, newest_events, older_files
 from penstock.spark.storage.failpoints import EVENT_NAMES
 
@@ -138,3 +139,20 @@ def test_a_file_that_cannot_be_turned_is_written_on(tmp_path: Path, monkeypatch:
     log.close()
     assert len(older_files(path)) == 1
     assert _written(path) == list(range(120))
+
+
+def test_memory_keeps_the_newest_events_up_to_a_number_and_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_MOST_KEPT_BYTES", 10_000)
+    log = EventLog(tmp_path / "events.jsonl", keep=8)
+    for number in range(20):
+        log.record("small", number=number)
+    assert [each["number"] for each in log.recent] == list(range(12, 20))
+    for number in range(4):
+        log.record("large", number=number, views="v" * 4_000)
+    assert [(each["kind"], each["number"]) for each in log.recent] == [("large", 2), ("large", 3)]
+    log.record("larger", views="v" * 40_000)
+    assert [each["kind"] for each in log.recent] == ["larger"]
+    log.close()
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 25

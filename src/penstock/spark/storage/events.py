@@ -24,6 +24,8 @@ from penstock.spark.storage.failpoints import failpoint
 _log = logging.getLogger(__name__)
 #: lines that wait for room on the disk
 _MOST_WAITING = 10_000
+#: bytes of JSON of the events that are kept in memory; as objects they take about four times as many
+_MOST_KEPT_BYTES = 16 << 20
 #: bytes of a log's end looked at in one go
 _LOOKED_AT = 1 << 16
 #: a file that could not be renamed is tried again when it has grown by one part in so many
@@ -42,7 +44,7 @@ class EventLog:
 
     Args:
         path: the file; a last line torn by a crash is cut off when it is opened.
-        keep: events kept in memory.
+        keep: events kept in memory; fewer where they are large.
         clock: gives the current time.
         told: given each event, in order.
         most_bytes: a file that has as many is full.
@@ -61,7 +63,9 @@ class EventLog:
         self._clock = clock
         self._told = told
         self._lock = threading.Lock()
-        self._recent: deque[dict[str, Any]] = deque(maxlen=keep)
+        #: events and the bytes of each, oldest first
+        self._recent: deque[tuple[dict[str, Any], int]] = deque()
+        self._recent_bytes, self._most_recent = 0, keep
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _cut_torn_line(path)
@@ -90,7 +94,13 @@ class EventLog:
         return {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields}
 
     def _keep(self, event: dict[str, Any], *, is_due: bool) -> None:
-        self._recent.append(event)
+        line = json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"
+        self._recent.append((event, len(line)))
+        self._recent_bytes += len(line)
+        while len(self._recent) > self._most_recent or (
+            self._recent_bytes > _MOST_KEPT_BYTES and len(self._recent) > 1
+        ):
+            self._recent_bytes -= self._recent.popleft()[1]
         self._told(event)
         if self._file.closed:
             return
@@ -98,7 +108,7 @@ class EventLog:
             # the first may be written in part
             del self._waiting[1]
             self._lost += 1
-        self._waiting.append(json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n")
+        self._waiting.append(line)
         if is_due:
             self._drained()
 
@@ -149,7 +159,7 @@ class EventLog:
     def recent(self) -> list[dict[str, Any]]:
         """The newest events, oldest first."""
         with self._lock:
-            return list(self._recent)
+            return [event for event, _ in self._recent]
 
     def close(self) -> None:
         """Closes the file; later events stay in memory only."""
