@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,11 +71,11 @@ def _held() -> tuple[int, int]:
 
 
 def _family(process: int) -> Iterator[int]:
+    """A process and those that it has started; one that ends meanwhile is left out."""
     yield process
-    for children in Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            found = children.read_text().split()
-        except OSError:
-            continue
-        for child in found:
-            yield from _family(int(child))
+    found: list[str] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            found += (task / "children").read_text().split()
+    for child in found:
+        yield from _family(int(child))
