@@ -147,7 +147,7 @@ def test_the_command_line_says_which_definition_it_shows(
             (number, each) for number, rows in ROWS.items() for each in rows
         )
     for refused, message in (
-        ({"all_definitions": True, "changes": True}, "--all: not with --changes"),
+        ({"all_definitions": True, "changes": True}, "--all and --changes exclude each other"),
         ({"definition": 1, "misses": True}, "--definition and --misses exclude each other"),
         ({"definition": 0}, "no definition 0"),
     ):

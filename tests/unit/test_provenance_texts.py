@@ -102,7 +102,7 @@ def test_a_backtest_shows_matches_by_hour() -> None:
         "large: 5 matches in 1,200 tuples of payments",
         "payments: in",
         "1 record set aside: they do not fit the columns",
-        "2 tuples no match: the condition raises an error",
+        "2 tuples not matched: the condition raises an error",
         "matches by hour:",
         f"  2026-01-01 10:00:00        4 {'#' * 40}",
         "  2026-01-01 11:00:00        0",

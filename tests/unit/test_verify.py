@@ -80,7 +80,7 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     kept = layout.kept(layout.matches("s")) / matches.name
     assert f"{kept} is damaged: its content differs from what Penstock published\n" in found.stdout
     assert f"{run} (tuples of a log) is damaged: its content does not match its checksum\n" in found.stdout
-    assert "2 files are damaged; restore them from a copy" in found.stdout
+    assert "2 files are damaged. Restore them from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
     assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
 

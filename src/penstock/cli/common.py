@@ -52,7 +52,7 @@ Functions = Annotated[
 PageToken = Annotated[
     str | None,
     typer.Option(
-        help="Token that requests to the page must bring; default: made and printed where other machines can connect.",
+        help="Token that requests must send; default: Penstock makes and prints one if other machines can connect.",
         envvar="PENSTOCK_PAGE_TOKEN",
         metavar="TOKEN",
         show_default=False,

@@ -32,9 +32,7 @@ def demo(
     output: Annotated[
         Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
     ] = Path("out/demo"),
-    queries: Annotated[
-        int, typer.Option(help="Rules drawn from the templates; of `queries`.", min=1)
-    ] = 2_000,
+    queries: Annotated[int, typer.Option(help="Number of rules; for `queries`.", min=1)] = 2_000,
     page: Annotated[
         str,
         typer.Option(

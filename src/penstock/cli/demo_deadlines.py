@@ -97,7 +97,7 @@ def _report(console: Console, run: Run) -> None:
         console, lost.limit(5).toArrow(), f"{_VIEWS[0]}: {lost.count():,} windows not released, the first 5"
     )
     console.print(
-        f"`penstock status {run.output}` tells how each view stands; results in {run.output}",
+        f"`penstock status {run.output}` shows the state of each view; results: {run.output}",
         highlight=False,
         soft_wrap=True,
     )

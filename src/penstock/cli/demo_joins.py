@@ -63,7 +63,7 @@ def _report(console: Console, run: Run) -> None:
     seasons = run.results(_WINDOWS).orderBy("w", "origin")
     print_rows(console, seasons.toArrow(), f"{_WINDOWS}: a window view over these")
     console.print(
-        f"`penstock status {run.output}` tells the figures of each step; results in {run.output}",
+        f"`penstock status {run.output}` shows the figures of each step; results: {run.output}",
         highlight=False,
         soft_wrap=True,
     )

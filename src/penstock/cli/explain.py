@@ -10,6 +10,6 @@ from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_scri
 def explain(
     script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
 ) -> None:
-    """Explain how Penstock would run a script: decoding, compared columns, joins. Starts nothing."""
+    """Explain how Penstock would run a script: decoding, compared columns, joins. Starts no query."""
     engine, _ = open_script(script, master, conf, tune, functions)
     Console().print(engine.explain(), highlight=False, markup=False, soft_wrap=True)

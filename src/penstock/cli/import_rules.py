@@ -32,7 +32,9 @@ def import_rules(
     fields: Annotated[
         list[str] | None,
         typer.Option(
-            "--map", help="Column of a field; repeat the option for several.", metavar="FIELD=COLUMN"
+            "--map",
+            help="Column that replaces a field; repeat the option for several.",
+            metavar="FIELD=COLUMN",
         ),
     ] = None,
     pipeline: Annotated[
@@ -54,7 +56,7 @@ def import_rules(
         ),
     ] = None,
 ) -> None:
-    """Convert detection rules to a SQL script, a view a rule. Exit code 1 if some were not converted."""
+    """Convert detection rules to a SQL script, one view per rule. Exit code 1 if some were not converted."""
     columns = named_values("--map", "FIELD=COLUMN", fields)
     if not folder.exists():
         raise ConnectionFailedError(f"Cannot read {folder}: no such file or folder.")

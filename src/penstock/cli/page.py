@@ -22,7 +22,7 @@ def page(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Serve /metrics for Prometheus alone, at this address instead of --host and --port.",
+            help="Serve only /metrics, for Prometheus, at this address instead of --host and --port.",
             metavar="[HOST:]PORT",
             show_default=False,
         ),

@@ -78,7 +78,7 @@ def results(
         raise InputError(f"Results folder {folder} does not exist.")
     for option, is_given in (("--all", all_definitions), ("--final", final_only)):
         if is_given and (misses or changes):
-            raise InputError(f"{option}: not with {'--misses' if misses else '--changes'} at the same time")
+            raise InputError(f"{option} and {'--misses' if misses else '--changes'} exclude each other.")
     if misses and definition is not None:
         raise InputError("--definition and --misses exclude each other: --misses covers all definitions.")
     from penstock.spark.storage.layout import Layout

@@ -43,7 +43,7 @@ def run(
         ),
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Answer the current input, then stop.")
+        bool, typer.Option("--available-now", help="Process the current input, then stop.")
     ] = False,
     ended: Annotated[
         bool,
@@ -71,14 +71,14 @@ def run(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Serve /metrics for Prometheus alone at this address; port 0 takes a free one.",
+            help="Serve only /metrics, for Prometheus, at this address; port 0 takes a free one.",
             metavar="[HOST:]PORT",
             show_default=False,
         ),
     ] = None,
     page_token: PageToken = None,
 ) -> None:
-    """Run a script. Results appear in DIR: matches, results of views, events.jsonl."""
+    """Run a script until Ctrl-C. The folder --output gets matches, results of views and events.jsonl."""
     from penstock.cli.watch import Watcher
     from penstock.monitor.figures import shown_view
     from penstock.monitor.live import follow

@@ -35,7 +35,7 @@ def simulate(
     ],
     output: Annotated[Path, typer.Option(help="Parquet file for the packets that arrived.", metavar="FILE")],
     lost: Annotated[
-        Path | None, typer.Option(help="Parquet file for the packets that were lost.", metavar="FILE")
+        Path | None, typer.Option(help="Parquet file for all other packets, with their fate.", metavar="FILE")
     ] = None,
     protocol: Annotated[Protocol, typer.Option(help="How sources find and use routes.")] = _DEFAULT.protocol,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", metavar="N")] = _DEFAULT.nodes,
@@ -48,7 +48,9 @@ def simulate(
     max_speed: Annotated[
         float, typer.Option(help="Metres a second; 0: nodes do not move.", metavar="SPEED")
     ] = _DEFAULT.max_speed,
-    traffic: Annotated[Traffic, typer.Option(help="Where packets are sent.")] = _DEFAULT.traffic,
+    traffic: Annotated[
+        Traffic, typer.Option(help="Where sensors send packets: to one node, or each to its own.")
+    ] = _DEFAULT.traffic,
     more: Annotated[
         list[str] | None,
         typer.Option(

@@ -36,7 +36,7 @@ def status(
         TextFormat, typer.Option("--format", help="Output format: text or json (everything).")
     ] = TextFormat.TEXT,
 ) -> None:
-    """Show the state of a run: problems first, then one line a stream and one line a view."""
+    """Show the state of a run: problems first, then one line per stream and per view."""
     from penstock.monitor.folder import folder_status
     from penstock.monitor.report import status_lines
 

@@ -91,7 +91,7 @@ def backtest_lines(found: Backtest) -> Iterator[str]:
     if found.set_aside:
         yield f"{counted(found.set_aside, 'record')} set aside: they do not fit the columns"
     if found.errors:
-        yield f"{counted(found.errors, 'tuple')} no match: the condition raises an error"
+        yield f"{counted(found.errors, 'tuple')} not matched: the condition raises an error"
     yield from (f"note: {note}" for note in found.notes)
     if found.matches:
         yield f"{plural} by {_unit(found)}:"

@@ -25,10 +25,10 @@ class VerifyFormat(StrEnum):
 def verify(
     folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
     output_format: Annotated[
-        VerifyFormat, typer.Option("--format", help="text or json.")
+        VerifyFormat, typer.Option("--format", help="Output format: text or json.")
     ] = VerifyFormat.TEXT,
 ) -> None:
-    """Read every file of a results folder and its checkpoint, and say what is damaged: exit code 1 if a file is lost."""
+    """Read every file of a results folder and its checkpoint, and name the damaged ones. Exit code 1 if a file is lost."""
     from penstock.monitor import verification
     from penstock.monitor.figures import counted
 
@@ -61,8 +61,8 @@ def _verdict(faults: Sequence[Fault]) -> str:
     verdict = "no damage found"
     if damaged:
         verdict = (
-            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged; restore them from a copy of the folder, or start "
-            "with a new checkpoint and a new output folder, which answers everything that the source still has"
+            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged. Restore them from a copy of the folder, or start "
+            "with a new checkpoint and a new output folder: the new run reads everything that the source still has"
         )
     others = f"{mended} more {'file' if mended == 1 else 'files'}"
     return f"{verdict}. The next start restores {others}" if mended else verdict

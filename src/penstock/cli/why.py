@@ -39,7 +39,7 @@ def why(
         str | None,
         typer.Option(
             "--input",
-            help="Of a join view: the input that the tuple is of; default: the one whose columns fit best.",
+            help="For a join view: the input of the tuple; default: the one whose columns fit best.",
             metavar="NAME",
             show_default=False,
         ),
@@ -61,7 +61,7 @@ def why(
     tune: Tune = None,
     functions: Functions = None,
 ) -> None:
-    """Show why a tuple is in the rows of a view, or is not: each condition with its values and verdict."""
+    """Show why a tuple matches a view, or why not: each condition with its values and verdict."""
     if (row is None) == (quarantined is None):
         raise InputError("Give either --row or --quarantined.")
     if quarantined is not None and output is None:

@@ -18,6 +18,7 @@ _NAMES = {
     pa.binary(): "BINARY",
     pa.large_binary(): "BINARY",
     pa.month_day_nano_interval(): "INTERVAL",
+    pa.duration("us"): "INTERVAL",
 }
 
 

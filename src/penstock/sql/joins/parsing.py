@@ -12,12 +12,12 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
-from penstock.sql.text.parts import UNSUPPORTED, Item, Splitter, parse_tree
+from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
-    "Allowed in a join view: SELECT columns and scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] "
-    "WHERE condition, with JOIN or INNER JOIN, the last one LEFT JOIN too; USING (columns) for ON; up to "
-    f"{MOST_INPUTS} inputs."
+    "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
+    "Each join is JOIN or INNER JOIN, the last one may be LEFT JOIN. USING (columns) may replace ON. "
+    f"At most {MOST_INPUTS} inputs."
 )
 
 #: words a join begins with
@@ -32,18 +32,19 @@ _JOINS = {
     TokenType.SEMI,
     TokenType.ANTI,
 }
+#: what joins are called, and what to do instead
 _REFUSED_JOINS = {
-    TokenType.RIGHT: "RIGHT JOIN (swap its inputs and write LEFT JOIN)",
-    TokenType.FULL: "FULL OUTER JOIN",
-    TokenType.CROSS: "CROSS JOIN (write JOIN ... ON with a condition on columns of both)",
-    TokenType.NATURAL: "NATURAL JOIN (write JOIN ... USING (columns))",
-    TokenType.SEMI: "SEMI JOIN",
-    TokenType.ANTI: "ANTI JOIN (write LEFT JOIN and a selection over it with IS NULL)",
+    TokenType.RIGHT: ("RIGHT JOIN", "swap its inputs and write LEFT JOIN"),
+    TokenType.FULL: ("FULL OUTER JOIN", ""),
+    TokenType.CROSS: ("CROSS JOIN", "write JOIN ... ON with a condition on columns of both inputs"),
+    TokenType.NATURAL: ("NATURAL JOIN", "write JOIN ... USING (columns)"),
+    TokenType.SEMI: ("SEMI JOIN", ""),
+    TokenType.ANTI: ("ANTI JOIN", "write LEFT JOIN, and a selection over it with IS NULL"),
 }
-_ABOVE = "in a join view is not supported. Make the join a view, and declare a window view over it"
+_ABOVE = "make the join a view, and declare a window view over it"
 _REFUSED = {
-    exp.Query: "A subquery is not supported yet; make it a view, or JOIN the static table",
-    exp.AggFunc: f"An aggregate function {_ABOVE}",
+    exp.Query: f"A subquery is not supported yet; {INSTEAD_OF_A_SUBQUERY}",
+    exp.AggFunc: f"An aggregate function in a join view is not supported; {_ABOVE}",
     exp.Window: "A window function is not supported yet",
     exp.UDTF: "A function that returns several rows is not supported yet",
     exp.Aliases: "A list of names is not supported yet",
@@ -144,7 +145,7 @@ class _JoinSplitter(Splitter):
         """Moves past the words of a join; whether it is a LEFT JOIN."""
         kind = self._kind()
         if kind is TokenType.COMMA:
-            raise self._unsupported("A list of tables (write JOIN ... ON)", "")
+            raise self._unsupported("A list of tables", "", "write JOIN ... ON")
         following = (
             self.tokens[self.position + 1].token_type if self.position + 1 < len(self.tokens) else None
         )
@@ -152,7 +153,7 @@ class _JoinSplitter(Splitter):
             following if kind is TokenType.LEFT and following else kind or TokenType.JOIN
         )
         if refused is not None:
-            raise self._unsupported(refused)
+            raise self._unsupported(refused[0], instead=refused[1])
         is_left = kind is TokenType.LEFT
         if is_left or kind is TokenType.INNER:
             self.position += 1
@@ -190,7 +191,7 @@ class _JoinSplitter(Splitter):
             ):
                 break
             if kind is TokenType.SELECT:
-                raise self._unsupported("A subquery")
+                raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
             depth += nesting
             self.position += 1
         if first == self.position:
@@ -209,7 +210,7 @@ class _JoinSplitter(Splitter):
         if kind is None:
             return where
         if kind is TokenType.GROUP_BY or kind is TokenType.HAVING:
-            raise self._unsupported(f"An aggregation {_ABOVE}. This", "")
+            raise self._unsupported("An aggregation in a join view", "", _ABOVE)
         if kind in UNSUPPORTED and kind not in _JOINS:
             raise self._unsupported(UNSUPPORTED[kind])
         raise self._expected(
@@ -233,5 +234,5 @@ def _refuse(tree: exp.Expression, clause: Clause) -> None:
             if isinstance(node, kind):
                 raise clause.error(UnsupportedError, f"{what}. {ALLOWED_JOIN}", 0, len(clause.text))
         if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
-            message = f"{node.name}() {_ABOVE}. {ALLOWED_JOIN}"
+            message = f"{node.name}() in a join view is not supported; {_ABOVE}. {ALLOWED_JOIN}"
             raise clause.error(UnsupportedError, message, 0, len(clause.text))

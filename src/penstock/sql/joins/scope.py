@@ -223,6 +223,9 @@ class Scope:
             f"{alias}: {', '.join(column.name for column in columns)}"
             for alias, columns in zip(self.aliases, self.columns, strict=True)
         )
+        if len(parts) > 1 and not self._outputs:
+            message = f"No input or column has the name {first} here. Inputs and their columns: {names}"
+            raise clause.error(UnknownNameError, message, start, end)
         existing = f": {', '.join(self._outputs)}" if self._outputs else f" of {names}"
         message = f"Column {first} does not exist. Existing columns{existing}"
         raise clause.error(UnknownNameError, message, start, end)

@@ -127,8 +127,8 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
     hidden = next((each for each in (first, second) if not each.shows_time), None)
     if hidden is not None:
         message = (
-            f"Streams {one.alias} and {other.alias} are joined without a bound on event time, and {hidden.source.source} "
-            f"does not show its event time: add {hidden.relation.time} to the SELECT list of that view."
+            f"Streams {one.alias} and {other.alias} are joined without a bound on event time. View {hidden.source.source} "
+            f"does not select its event time: add {hidden.relation.time} to its SELECT list, then a bound to the condition."
         )
         return clause.error(UnsupportedError, message, 0, len(clause.text))
     assert first.time is not None

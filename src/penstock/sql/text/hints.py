@@ -167,9 +167,9 @@ def _loss(arguments: list[str]) -> Loss:
             f"m, the number of consecutive windows, must be at most {_MOST_WINDOWS:,}; got ({given})."
         )
     if k < 0:
-        raise ValueError(f"k, the windows that may miss, must be at least 0; got ({given}).")
+        raise ValueError(f"k, the number of windows that may miss, must be at least 0; got ({given}).")
     if k > m:
-        raise ValueError(f"k, the windows that may miss, must be at most m; got ({given}).")
+        raise ValueError(f"k, the number of windows that may miss, must be at most m; got ({given}).")
     return Loss(LossConstraint(k, m), _third(arguments, "late"))
 
 

@@ -14,19 +14,20 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
 from penstock.sql.text.lexing import is_call, name_of, parse_expression, token_kinds
 
-ALLOWED = "Allowed in a view: SELECT columns and scalar expressions FROM one table or view WHERE a condition."
+ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
-    "Allowed in a window view: SELECT keys, the window and aggregates FROM one table or view WHERE a condition "
-    "GROUP BY window(time, 'size'[, 'slide'[, 'start']]) and keys HAVING a condition."
+    "Allowed in a window view: SELECT keys, window, aggregates FROM one table or view WHERE condition "
+    "GROUP BY keys, window(time, 'size'[, 'slide'[, 'start']]) HAVING condition."
 )
 ALLOWED_OVER_WINDOWS = (
-    "Allowed over a window view: SELECT its columns and scalar expressions of them FROM the view WHERE a condition; "
-    "or aggregates, GROUP BY a window over its window."
+    "Allowed over a window view: SELECT scalar expressions FROM the view WHERE condition; or aggregates, with "
+    "GROUP BY a window over the window of the view."
 )
 ALLOWED_OVER_A_WINDOW = (
-    "Allowed over a window view whose window is w: window(w, 'size'[, 'slide'[, 'start']]), or of window_time(w), "
+    "Allowed over a window view with window w: window(x, 'size'[, 'slide'[, 'start']]), where x is w, window_time(w), "
     "w.start or w.end."
 )
+INSTEAD_OF_A_SUBQUERY = "make it a view, or JOIN the static table"
 
 #: clauses that no view may have, and what they are called
 UNSUPPORTED = {
@@ -206,8 +207,8 @@ class Splitter:
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
         return token.start, token.end + 1
 
-    def _unsupported(self, what: str, yet: str = " yet") -> UnsupportedError:
-        remedy = "; make it a view, or JOIN the static table" if what == "A subquery" else ""
+    def _unsupported(self, what: str, yet: str = " yet", instead: str = "") -> UnsupportedError:
+        remedy = f"; {instead}" if instead else ""
         return UnsupportedError(
             f"{what} is not supported{yet}{remedy}. {self.allowed}", self.script, *self._place()
         )
@@ -239,7 +240,7 @@ class Splitter:
 
     def _source(self) -> tuple[str, Clause, str | None]:
         if self._kind() is TokenType.L_PAREN:
-            raise self._unsupported("A subquery")
+            raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
         name = name_of(self.tokens[self.position]) if self._kind() else None
         if name is None:
             raise self._expected("the name of a table or view")
@@ -289,7 +290,7 @@ class Splitter:
             if depth == 0 and kind in UNSUPPORTED and not self._is_name():
                 raise self._unsupported(UNSUPPORTED[kind])
             if kind is TokenType.SELECT:
-                raise self._unsupported("A subquery")
+                raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
             self.position += 1
 
     def _is_name(self) -> bool:
