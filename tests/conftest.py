@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from forms import ALL
+from forms import ALL, INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +34,6 @@ settings.load_profile("repeatable")
 #: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time,
 #: collections of a small young generation and for classes to come a tenth of the rest
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
-#: nor are its queries, each another one, worth Java of their own and plans made anew: a fifth of the rest
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 if not ALL:
     # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
@@ -81,7 +75,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
         .config(map=CHECKPOINTS)
-        .config(map={} if ALL else _INTERPRETED)
+        .config(map=INTERPRETED)
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

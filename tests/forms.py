@@ -21,6 +21,18 @@ def is_all(value: str) -> bool:
 
 ALL = is_all(os.environ.get("PENSTOCK_TESTS", ""))
 
+#: configuration of Spark's sessions: queries that are each another one are not worth Java of their own and plans made anew, a fifth of
+#: the time of the short form
+INTERPRETED = (
+    {}
+    if ALL
+    else {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+)
+
 
 def examples(full: int) -> int:
     """The number of random examples to try: so many, a quarter of them in the short form."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine_cases import put_rides
+from forms import INTERPRETED
 from killing import ended, started
 from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
@@ -65,9 +66,12 @@ def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
         for _ in range(FILES_A_START):
             begin = 1_700_000_000 + len(tables) * SECONDS
             tables.append(put_rides(tmp_path, len(tables), ROWS, begin, SECONDS))
-        daemon = "spark.python.daemon.module=pyspark.daemon"
+        conf = [
+            f"{key}={value}"
+            for key, value in {"spark.python.daemon.module": "pyspark.daemon", **INTERPRETED}.items()
+        ]
         victim = started(
-            "victim.py", script, output, daemon, *([] if place else ["--ended"]), log=log, failpoint=place
+            "victim.py", script, output, *conf, *([] if place else ["--ended"]), log=log, failpoint=place
         )
         code = ended(victim)
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
