@@ -143,7 +143,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "figures": {"seconds": 0.5, "search": "all", "odd": [1]},
     }
     with found.events.open("ab") as log:
-        log.write(event(10, "plan_compiled", stream="orders", views=1, attributes=["`x`", "`y`"]))
+        log.write(event(10, "plan_compiled", stream="orders", views=1, attributes=["x", "y"]))
         log.write(
             event(
                 11,
@@ -257,7 +257,7 @@ def test_a_view_without_answers_has_no_windows(page: Page) -> None:
 def test_plans_say_what_changed_them(page: Page) -> None:
     found = page.get("/api/plans").json()
     (stream,) = found["streams"]
-    assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["`y`", "`x`"], 3.0, 2.0)
+    assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["y", "x"], 3.0, 2.0)
     assert (stream["decision"], stream["history"]["evaluations"]) == ("faster", [2.0])
     assert [(each["subject"], each["text"]) for each in found["switches"]] == [
         ("pairs", "new tuples of a meet b: <i>"),

@@ -72,7 +72,12 @@ class StreamTime:
     @property
     def known(self) -> int:
         """Windows that end by then are final."""
-        if self.newest is None or self.final_from is None or self.batches < 2 or self.newest < self.final_from:
+        if (
+            self.newest is None
+            or self.final_from is None
+            or self.batches < 2
+            or self.newest < self.final_from
+        ):
             return BEFORE_ALL
         return self.newest - self.horizon
 

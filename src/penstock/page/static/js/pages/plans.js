@@ -46,11 +46,8 @@ function stream(each) {
 const changes = (values) => new Set(values).size > 1;
 
 const sequence = (label, columns) =>
-  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, plain(column)))),
+  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, column))),
     columns.length > SHOWN ? h("li", { class: "muted" }, `and ${columns.length - SHOWN} more`) : null);
-
-/** A plain name without its quotes. */
-const plain = (name) => name.replace(/^`(\w+)`$/, "$1");
 
 function bars({ evaluations, before }) {
   const found = [["now", evaluations, "now"], ["before", before]].filter(([, figure]) => figure !== null && figure !== undefined);
