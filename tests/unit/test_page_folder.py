@@ -372,3 +372,20 @@ def test_the_page_writes_nothing(tmp_path: Path) -> None:
         ):
             assert page.get(path).status == 200
     assert {path: path.stat().st_mtime_ns for path in layout.output.rglob("*")} == before
+
+
+def test_the_largest_delay_of_a_batch_is_behind_what_had_come_before() -> None:
+    histories = Histories()
+    for number, fields in enumerate(
+        (
+            {"oldest_recent_event_time_us": 0, "newest_event_time_us": 60_000_000},
+            {"oldest_recent_event_time_us": 20_000_000, "newest_event_time_us": 30_000_000},
+            {"oldest_recent_event_time_us": None, "newest_event_time_us": 90_000_000},
+            # number, oldest, newest and oldest recent of each step: the second is behind the first
+            {"arrival_steps": [[0, 95_000_000, 99_000_000, 95_000_000], [1, 0, 97_000_000, 94_000_000]]},
+        )
+    ):
+        when = f"2026-01-01T00:00:0{number}+00:00"
+        histories.take({"time": when, "kind": "batch", "stream": "s", "batch": number, **fields})
+    assert histories.delays("s")["delay"] == [None, 40.0, None, 5.0]
+    assert "delay" not in histories.stream("s")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
-from page_cases import Page, event, page_folder, served
+from page_cases import Page, batch, event, page_folder, served
 from penstock.page import rows, windows
 from penstock.page.deadlines import asked_of
 from penstock.spark.publication.kinds import results_of
@@ -143,6 +143,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "figures": {"seconds": 0.5, "search": "all", "odd": [1]},
     }
     with found.events.open("ab") as log:
+        # the newest event time before it is minute 1
+        log.write(batch(2, oldest_event_time_us=0, oldest_recent_event_time_us=30_000_000))
         log.write(event(10, "plan_compiled", stream="orders", views=1, attributes=["x", "y"]))
         log.write(
             event(
@@ -194,6 +196,7 @@ def test_the_windows_of_a_key_have_all_their_answers(page: Page) -> None:
     ]
     assert [each["value"] for each in found["windows"][1]["revisions"]] == [100.0, 150.0, 200.0]
     assert "the oldest ends 1970-01-01 02:00:00 UTC" in found["why_open"]
+    assert (found["view"]["history"]["slack"], found["view"]["history"]["delay"]) == ([60.0], [30.0])
     oslo = page.get(f"/api/windows/hours?value=total&key={quote(json.dumps({'city': 'Oslo'}))}").json()
     assert [each["state"] for each in oslo["windows"]] == ["final", "corrected"]
 

@@ -142,12 +142,17 @@ class Histories:
     def stream(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
         found = self._columns(self._streams, name, _stream_ring, most)
-        tuples, spent = found.pop("tuples"), found.pop("spent")
+        tuples, spent, _ = found.pop("tuples"), found.pop("spent"), found.pop("delay")
         rate = [
             count / time if count is not None and time else None
             for count, time in zip(tuples, spent, strict=True)
         ]
         return {"at": found.pop("at"), "rate": rate, **found}
+
+    def delays(self, stream: str) -> Columns:
+        """The largest delays of a stream's batches: `at`, `delay`; those too long to matter for slack left out."""
+        found = self._columns(self._streams, stream, _stream_ring, MOST_POINTS)
+        return {what: found[what] for what in ("at", "delay")}
 
     def lane(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a lane: `at`, `seconds`, `rows`."""
@@ -181,7 +186,7 @@ class Histories:
     def _batch(self, at: float, event: Event) -> None:
         name = event["stream"]
         spent = _spent(event, _PARTS)
-        newest = seconds(event.get("newest_event_time_us"))
+        delay, newest = _delay(event, self._newest.get(name)), seconds(event.get("newest_event_time_us"))
         if newest is not None:
             self._newest[name] = max(newest, self._newest.get(name, newest))
         self._streams.setdefault(name, _stream_ring()).add(
@@ -191,6 +196,7 @@ class Histories:
             seconds=spent,
             newest_event=self._newest.get(name),
             backlog=self._backlogs.get(name),
+            delay=delay,
         )
 
     def _lag(self, _: float, event: Event) -> None:
@@ -245,8 +251,25 @@ def _spent(event: Event, parts: tuple[str, ...]) -> float:
     return sum(float(event.get(f"{part}_seconds") or 0.0) for part in parts)
 
 
+def _delay(event: Event, before: float | None) -> float | None:
+    """How far a batch's oldest tuple is behind the newest one that had come before it, seconds; by its arrival steps, if it has any.
+
+    Args:
+        event: of the batch.
+        before: newest event time before it; None: not known.
+    """
+    whole = (None, event.get("newest_event_time_us"), event.get("oldest_recent_event_time_us"))
+    found: list[float] = []
+    for _, newest, oldest in [each[-3:] for each in event.get("arrival_steps") or [whole]]:
+        if before is not None and oldest is not None:
+            found.append(max(0.0, before - oldest / 1e6))
+        if newest is not None:
+            before = max(newest / 1e6, newest / 1e6 if before is None else before)
+    return max(found, default=None)
+
+
 def _stream_ring() -> Ring:
-    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last)
+    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most)
 
 
 def _lane_ring() -> Ring:
